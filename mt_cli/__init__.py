@@ -1,0 +1,1 @@
+"""`mt`: train machine translation models from parallel text, and translate with them."""

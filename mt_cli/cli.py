@@ -1,0 +1,303 @@
+"""The command line: parse, call, print. Results go to standard output, everything else to standard error.
+
+Heavy imports stand inside the commands, so that `mt --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from mt_cli.errors import InputError, MtError
+
+if TYPE_CHECKING:
+    from mt_cli.config import Config
+    from mt_cli.translator import Translation, Translator
+
+app = typer.Typer(
+    name="mt",
+    help="Train machine translation models from parallel text, and translate with them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file of a run.", show_default=False)]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one option of the config; may be repeated."),
+]
+RunOption = Annotated[
+    Path | None, typer.Option("--run", help="A run directory; by default the newest below ./runs.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
+
+
+def main() -> NoReturn:
+    """Run the command line, and turn what a user can mend into one message and an exit status."""
+    try:
+        app()
+    except MtError as error:
+        print(f"mt: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("mt: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone, as `head` does; nothing is wrong, and nothing more can be said.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    sys.exit(0)
+
+
+@app.command()
+def train(
+    config: ConfigOption,
+    overrides: SetOption = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Move an older run of this name aside; begin again.")] = False,
+) -> None:
+    """Train the run of a config into runs/NAME; the same command again goes on with an unfinished run."""
+    loaded = _load_config(config, overrides)
+    from mt_cli import experiment
+
+    experiment.train(loaded, Path("runs"), fresh)
+
+
+@app.command()
+def translate(
+    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences to translate.", show_default=False)] = None,
+    run: RunOption = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", help="A file with one sentence a line; default: standard input.")
+    ] = None,
+    output_file: Annotated[
+        Path | None, typer.Option("--output", help="Where the translations go; default: standard output.")
+    ] = None,
+    beam_size: Annotated[
+        int | None, typer.Option("--beam-size", min=1, help="Hypotheses kept per sentence; 1 is greedy search.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option("--length-penalty", min=0.0, help="0 prefers short translations, more longer ones.")
+    ] = None,
+    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Translations per sentence, one a line.")] = 1,
+    as_json: JsonOption = False,
+    attention: Annotated[
+        Path | None, typer.Option("--attention", help="Draw the attention of one sentence as a picture (PNG, SVG).")
+    ] = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Translate sentences: one line in, one line out, in input order."""
+    if sentences and input_file:
+        raise InputError("give sentences or --input, not both")
+    if attention and (not sentences or len(sentences) != 1):
+        raise InputError("--attention draws one sentence; give exactly one as an argument")
+    lines: Iterable[str] = sentences or _input_lines(input_file)
+    translator = _load_translator(run, device)
+    blocks = _blocks(lines, size=1 if input_file is None and not sentences and sys.stdin.isatty() else 256)
+    results = (
+        item for block in blocks for item in translator.translate_fully(block, beam_size, length_penalty, n_best)
+    )
+    with _output(output_file) as write:
+        for item in results:
+            write(_format_translation(item, n_best, as_json))
+            if item.num_parts > 1:
+                print(
+                    f"mt: a line of {len(item.source):,} characters is longer than this model was trained for; "
+                    f"translated in {item.num_parts} parts",
+                    file=sys.stderr,
+                )
+            if attention:
+                _draw_attention(translator, item, attention)
+
+
+@app.command()
+def tokenize(
+    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences to cut.", show_default=False)] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="Train and report on this config's tokenizers.")
+    ] = None,
+    overrides: SetOption = None,
+    run: RunOption = None,
+    side: Annotated[str, typer.Option("--side", help="source or target.")] = "source",
+    ids: Annotated[bool, typer.Option("--ids", help="Print ids instead of tokens.")] = False,
+) -> None:
+    """Show the tokens a trained run cuts sentences into, or report on the tokenizers of a config."""
+    if side not in ("source", "target"):
+        raise InputError(f"--side {side}: use source or target")
+    if config is not None:
+        if sentences or run:
+            raise InputError("--config reports on a config's tokenizers; it goes without sentences and --run")
+        return _report_on_tokenizers(_load_config(config, overrides))
+    if not sentences:
+        raise InputError("give sentences to cut, or --config FILE to train tokenizers and report on them")
+    from mt_cli.checkpoint import RunDirectory
+
+    directory = RunDirectory(_run_path(run))
+    tokenizer = directory.tokenizers(directory.config())[0 if side == "source" else 1]
+    for sentence in sentences:
+        encoded = tokenizer.encode([sentence])[0]
+        print(" ".join(map(str, encoded) if ids else tokenizer.pieces(sentence)))
+    return None
+
+
+@app.command()
+def evaluate(
+    run: RunOption = None,
+    split: Annotated[str, typer.Option("--split", help="valid, test, or one of the config's extra_tests.")] = "test",
+    source: Annotated[Path | None, typer.Option("--source", help="A file to translate, with --reference.")] = None,
+    reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, line by line.")] = None,
+    beam_size: Annotated[int | None, typer.Option("--beam-size", min=1, help="Default: as the config says.")] = None,
+    as_json: JsonOption = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Score a run with BLEU, chrF and TER on detokenised text, each with its sacreBLEU signature."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together")
+    translator = _load_translator(run, device)
+    from mt_cli import experiment
+    from mt_cli.config import FilesSource
+    from mt_cli.corpus.reading import read_corpora, read_corpus
+
+    config = translator.config
+    languages = (config.corpus.source, config.corpus.target)
+    if source is not None and reference is not None:
+        split = "files"
+        files = FilesSource(files=(str(source), str(reference)))
+        pairs = read_corpus([files], languages, "--source and --reference").pairs
+    else:
+        sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
+        if sets.get(split) is None:
+            there = ", ".join(name for name, value in sets.items() if value is not None)
+            raise InputError(f"--split {split}: this run's config has no such corpus, only {there}")
+        pairs = read_corpora(config.corpus, config.training.seed)[split].pairs
+    scores = {"run": config.name, **experiment.evaluate(translator, pairs, split, beam_size)}
+    if as_json:
+        print(json.dumps(scores, ensure_ascii=False))
+        return
+    print(f"{config.name}: {experiment.format_scores(scores)}")
+
+
+@app.command()
+def doctor() -> None:
+    """Show versions, devices, precision support and disk space, and what is wrong with them."""
+    from mt_cli import doctor as examination
+
+    findings = examination.examine(Path.cwd())
+    for finding in findings:
+        print(f"{'ok  ' if finding.is_good else 'BAD '} {finding.subject:<12} {finding.text}")
+    if not all(finding.is_good for finding in findings):
+        raise typer.Exit(1)
+
+
+def _load_config(path: Path, overrides: list[str] | None) -> Config:
+    from mt_cli.config import load_config
+
+    return load_config(path, overrides or ())
+
+
+def _run_path(run: Path | None) -> Path:
+    if run is not None:
+        return run
+    from mt_cli.checkpoint import newest_run
+
+    newest = newest_run()
+    print(f"Using {newest}", file=sys.stderr)
+    return newest
+
+
+def _load_translator(run: Path | None, device: str) -> Translator:
+    from mt_cli.translator import Translator
+
+    return Translator.load(_run_path(run), device)
+
+
+def _input_lines(path: Path | None) -> Iterator[str]:
+    """Lines without their ends, as they come; lines end at a line feed only, and are UTF-8."""
+    name = "standard input" if path is None else str(path)
+    try:
+        with sys.stdin.buffer if path is None else path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                text = line.removesuffix(b"\n").removesuffix(b"\r")
+                try:
+                    yield text.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    where = f"{name}, line {number:,}, byte {error.start + 1}"
+                    raise InputError(f"{where}: not UTF-8 (0x{text[error.start]:02X})") from None
+    except OSError as error:
+        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _blocks(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(lines)
+    while block := list(islice(iterator, size)):
+        yield block
+
+
+class _output:  # noqa: N801  (used like a function)
+    """A context that gives a function which writes lines, to a file or to standard output."""
+
+    def __init__(self, path: Path | None) -> None:
+        try:
+            self._file = sys.stdout if path is None else path.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+
+    def __enter__(self) -> Callable[[str], None]:
+        return lambda text: print(text, file=self._file, flush=True)
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not sys.stdout:
+            self._file.close()
+
+
+def _format_translation(item: Translation, n_best: int, as_json: bool) -> str:
+    if not as_json:
+        # With fewer hypotheses than asked for, empty lines keep the output in step with the input.
+        texts = [text for text, _ in item.hypotheses[:n_best]]
+        return "\n".join(texts + [""] * (n_best - len(texts)))
+    hypotheses = [{"text": text, "score": round(score, 4)} for text, score in item.hypotheses]
+    return json.dumps(
+        {"source": item.source, "translation": item.text, "score": round(item.score, 4), "hypotheses": hypotheses},
+        ensure_ascii=False,
+    )
+
+
+def _draw_attention(translator: Translator, item: Translation, path: Path) -> None:
+    from mt_cli.figures import save_attention
+
+    source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
+    save_attention(weights, source_tokens, target_tokens, path)
+    print(f"attention drawn in {path}", file=sys.stderr)
+
+
+def _report_on_tokenizers(config: Config) -> None:
+    from mt_cli.corpus.reading import read_corpora
+    from mt_cli.experiment import train_tokenizers
+    from mt_cli.tokenizer import UNK_ID
+
+    corpora = read_corpora(config.corpus, config.training.seed)
+    tokenizers = train_tokenizers(corpora["train"].pairs, config)
+    shared = ", one for both languages" if config.tokenizer.shared else ""
+    print(f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {len(corpora['train'].pairs):,} pairs")
+    print(f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}")
+    for side, tokenizer in enumerate(tokenizers):
+        for name, corpus in corpora.items():
+            encoded = tokenizer.encode([pair[side] for pair in corpus.pairs])
+            num_tokens = sum(map(len, encoded))
+            unknown = sum(ids.count(UNK_ID) for ids in encoded) / max(1, num_tokens)
+            label = ("source", "target")[side]
+            per_sentence = num_tokens / len(encoded)
+            print(f"{label:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}")
+
+
+if __name__ == "__main__":
+    main()

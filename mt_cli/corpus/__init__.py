@@ -1,0 +1,1 @@
+"""Reading and checking parallel text. Knows files, hubs and generators; does not know tokens."""

@@ -1,0 +1,953 @@
+"""The built-in corpus `phrasebook-en-it`: English and Italian sentences told by one grammar.
+
+Both sides of a sentence are built at once from the same words, so that the English alone decides
+the Italian. A sentence knows its links: which adjective describes which noun and which verb
+governs which noun. Some links are kept for the split `test_compositional`.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from typing import NamedTuple, TypeVar
+
+from mt_cli.corpus import phrasebook_lexicon as lexicon
+from mt_cli.corpus.phrasebook_lexicon import (
+    add_s,
+    agreeing,
+    cells,
+    conjugate,
+    contract,
+    definite,
+    english_forms,
+    gerund,
+    glue,
+    grade,
+    indefinite,
+    italian_plural,
+    like_quello,
+    lines,
+    participle,
+    rows,
+    sections,
+)
+
+SPLITS = ("train", "valid", "test", "test_compositional")
+SHOWCASE: tuple[tuple[str, str], ...] = (
+    ("The old doctor does not see the red house.", "Il vecchio medico non vede la casa rossa."),
+)
+SEED, TRAIN, HELD_OUT, ENOUGH = 1861, 48_000, 1_000, 5
+
+T = TypeVar("T")
+Link = tuple[str, str, str]  # "adjective" or "verb", its English lemma and that of the noun
+FIRST, SECOND, SINGULAR, FIRST_PLURAL, _, PLURAL = range(6)
+PEOPLE = ("person", "kid", "family")
+AGREEING = {
+    **{"is": "are", "was": "were", "does": "do", "costs": "cost", "this": "these", "that": "those"},
+    **{"è": "sono", "era": "erano", "c'è": "ci sono", "dov'è": "dove sono"},
+    **{"piace": "piacciono", "costa": "costano"},
+}
+
+
+class Misfit(Exception):  # noqa: N818 - it is not an error
+    """The words drawn for a sentence do not go together."""
+
+
+# --- Phrases --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Noun:
+    """A noun; its forms and genders are those of the singular and of the plural."""
+
+    kind: str
+    en: tuple[str, str]
+    it: tuple[str, str]
+    feminine: tuple[bool, bool]
+    singular: bool
+    plural: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjective:
+    """An adjective; `before` and `after` are the nouns it precedes and follows in Italian."""
+
+    en: str
+    it: tuple[str, ...]
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verb:
+    """A verb; in Italian `tail` follows it and `preposition` goes before its object."""
+
+    en: str
+    it: str
+    tail: str = ""
+    preposition: str = ""
+    reflexive: bool = False
+    objects: tuple[Noun, ...] = ()
+    flags: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phrase:
+    """A phrase in both languages; its article stays apart, since prepositions merge with it."""
+
+    en: str = ""
+    it: str = ""
+    article: str = ""
+    person: int = SINGULAR
+    feminine: bool = False
+    links: tuple[Link, ...] = ()
+    nouns: tuple[Noun, ...] = ()
+    clitic: str = ""
+
+    @property
+    def form(self) -> int:
+        """Which of the four forms of an adjective describes it."""
+        return self.feminine + 2 * (self.person >= FIRST_PLURAL)
+
+    def english(self, form: str = "") -> str:
+        """The English text, its comparative, the pronoun for it or a word that agrees with it."""
+        if form in AGREEING:
+            return form if self.form < 2 else AGREEING[form]
+        if form in ("er", "est"):
+            return grade(self.en, form)
+        return returning(self) if form == "it" else self.en.removeprefix("the " * (form == "bare"))
+
+    def italian(self, form: str = "") -> str:
+        """The Italian text, perhaps after a preposition, or a word or ending that agrees with it."""
+        if form in AGREEING:
+            return form if self.form < 2 else AGREEING[form]
+        if form == "o":
+            return "oaie"[self.form]
+        if self.article and form != "no":
+            return glue(contract(form, self.article) if form else self.article, self.it)
+        return glue({"no": "", "a": "ad" if self.it[:1] in ("a", "A") else "a"}.get(form, form), self.it)
+
+
+NOTHING = Phrase()
+
+
+def both(first: Phrase, second: Phrase) -> Phrase:
+    """Two people joined by `and`."""
+    conjunction = "ed" if second.it[0] in "eE" else "e"
+    feminine = first.feminine and second.feminine
+    italian = f"{first.it} {conjunction} {second.it}"
+    return Phrase(f"{first.en} and {second.en}", italian, person=PLURAL, feminine=feminine)
+
+
+def prenominal(adjective: Adjective, following: str, feminine: bool, plural: bool) -> str:
+    """An Italian adjective before the words `following`."""
+    form = adjective.it[feminine + 2 * plural]
+    if form in ("bello", "belli"):
+        return like_quello("b", definite(following, feminine, plural))
+    return "b" + indefinite(following).replace("un", "uon") if form == "buono" else form
+
+
+def determine(name: str, english: str, italian: str, feminine: bool, plural: bool) -> list[str]:
+    """The English determiner, the Italian article and the Italian determiner before a noun."""
+    article, ending = definite(italian, feminine, plural), "oaie"[feminine + 2 * plural]
+    a = "an" if re.match("[aeioAEIO]|u(?!ni|se)", english) else "a"
+    return {
+        "the": ["the", article, ""],
+        "generic": ["", article, ""],
+        "bare": ["", "", ""],
+        "a": [a, "", "" if plural else indefinite(italian, feminine)],
+        "what": ["what" if plural else f"what {a}", "", "che"],
+        "this": ["these" if plural else "this", "", "quest" + ending],
+        "that": ["those" if plural else "that", "", like_quello("qu", article)],
+        "some": ["some", "", contract("di", article)],
+        "many": ["many", "", "molt" + ending],
+        "all": ["all the", "", f"tutt{ending} {article}"],
+    }[name]
+
+
+def possess(owner: Phrase, feminine: bool, plural: bool, kin: bool = False) -> list[str]:
+    """What `determine` gives, for a possessive; `kin` goes without article, as in `mio padre`."""
+    english, *forms = rows(lexicon.POSSESSIVES)[owner.person].split()
+    article = "" if kin and owner.person != PLURAL else definite("m", feminine, plural)
+    english = "her" if owner.person == SINGULAR and owner.feminine else english
+    return [english, article, forms[feminine + 2 * plural]]
+
+
+def noun_phrase(
+    noun: Noun,
+    determiner: str | Phrase,
+    plural: bool = False,
+    adjectives: Sequence[Adjective] = (),
+    owner: Phrase = NOTHING,
+) -> Phrase:
+    """A noun with a number, a determiner as in `determine`, or as one `own` to the owner."""
+    plural = plural or not noun.singular
+    feminine, lemma = noun.feminine[plural], noun.en[0]
+    english, italian = noun.en[plural], noun.it[plural]
+    for adjective in reversed(adjectives):
+        english = f"{adjective.en} {english}"
+        if lemma in adjective.before:
+            italian = glue(prenominal(adjective, italian, feminine, plural), italian)
+        else:
+            italian = f"{italian} {adjective.it[feminine + 2 * plural]}"
+    if isinstance(determiner, Phrase):
+        words = [determiner.en, "", determiner.it]
+    elif determiner == "own":
+        kin = noun.kind == "family" and not plural and not adjectives
+        words = possess(owner, feminine, plural, kin)
+    else:
+        words = determine(determiner, english, italian, feminine, plural)
+    english, italian = f"{words[0]} {english}".strip(), glue(words[2], italian)
+    links = tuple(("adjective", adjective.en, lemma) for adjective in adjectives)
+    person = PLURAL if plural else SINGULAR
+    return Phrase(english, italian, words[1], person, feminine, links, (noun,))
+
+
+def returning(phrase: Phrase, case: int = 0) -> str:
+    """The English pronoun with which a sentence returns to a phrase: subject (0) or object (1)."""
+    if phrase.person != SINGULAR:
+        return ("they", "them")[case] if phrase.person == PLURAL else phrase.en
+    if phrase.nouns and phrase.nouns[0].kind not in PEOPLE:
+        return "it"
+    return (("he", "him"), ("she", "her"))[phrase.feminine][case]
+
+
+def object_pronoun(phrase: Phrase) -> Phrase:
+    """The pronoun which, as an object, returns to a phrase."""
+    english, clitic = returning(phrase, 1), "l" + "oaie"[phrase.form]
+    return replace(phrase, en=english, it="", article="", links=(), clitic=clitic)
+
+
+def apart(first: Phrase, second: Phrase) -> bool:
+    """Whether two phrases mean different people or things."""
+    if first.it and second.it:
+        distinct = first.en not in second.en and second.en not in first.en
+        return distinct and not set(first.nouns) & set(second.nouns)
+    return first.person % 3 != second.person % 3 or first.person == second.person == SINGULAR
+
+
+# --- Clauses --------------------------------------------------------------------------------------
+
+
+class Adverb(NamedTuple):
+    """An adverb next to the verb, and whether English `not` and Italian `non` go with it."""
+
+    en: str = ""
+    it: str = ""
+    is_not: bool = False
+    non: bool = False
+
+
+PLAIN, NOT = Adverb(), Adverb("", "", True, True)
+NEVER, NO_LONGER = Adverb("never", "mai", False, True), Adverb("no longer", "più", False, True)
+NOT_YET, ALREADY = Adverb("yet", "ancora", True, True), Adverb("already", "già")
+ALWAYS, OFTEN, EVER = Adverb("always", "sempre"), Adverb("often", "spesso"), Adverb("ever", "mai")
+
+
+def english_finite(verb: str, tense: str, person: int, helped: bool) -> tuple[str, str]:
+    """The auxiliary, if any, and the rest of an English verb; questions and `not` need help."""
+    third, past, done, doing = english_forms(verb)
+    before = tense in ("past", "imperfect", "while")
+    if verb in ("can", "must"):
+        return verb, ""
+    if tense == "future":
+        return "will", verb
+    if tense == "habit":
+        return "", f"used to {verb}"
+    if tense == "perfect":
+        return "has" if person == SINGULAR else "have", done
+    if tense in ("now", "while") or verb.split()[0] == "be":
+        forms = ("was", "were", "was") if before else ("am", "are", "is")
+        rest = doing if tense in ("now", "while") else verb[3:]
+        return forms[person] if person <= SINGULAR else forms[SECOND], rest
+    if helped:
+        return "did" if before else "does" if person == SINGULAR else "do", verb
+    return "", past if before else third if person == SINGULAR else verb
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clause:
+    """A subject and what it does; the time is told by the sentence."""
+
+    subject: Phrase
+    verb: Verb
+    tense: str
+    adverb: Adverb = PLAIN
+    modal: Verb | None = None
+    object: Phrase = NOTHING
+    dative: Phrase = NOTHING
+    time: Phrase = NOTHING
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links of its parts and those between its verb and its object."""
+        governed = tuple(("verb", self.verb.en, noun.en[0]) for noun in self.object.nouns)
+        return self.subject.links + self.object.links + governed
+
+    @property
+    def compound(self) -> bool:
+        """Whether Italian tells it with a participle."""
+        stative = "s" in self.verb.flags or self.modal
+        return self.tense == "perfect" or (self.tense == "past" and not stative)
+
+    @property
+    def moved(self) -> bool:
+        """Whether the participle goes with `essere`."""
+        return self.verb.reflexive or self.verb.it in lexicon.WITH_ESSERE.split()
+
+    def english(self, form: str = "") -> str:
+        """The English clause, for `q` in the order of a question."""
+        subject, asking, thing = self.subject, form == "q", self.object.en
+        verb = (self.modal or self.verb).en
+        helped = asking or self.adverb.is_not
+        helper, main = english_finite(verb, self.tense, subject.person, helped)
+        if self.modal:
+            main = f"{main} {self.verb.en}".strip()
+        main = main.replace("{own}", possess(subject, False, False)[0])
+        if self.object.clitic and main.endswith((" on", " off")):
+            main, _, particle = main.rpartition(" ")
+            thing = f"{thing} {particle}"
+        words = [helper, subject.en] if asking else [subject.en, helper]
+        words += ["not" * self.adverb.is_not, self.adverb.en, main, self.dative.en, thing]
+        return " ".join(filter(None, words)).replace("can not", "cannot")
+
+    def italian(self, form: str = "") -> str:
+        """The Italian clause, for `i` with the subject after the verb."""
+        verb, person, clitic = self.verb, self.subject.person, self.object.clitic
+        reflexive = "mi ti si ci vi si".split()[person] if verb.reflexive else ""
+        clitic, rest = self.dative.clitic or clitic or reflexive, ""
+        tense = self.tense if self.tense in ("present", "future") else "imperfect"
+        if self.modal:
+            finite = conjugate(self.modal.it, tense)[person]
+            clitic, rest = "", verb.it[:-1] + clitic if clitic else verb.it
+        elif self.tense == "now":
+            finite, rest = conjugate("stare", "present")[person], gerund(verb.it)
+        elif self.tense == "order":
+            familiar = conjugate(verb.it, "present")[SINGULAR if verb.it.endswith("are") else SECOND]
+            finite = verb.it if self.adverb.non else familiar
+        elif self.compound:
+            told = self.object if self.object.clitic.startswith("l") else NOTHING
+            told = self.subject if self.moved else told
+            finite = conjugate("essere" if self.moved else "avere", "present")[person]
+            rest = participle(verb.it, told.feminine, told.person >= FIRST_PLURAL)
+            clitic = "l'" if clitic in ("lo", "la") else clitic
+        else:
+            finite = conjugate(verb.it, tense)[person]
+        thing = self.object.italian(verb.preposition) if self.object.it else ""
+        words = ["non" * self.adverb.non, clitic, finite, self.adverb.it, rest, verb.tail, thing]
+        words.insert(len(words) if form == "i" else 0, self.subject.italian())
+        return glue(*words)
+
+
+# --- Vocabulary -----------------------------------------------------------------------------------
+
+# How something is told: its tense, its adverbs, the times that suit it, its modal verb.
+WANT, CAN = Verb("want to", "volere"), Verb("can", "potere")
+MANNERS: dict[str, tuple[str, tuple[Adverb, ...], str, Verb | None]] = {
+    "plain": ("present", (PLAIN, NOT), "", None),
+    "does": ("present", (PLAIN,), "", None),
+    "habit": ("present", (PLAIN,), "habit", None),
+    "often": ("present", (ALWAYS, OFTEN, NEVER, NO_LONGER), "", None),
+    "now": ("now", (PLAIN, PLAIN, NOT), "now", None),
+    "going": ("now", (PLAIN,), "now", None),
+    "past": ("past", (PLAIN, PLAIN, PLAIN, NOT), "past", None),
+    "did": ("past", (PLAIN,), "past", None),
+    "imperfect": ("imperfect", (PLAIN,), "", None),
+    "while": ("while", (PLAIN,), "", None),
+    "childhood": ("imperfect", (ALWAYS, OFTEN), "", None),
+    "used": ("habit", (PLAIN,), "", None),
+    "perfect": ("perfect", (ALREADY, NEVER, NOT_YET), "", None),
+    "ever": ("perfect", (EVER,), "", None),
+    "future": ("future", (PLAIN, PLAIN, PLAIN, NOT), "future", None),
+    "will": ("future", (PLAIN,), "future", None),
+    "want": ("present", (PLAIN, PLAIN, NOT), "future", WANT),
+    "wants": ("present", (PLAIN,), "future", WANT),
+    "wanted": ("past", (PLAIN, NOT), "", WANT),
+    "can": ("present", (PLAIN, NOT), "future", CAN),
+    "able": ("present", (PLAIN,), "future", CAN),
+    "must": ("present", (PLAIN, PLAIN, NOT), "future", Verb("must", "dovere")),
+    "order": ("order", (PLAIN, PLAIN, NOT), "", None),
+}
+MIXES = {
+    "any": "plain plain past past past future future perfect want wanted can must habit habit "
+    "often often used now",
+    "timed": "habit did did will now",
+    "open": "does did did will wants going able",
+    "daily": "habit often past past past future future want must can",
+    "regular": "habit often now past past past future used want can must",
+}
+
+
+def suits(manner: str, verb: Verb) -> bool:
+    """Whether a verb may be told in a manner."""
+    if "e" in verb.flags:
+        return manner in ("past", "did", "perfect")
+    if "s" in verb.flags and manner not in ("plain", "does", "past", "did"):
+        return verb.it == "abitare" and manner in ("want", "future", "will")
+    if not verb.objects:
+        return True
+    if manner in ("habit", "often", "used", "childhood"):
+        return "h" in verb.flags or "c" in verb.flags
+    return {"now": "n", "going": "n", "while": "n", "order": "i"}.get(manner, "") in verb.flags
+
+
+def read_noun(kind: str, entry: str) -> Noun:
+    """A noun from its entry in the lexicon."""
+    english, _, rest = entry.partition("=")
+    italian, gender, number = re.findall(r"^(.*?)(?: (mf|m|f))? ?([-+]?)$", rest)[0]
+    english, _, many = english.partition("/")
+    italian, _, molti = italian.partition("/")
+    feminine = "f" in gender if gender else italian.split()[0].endswith("a")
+    if number == "+":
+        many, molti = english, italian
+    forms = (italian, molti or italian_plural(italian, feminine))
+    genders = (feminine and gender != "mf", feminine)
+    return Noun(kind, (english, many or add_s(english)), forms, genders, number != "+", number != "-")
+
+
+def read_verb(entry: str, objects: Sequence[Noun] = (), flags: str = "") -> Verb:
+    """A verb from its entry in the lexicon."""
+    english, _, italian = entry.partition("=")
+    infinitive, _, rest = italian.partition(" ")
+    tail, preposition = re.findall(r"^(.*?) ?(?:\b(a|di))?$", rest)[0]
+    reflexive = infinitive.endswith("si")
+    infinitive = infinitive[:-2] + "e" if reflexive else infinitive
+    flags += "s" * english.startswith(("be ", "have a headache", "live", "know"))
+    return Verb(english, infinitive, tail, preposition, reflexive, tuple(objects), flags)
+
+
+def read_phrases(content: str) -> list[Phrase]:
+    """The fixed phrases of a line of the lexicon."""
+    pairs = (cells(entry, "=") for entry in cells(content, "|"))
+    return [Phrase(english, italian) for english, italian in pairs]
+
+
+class Vocabulary:
+    """The lexicon, read."""
+
+    def __init__(self) -> None:
+        """Reads the tables."""
+        self.nouns: dict[str, Noun] = {}
+        self.groups: dict[str, list[Noun]] = {}
+        for kind, content in sections(lexicon.NOUNS):
+            self.groups[kind] = [read_noun(kind, entry) for entry in cells(content, "|")]
+            self.nouns |= {noun.en[0]: noun for noun in self.groups[kind]}
+        for name, content in sections(lexicon.GROUPS):
+            self.groups[name] = self.named(content)
+        self.adjectives = {a.en: a for line in lines(lexicon.ADJECTIVES) for a in self.describing(line)}
+        self.qualities = {
+            name: [a for a in self.adjectives.values() if name in a.before or name in a.after]
+            for name in self.nouns
+        }
+        self.groups["described"] = [noun for n, noun in self.nouns.items() if self.qualities[n]]
+        spots = [cells(line, ":") for line in lines(lexicon.SPOTS)]
+        self.spots = [(self.named(items), cells(w, "="), self.named(p)) for items, w, p in spots]
+        self.groups["item"] = self.named(",".join(items for items, *_ in spots))
+        pairs = [cells(pair, "/") for pair in cells(lexicon.OPPOSITES, ",")]
+        self.opposites = dict([*pairs, *(pair[::-1] for pair in pairs)])
+        self.verbs: dict[str, list[Verb]] = {}
+        self.add_verbs()
+        self.phrases = {name: read_phrases(content) for name, content in sections(lexicon.PHRASES)}
+        self.add_places_and_names()
+        self.add_times()
+
+    def named(self, spec: str) -> list[Noun]:
+        """The nouns that a list of lemmas, kinds and groups names."""
+        found = (self.groups.get(name) or [self.nouns[name]] for name in cells(spec, ",") if name)
+        return list(dict.fromkeys(noun for group in found for noun in group))
+
+    def describing(self, line: str) -> Iterator[Adjective]:
+        """The adjectives of a line."""
+        heads, before, *after = cells(line, ":")
+        specs = (before, "".join(after))
+        spots = [frozenset(noun.en[0] for noun in self.named(spec)) for spec in specs]
+        for head in cells(heads, "|"):
+            english, _, italian = head.partition("=")
+            yield Adjective(english, agreeing(*italian.split("/")), *spots)
+
+    def governing(self, line: str) -> Iterator[Verb]:
+        """The verbs of a line."""
+        heads, objects, *flags = cells(line, ":")
+        for head in cells(heads, "|"):
+            yield read_verb(head, self.named(objects), "".join(flags))
+
+    def add_verbs(self) -> None:
+        """The verbs by group, and which may follow which."""
+        verbs = self.verbs
+        verbs["act"] = [verb for line in lines(lexicon.VERBS) for verb in self.governing(line)]
+        verbs["give"] = [verb for line in lines(lexicon.GIVING) for verb in self.governing(line)]
+        verbs["hand"] = verbs["give"]
+        by_name = {verb.en: verb for verb in verbs["give"] + verbs["act"]}
+        for name, content in sections(lexicon.VERB_GROUPS):
+            verbs[name] = [by_name[verb] for verb in cells(content, ",")]
+        verbs["anything"] = [replace(verb, objects=()) for verb in verbs["anything"]]
+        for name, content in sections(lexicon.PLAIN_VERBS):
+            verbs[name] = [read_verb(entry) for entry in cells(content, "|")]
+        chains = (cells(row, ":") for row in rows(lexicon.CHAINS))
+        self.chains = {first: [by_name[v] for v in cells(then, ",")] for first, then in chains}
+
+    def add_places_and_names(self) -> None:
+        """Where one is (`at`, `in`), where one goes (`to`), where one comes from; first names."""
+        known, described = self.phrases, [cells(row, ":") for row in rows(lexicon.PLACES)]
+        known["at"] = [place for at, _ in described for place in read_phrases(at)]
+        self.places: dict[str, list[Phrase]] = {verb.en: [] for verb in self.verbs["fun"]}
+        for place, (_, deeds) in zip(known["at"], described, strict=True):
+            fun = ", ".join(verb.en for verb in self.verbs["fun"])
+            for deed in cells(deeds.replace("fun", fun), ","):
+                self.places.setdefault(deed, []).append(place)
+        known["to"] = [replace(p, en=re.sub("^(at|in|on)", "to", p.en)) for p in known["at"]]
+        known["to"][0] = replace(known["to"][0], en="home")
+        known["to"] = [p for p in known["to"] if p.en not in ("to the kitchen", "to hospital")]
+        known["city"], countries = read_phrases(lexicon.CITIES), read_phrases(lexicon.COUNTRIES)
+        countries = [replace(p, article=definite(p.it, p.it.endswith("a"))) for p in countries]
+        known["in"] = [Phrase(f"in {city.en}", city.italian("a")) for city in known["city"]]
+        known["in"] += [Phrase(f"in {country.en}", f"in {country.it}") for country in countries]
+        known["to"] += [replace(place, en=f"to {place.en[3:]}") for place in known["in"]]
+        known["from"] = [Phrase(f"from {p.en}", p.italian("da")) for p in known["city"] + countries]
+        known["luca"] = [Phrase(name, name) for name in cells(lexicon.HE, "|")]
+        known["maria"] = [Phrase(name, name, feminine=True) for name in cells(lexicon.SHE, "|")]
+        known["name"] = known["luca"] + known["maria"]
+
+    def add_times(self) -> None:
+        """Days, dates, hours and figures."""
+        known = self.phrases
+        known["on day"] = [replace(day, en=f"on {day.en}") for day in known["weekday"]]
+        known["past"] += known["on day"]
+        known["future"] += known["on day"]
+        known["habit"] += [Phrase(f"every {day.en}", f"ogni {day.it}") for day in known["weekday"]]
+        known["date"] = [
+            Phrase(f"{day} {month.en}", f"{day} {month.it}", "l'" if day in (8, 11) else "il")
+            for month in known["month"]
+            for day in range(2, 31)
+        ]
+        known["degrees"] = [Phrase(str(n), str(n)) for n in range(5, 36)]
+        known["digits"] = [Phrase(str(n), str(n)) for n in (*range(5, 31), 40, 50, 60, 80)]
+        known["year"] = [Phrase(str(n), str(n), "il") for n in range(1960, 2021, 3)]
+        known["clock"] = [
+            Phrase(english.format(hour.en), italian.format(hour.it), "le")
+            for english, italian in (cells(row, "=") for row in rows(lexicon.CLOCKS))
+            for hour in known["number"][:11]
+        ]
+        figures = [f"{hour}:{minutes}" for hour in range(8, 21) for minutes in (15, 30, 45)]
+        known["clock"] += [Phrase(time, time, "le") for time in figures]
+        for name in ("am", "pm"):
+            known[name] = [replace(hour, article="le") for hour in known[name]]
+
+
+# --- Composition ----------------------------------------------------------------------------------
+
+PRONOUNS = {
+    "I": Phrase("I", person=FIRST),
+    "you": Phrase("you", person=SECOND),
+    "he": Phrase("he"),
+    "she": Phrase("she", feminine=True),
+    "we": Phrase("we", person=FIRST_PLURAL),
+    "they": Phrase("they", person=PLURAL),
+}
+OBJECTS, DATIVES = (
+    [
+        replace(subject, en=english, clitic=clitic)
+        for subject, english, clitic in zip(
+            PRONOUNS.values(), "me you him her us them".split(), clitics.split(), strict=True
+        )
+    ]
+    for clitics in ("mi ti lo la ci li", "mi ti gli le ci gli")
+)
+YOU_THERE = Phrase(person=SECOND)
+SUBJECTS = "the the the the the this that many number".split()
+SPECIFIC = "the the the the a a a a this that own own own number some some many all".split()
+DERIVED = "time adj graded opposite rival where spot object again denied alone then unlike of relative"
+
+
+class Composer:
+    """Composes sentences from words which it draws evenly."""
+
+    def __init__(self, seed: int) -> None:
+        """Starts anew; the seed decides all that follows."""
+        self.random = random.Random(seed).random
+        self.words = Vocabulary()
+        self.uses: Counter[object] = Counter()
+        self.fitting: dict[tuple[str, str], list[Verb]] = {}
+        weighed = (cells(line, " | ") for line in lines(lexicon.TEMPLATES))
+        self.templates = [
+            (cells(gaps, ";"), english, italian)
+            for weight, gaps, english, italian in weighed
+            for _ in range(int(weight))
+        ]
+
+    def sentence(self) -> "Sentence":
+        """A sentence, unless the words drawn for it do not go together."""
+        gaps, english, italian = self.draw(self.templates)
+        parts: list[Phrase | Clause] = []
+        for gap in gaps:
+            parts.append(self.gap(gap, parts))
+        links = tuple(link for part in parts for link in part.links)
+        return Sentence(render(english, "english", parts), render(italian, "italian", parts), links)
+
+    def chance(self, probability: float) -> bool:
+        """Whether something of this probability happens."""
+        return self.random() < probability
+
+    def draw(self, options: Sequence[T]) -> T:
+        """Any of the options."""
+        return options[int(self.random() * len(options))]
+
+    def pick(self, options: Sequence[T]) -> T:
+        """The less used of two random options."""
+        if not options:
+            raise Misfit
+        first, second = self.draw(options), self.draw(options)
+        chosen = first if self.uses[first] <= self.uses[second] else second
+        self.uses[chosen] += 1
+        return chosen
+
+    def gap(self, spec: str, parts: list[Phrase | Clause]) -> Phrase | Clause:
+        """What fills a gap of a template after the parts before it."""
+        head, *rest = spec.split()
+        if head in DERIVED.split():
+            args = [parts[int(arg)] if arg.isdigit() else arg for arg in rest]
+            derived: Phrase | Clause = getattr(self, head)(*args)
+            return derived
+        if head in self.words.verbs:
+            subject = parts[int(rest[1])] if rest[1:] and rest[1].isdigit() else None
+            return self.clause(head, rest[0], subject, "".join(rest[2:]))
+        filled = self.named(spec)
+        for part in parts:
+            for other in (part,) if isinstance(part, Phrase) else (part.subject, part.object):
+                if not apart(other, filled):
+                    raise Misfit
+        return filled
+
+    def named(self, spec: str) -> Phrase:
+        """A fixed phrase, somebody, or a noun with determiners."""
+        if spec in self.words.phrases:
+            return self.pick(self.words.phrases[spec])
+        name, *others = spec.split("/")
+        if others and name in PRONOUNS:
+            return self.named(self.draw([name, *others]))
+        if name in PRONOUNS:
+            return PRONOUNS[name]
+        if name in ("someone", "other", "shown", "who"):
+            return self.person(name)
+        head, mark, dets, marks, group = re.findall(r"^(?:(.+)([>~]))?([\w/]+)([-+*]*) (.+)$", spec)[0]
+        free = "*" in marks or dets in ("bare", "generic", "some")
+        noun = self.pick([n for n in self.words.named(group) if free or n.singular])
+        owner = self.draw(list(PRONOUNS.values()))
+        if dets in ("my", "your"):
+            owner, dets = PRONOUNS["I" if dets == "my" else "you"], "own"
+        adorned = 0.0 if "-" in marks or dets in ("own", "bare") else 1.0 if "+" in marks else 0.25
+        adorned *= group != "described" or "+" in marks
+        thing = self.thing(noun, dets.split("/"), owner, adorned, 0.25 * ("*" in marks))
+        link = ("verb" if mark == ">" else "adjective", head, noun.en[0])
+        return replace(thing, links=(*thing.links, link)) if head else thing
+
+    def thing(
+        self,
+        noun: Noun,
+        determiners: Sequence[str],
+        owner: Phrase,
+        adorned: float = 0.35,
+        plural: float = 0.25,
+    ) -> Phrase:
+        """A noun with a determiner that suits it, and perhaps with adjectives."""
+        name, counted = self.draw(determiners), noun.singular and noun.plural
+        portion = noun in self.words.groups["portion"]
+        if noun in self.words.groups["mates"] or (noun.kind == "family" and name != "bare"):
+            partners = {"husband": ("I", "you", "she"), "wife": ("I", "you", "he")}
+            if noun.en[0] in partners:
+                owner = PRONOUNS[self.draw(partners[noun.en[0]])]
+            name, owner = "own", owner if owner.en else self.draw(list(PRONOUNS.values()))
+        elif (
+            (name in ("a", "number", "many", "all") and not counted)
+            or (name == "own" and (noun not in self.words.groups["owned"] or not owner.en))
+            or (name == "some" and counted and portion)
+        ):
+            name = {"a": "some", "some": "a"}.get(name, "the")
+        several = name in ("number", "many", "all")
+        if not portion:
+            several |= name in ("some", "bare", "generic") or (name != "a" and self.chance(plural))
+        adjectives = self.adornment(noun, name == "what") if self.chance(adorned) else []
+        number = self.draw(self.words.phrases["number"][:9]) if name == "number" else None
+        return noun_phrase(noun, number or name, counted and several, adjectives, owner)
+
+    def adornment(self, noun: Noun, judged: bool = False) -> list[Adjective]:
+        """One or two adjectives for a noun, in English order."""
+        stated = cells(lexicon.PREDICATE_ONLY, ",")
+        options = [a for a in self.words.qualities[noun.en[0]] if a.en not in stated]
+        if judged:
+            options = [a for a in options if a.en not in cells(lexicon.SECONDARY, ",")]
+        if not options:
+            return []
+        first = self.pick(options)
+        if noun.en[0] not in first.before or self.chance(0.8):
+            return [first]
+        others = [a for a in options if a.en in cells(lexicon.SECONDARY, ",")]
+        return [first, self.pick(others)] if others else [first]
+
+    def person(self, sort: str = "someone", adult: bool = False) -> Phrase:
+        """Somebody: `shown` of known gender, `other` than us, `who`: one, not a pronoun."""
+        roll, single = self.random(), sort == "who"
+        if roll < 0.3:
+            return self.pick(self.words.phrases["name"])
+        if roll < 0.35 and not single:
+            luca, maria = (self.pick(self.words.phrases[name]) for name in ("luca", "maria"))
+            return both(luca, maria)
+        if roll < 0.6:
+            group = "person" if adult else self.draw(("person", "person", "kid"))
+            noun, dets = self.pick(self.words.groups[group]), ("the",) if single else SUBJECTS
+            return self.thing(noun, dets, NOTHING, plural=0 if single else 0.3)
+        if roll < 0.78 or single:
+            noun = self.pick(self.words.groups["kin"])
+            return self.thing(noun, ("own",), NOTHING, 0.1, 0 if single else 0.25)
+        names = {"shown": ("he", "she", "they"), "other": ("you", "you", "he", "she", "they")}
+        return PRONOUNS[self.draw(names.get(sort, tuple(PRONOUNS)))]
+
+    def clause(self, group: str, told: str, subject: Phrase | None, dets: str = "") -> Clause:
+        """A clause with a verb of a group, told in one of the manners."""
+        manner = self.draw(MIXES.get(told, told.replace(",", " ")).split())
+        if (group, manner) not in self.fitting:
+            fitting = [verb for verb in self.words.verbs[group] if suits(manner, verb)]
+            self.fitting[group, manner] = fitting
+        verb = self.pick(self.fitting[group, manner])
+        tense, adverbs, times, modal = MANNERS[manner]
+        time = self.pick(self.words.phrases[times]) if times and self.chance(0.6) else NOTHING
+        told_plainly = Clause(NOTHING, verb, tense, self.draw(adverbs), modal, time=time)
+        noun = self.pick(verb.objects) if verb.objects else None
+        adult = "a" in verb.flags or bool(noun and noun.kind == "drink")
+        shown = told_plainly.moved and told_plainly.compound
+        if not subject:
+            subject = self.person("shown" if shown else "someone", adult)
+        if manner == "order":
+            subject = YOU_THERE
+        unclear = english_forms(verb.en)[1] == verb.en and subject.person != SINGULAR
+        if (
+            (shown and subject.person in (FIRST, SECOND, FIRST_PLURAL))
+            or (unclear and tense in ("present", "past") and not modal)
+            or (manner == "childhood" and adult)
+            or (adult and subject.nouns and subject.nouns[0].kind == "kid")
+        ):
+            raise Misfit
+        clause = replace(told_plainly, subject=subject)
+        if group == "hand":
+            clause = replace(clause, dative=self.pick(DATIVES))
+            if not apart(subject, clause.dative):
+                raise Misfit
+        return replace(clause, object=self.object_of(clause, noun, manner, dets)) if noun else clause
+
+    def object_of(self, clause: Clause, noun: Noun, manner: str, dets: str) -> Phrase:
+        """An object for a clause told in a manner."""
+        verb, subject, fresh = clause.verb, clause.subject, "c" in clause.verb.flags
+        owner = PRONOUNS["you"] if manner == "order" else subject
+        if noun.kind in PEOPLE and self.words.nouns["man"] in verb.objects and self.chance(0.4):
+            names = self.words.phrases["name"]
+            other = self.pick(names if verb.preposition or dets or self.chance(0.5) else OBJECTS)
+            if apart(subject, other):
+                return other
+        determiners: Sequence[str] = dets.split("/") if dets else SPECIFIC
+        if clause.adverb in (NEVER, NO_LONGER, EVER):
+            determiners = ("bare",) if fresh and clause.adverb is not EVER else ("this", "own")
+        elif manner in ("habit", "often", "used", "childhood"):
+            determiners = ("a", "a", "some") if fresh else ("the", "own")
+        elif clause.adverb is NOT and not dets:
+            determiners = ("the", "the", "a", "this", "that", "own")
+        elif verb.en == "have" and not dets:
+            determiners = ("a", "a", "number", "many", "some")
+        thing = self.thing(noun, determiners, owner)
+        if not apart(subject, thing):
+            raise Misfit
+        return thing
+
+    # What the gaps made from earlier gaps are filled with.
+
+    def time(self, clause: Clause) -> Phrase:
+        """The time of a clause, if it has one."""
+        return clause.time
+
+    def adj(self, thing: Phrase) -> Phrase:
+        """An adjective said of a thing."""
+        names = [noun.en[0] for noun in thing.nouns[:1]] or ["student"]
+        used = [link[1] for link in thing.links]
+        used += [self.words.opposites.get(name, "") for name in used]
+        adjective = self.pick([a for a in self.words.qualities[names[0]] if a.en not in used])
+        return quality(thing, adjective)
+
+    def graded(self, thing: Phrase, other: Phrase | None = None) -> Phrase:
+        """An adjective with a comparative, said of a thing and perhaps of another."""
+        said = self.adj(thing)
+        if said.en in cells(lexicon.UNGRADED, ",") or (other and said.en in lexicon.MOODS):
+            raise Misfit
+        if not other:
+            return said
+        also = quality(other, self.words.adjectives[said.en])
+        return replace(said, links=said.links + also.links)
+
+    def opposite(self, said: Phrase, thing: Phrase) -> Phrase:
+        """The opposite of what was said of a thing."""
+        if said.en not in self.words.opposites:
+            raise Misfit
+        return quality(thing, self.words.adjectives[self.words.opposites[said.en]])
+
+    def rival(self, thing: Phrase) -> Phrase:
+        """Another thing of the same kind."""
+        (noun,) = thing.nouns
+        if noun.kind in ("thing", "abstract"):
+            raise Misfit
+        others = [n for n in self.words.groups[noun.kind] if n is not noun and n.singular]
+        return self.thing(self.pick(others), ("the", "this"), NOTHING, 0, 0)
+
+    def where(self, clause: Clause) -> Phrase:
+        """A place for what a clause tells."""
+        return self.pick(self.words.places[clause.verb.en])
+
+    def spot(self, thing: Phrase) -> Phrase:
+        """Where a thing may be found: on the table."""
+        (noun,) = thing.nouns
+        options = [(where, places) for items, where, places in self.words.spots if noun in items]
+        if not options:
+            raise Misfit
+        (english, italian), places = self.draw(options)
+        place = self.thing(self.pick(places), ("the",), NOTHING, 0.25, 0)
+        if not apart(place, thing):
+            raise Misfit
+        italian, _, preposition = italian.rpartition(" ")
+        text = glue(italian, place.italian(preposition))
+        return Phrase(f"{english} {place.en}", text, links=place.links)
+
+    def object(self, clause: Clause) -> Phrase:
+        """What a clause is about."""
+        if clause.object.clitic or clause.verb.preposition:
+            raise Misfit
+        return clause.object
+
+    def again(self, clause: Clause, subject: str = "") -> Clause:
+        """The clause with a pronoun for its object, and perhaps another subject."""
+        teller = PRONOUNS.get(subject, clause.subject)
+        return replace(clause, subject=teller, object=object_pronoun(self.object(clause)))
+
+    def denied(self, clause: Clause, subject: str) -> Clause:
+        """As `again`, with `not`."""
+        return replace(self.again(clause, subject), adverb=NOT)
+
+    def alone(self, clause: Clause) -> Clause:
+        """The clause without its object."""
+        return replace(clause, object=NOTHING)
+
+    def then(self, clause: Clause) -> Clause:
+        """What the same person does with the object next."""
+        verbs = self.words.chains[clause.verb.en]
+        verb = self.pick([v for v in verbs if set(self.object(clause).nouns) & set(v.objects)])
+        silent = replace(clause.subject, en="", it="", article="", links=())
+        return replace(self.again(clause), subject=silent, verb=verb)
+
+    def unlike(self, clause: Clause, other: Phrase) -> Clause:
+        """What somebody else does not do with the object next."""
+        return replace(self.then(clause), subject=other, adverb=NOT)
+
+    def of(self, owner: Phrase, group: str) -> Phrase:
+        """Something that belongs to somebody: Maria's book."""
+        noun = self.pick(self.words.groups[group])
+        thing = noun_phrase(noun, "the", noun.plural and self.chance(0.25))
+        english, italian = f"{owner.en}'s{thing.en[3:]}", f"{thing.it} {owner.italian('di')}"
+        if noun in owner.nouns:
+            raise Misfit
+        return replace(thing, en=english, it=italian)
+
+    def relative(self, head: Phrase) -> Phrase:
+        """A relative pronoun after somebody."""
+        return replace(head, en=f"{head.en} who", it=f"{head.it} che")
+
+
+class Sentence(NamedTuple):
+    """A sentence in both languages, with its links."""
+
+    en: str
+    it: str
+    links: tuple[Link, ...]
+
+
+def quality(thing: Phrase, adjective: Adjective) -> Phrase:
+    """An adjective as it is said of a thing."""
+    links = tuple(("adjective", adjective.en, noun.en[0]) for noun in thing.nouns)
+    return Phrase(adjective.en, adjective.it[thing.form], links=links)
+
+
+def render(text: str, language: str, parts: Sequence[Phrase | Clause]) -> str:
+    """The text of a template with its gaps filled, and with a capital for each sentence."""
+
+    def filled(gap: re.Match[str]) -> str:
+        said: str = getattr(parts[int(gap[1])], language)(gap[2] or "")
+        return said
+
+    text = re.sub(r"\{(\d)(?::([^}]+))?\}", filled, text)
+    text = re.sub(r" +(?=[ .,?!])", "", text).strip()
+    return re.sub(r"(?:^|[.?!] )\w", lambda start: start[0].upper(), text)
+
+
+# --- Splits ---------------------------------------------------------------------------------------
+
+
+def held_out_links(words: Vocabulary) -> frozenset[Link]:
+    """The links kept for `test_compositional`: few for each word, and none of the showcase."""
+    random_ = random.Random(SEED).random
+    links = [("adjective", a.en, noun) for noun in words.nouns for a in words.qualities[noun]]
+    verbs = words.verbs["act"] + words.verbs["give"]
+    links += [("verb", verb.en, noun.en[0]) for verb in verbs for noun in verb.objects]
+    size = Counter(part for link in links for part in (link[:2], link[::2]))
+    shown = " ".join(english for english, _ in SHOWCASE)
+    held: set[Link] = set()
+    taken: Counter[tuple[str, str]] = Counter()
+    for link in sorted(links, key=lambda _: random_()):
+        head, noun = link[:2], link[::2]
+        spare = all(taken[part] < size[part] // 7 for part in (head, noun))
+        forms = (link[1], *english_forms(link[1]))
+        showcased = link[2] in shown and any(form in shown for form in forms)
+        if spare and not showcased and len(held) < len(links) / 15:
+            held.add(link)
+            taken.update((head, noun))
+    return frozenset(held)
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a sentence."""
+    return re.findall(r"\w+(?:[':]\w+)*", text)
+
+
+@cache
+def sentences() -> dict[str, list[Sentence]]:
+    """The sentences of each split."""
+    composer = Composer(SEED)
+    held = held_out_links(composer.words)
+    seen = set(chain.from_iterable(SHOWCASE))
+    usual: list[Sentence] = []
+    special: list[Sentence] = []
+    while len(usual) < TRAIN + 2 * HELD_OUT or len(special) < 1.2 * HELD_OUT:
+        try:
+            said = composer.sentence()
+        except Misfit:
+            continue
+        if said.en not in seen and said.it not in seen:
+            seen |= {said.en, said.it}
+            (usual if held.isdisjoint(said.links) else special).append(said)
+    reserve, train = usual[::20], [said for place, said in enumerate(usual) if place % 20]
+    english = Counter(word for said in train for word in tokens(said.en))
+    italian = Counter(word for said in train for word in tokens(said.it))
+
+    def known(said: Sentence) -> bool:
+        rarest = min(english[word] for word in tokens(said.en))
+        return min(rarest, *(italian[word] for word in tokens(said.it))) >= ENOUGH
+
+    tests = [said for said in reserve if known(said)][: 2 * HELD_OUT]
+    return {
+        "train": train + [said for said in reserve if said not in set(tests)],
+        "valid": tests[::2],
+        "test": tests[1::2],
+        "test_compositional": [said for said in special if known(said)][:HELD_OUT],
+    }
+
+
+def phrasebook_pairs(split: str) -> list[tuple[str, str]]:
+    """The (English, Italian) pairs of a split, always the same ones in the same order."""
+    return [(said.en, said.it) for said in sentences()[split]]

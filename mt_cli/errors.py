@@ -1,0 +1,42 @@
+"""What can go wrong in a way that a user can mend.
+
+    MtError                      exit status 1: the work failed
+    ├── InputError               exit status 2: what was given is wrong
+    │   ├── ConfigError          the YAML file or a `--set`
+    │   ├── CorpusError          parallel text that cannot be read or used
+    │   └── RunError             a run directory that is missing, incomplete or another run's
+    └── RunInterruptedError      exit status 130: stopped by a signal, state saved
+
+The command line prints the message of an `MtError` on one line and no traceback. Every other exception is a
+bug of ours and keeps its traceback.
+"""
+
+
+class MtError(Exception):
+    """A failure that the message explains: what was found, where, and what to do."""
+
+    exit_code = 1
+
+
+class InputError(MtError):
+    """The command line, the config or the data is wrong."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """A config, or a value given by `--set`, is wrong; all its problems are in the message."""
+
+
+class CorpusError(InputError):
+    """Parallel text is missing, unreadable, misaligned or empty."""
+
+
+class RunError(InputError):
+    """A run directory is missing, incomplete, or belongs to another config."""
+
+
+class RunInterruptedError(MtError):
+    """A signal stopped the work after its state was saved."""
+
+    exit_code = 130

@@ -1,0 +1,1 @@
+"""The Transformer, from scratch. Knows tensors of ids; does not know text, losses or search."""

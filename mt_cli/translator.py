@@ -1,0 +1,150 @@
+"""Text to text with a trained run: the Python API.
+
+from mt_cli.translator import Translator
+Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mt_cli.batching import pad
+from mt_cli.checkpoint import RunDirectory, load_checkpoint
+from mt_cli.config import Config, DecodingConfig
+from mt_cli.decoding import Hypothesis
+from mt_cli.evaluation import translate_ids
+from mt_cli.hardware import pick_device
+from mt_cli.model.transformer import Transformer, recorded_attention
+from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, Tokenizer
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What became of one line."""
+
+    source: str
+    hypotheses: list[tuple[str, float]]
+    """Texts and scores, best first. A score is a log-probability (nats) divided by the length penalty; that of a line
+    translated in parts is the mean of theirs."""
+    num_parts: int
+    """More than 1 if the line was longer than the model was trained for and was translated in parts."""
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.hypotheses[0][0]
+
+    @property
+    def score(self) -> float:
+        """The best translation's score."""
+        return self.hypotheses[0][1]
+
+
+class Translator:
+    """A model, its tokenizers and its way of searching."""
+
+    def __init__(self, model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> None:
+        self.model = model
+        self.source_tokenizer, self.target_tokenizer = tokenizers
+        self.config = config
+
+    @classmethod
+    def load(cls, run: str | Path, device: str = "auto") -> Translator:
+        """The best checkpoint of a run directory, or its last one if none was validated; in fp32.
+
+        Raises:
+            RunError: if the directory is no run, has no model yet, or is damaged.
+        """
+        directory = RunDirectory(Path(run))
+        config = directory.config()
+        tokenizers = directory.tokenizers(config)
+        model = Transformer(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
+        load_checkpoint(directory.best_path if directory.best_path.exists() else directory.last_path, model)
+        return cls(model.to(pick_device(device)).eval(), tokenizers, config)
+
+    def translate(
+        self, sentences: Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
+    ) -> list[str]:
+        """The translation of each sentence; an empty one stays empty. None means: as the config says."""
+        return [item.text for item in self.translate_fully(sentences, beam_size, length_penalty)]
+
+    def translate_fully(
+        self,
+        sentences: Sequence[str],
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        num_best: int = 1,
+    ) -> list[Translation]:
+        """The translation of each sentence with scores and up to `num_best` alternatives."""
+        changes = {"beam_size": beam_size, "length_penalty": length_penalty}
+        decoding = self.config.decoding.model_copy(update={k: v for k, v in changes.items() if v is not None})
+        parts = [self._parts(" ".join(sentence.split())) for sentence in sentences]
+        searched = iter(self._search([part for row in parts for part, _ in row], decoding, num_best))
+        return [
+            Translation(sentence, self._join([(glue, next(searched)) for _, glue in row]), len(row))
+            for sentence, row in zip(sentences, parts, strict=True)
+        ]
+
+    def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
+        """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them."""
+        source, target = self.source_tokenizer.encode([sentence])[0], self.target_tokenizer.encode([translation])[0]
+        device = next(self.model.parameters()).device
+        with torch.inference_mode(), recorded_attention(self.model) as record:
+            self.model(
+                pad([torch.tensor(source)], end=EOS_ID).to(device), pad([torch.tensor(target)], start=SOS_ID).to(device)
+            )
+        weights = torch.stack([weights[0] for name, (weights,) in record.items() if "cross" in name])
+        source_tokens, target_tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
+        return [*source_tokens, EOS], [*target_tokens, EOS], weights.float().mean(dim=(0, 1)).cpu()
+
+    def _search(self, texts: Sequence[str], decoding: DecodingConfig, num_best: int) -> list[list[tuple[str, float]]]:
+        """Hypotheses as text with scores; nothing is searched for an empty text."""
+        ids = self.source_tokenizer.encode(texts)
+        rows = [row for row, text in enumerate(texts) if text]
+        found = translate_ids(self.model, [ids[row] for row in rows], decoding, num_best)
+        results: list[list[tuple[str, float]]] = [[("", 0.0)] for _ in texts]
+        for row, hypotheses in zip(rows, found, strict=True):
+            results[row] = self._to_text(hypotheses)
+        return results
+
+    def _to_text(self, hypotheses: list[Hypothesis]) -> list[tuple[str, float]]:
+        texts = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+        return [(text, hypothesis.score) for text, hypothesis in zip(texts, hypotheses, strict=True)]
+
+    def _join(self, parts: list[tuple[str, list[tuple[str, float]]]]) -> list[tuple[str, float]]:
+        """One list of hypotheses from those of consecutive parts, each with what stands after it."""
+        num_hypotheses = min(len(hypotheses) for _, hypotheses in parts)
+        return [
+            (
+                "".join(hypotheses[rank][0] + glue for glue, hypotheses in parts),
+                sum(hypotheses[rank][1] for _, hypotheses in parts) / len(parts),
+            )
+            for rank in range(num_hypotheses)
+        ]
+
+    def _parts(self, text: str, glue: str = "") -> list[tuple[str, str]]:
+        """`text` in parts that the model can read, each with the text that stands between it and the next."""
+        if len(self.source_tokenizer.encode([text])[0]) <= self.config.corpus.max_tokens or len(text) < 2:
+            return [(text, glue)]
+        end, between = _split_point(text)
+        return self._parts(text[:end], between) + self._parts(text[end + len(between) :], glue)
+
+
+def _split_point(text: str) -> tuple[int, str]:
+    """Where a long text is best parted, and what stands there: the end of a sentence, a comma, a space, or nothing.
+
+    Of several places of the same kind the one nearest to the middle is taken.
+    """
+    middle = len(text) // 2
+    for pattern in (r"(?<=[.!?…。！？]) ", r"(?<=[,;:]) ", " "):
+        if places := [match.start() for match in re.finditer(pattern, text)]:
+            nearest = min(places, key=lambda place: abs(place - middle))
+            if pattern == " " or len(text) // 8 <= nearest <= len(text) - len(text) // 8:
+                return nearest, " "
+    return middle, ""

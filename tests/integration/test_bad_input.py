@@ -1,0 +1,151 @@
+import pytest
+import yaml
+
+
+@pytest.fixture
+def fails(mt, tmp_path):
+    """Runs a command that must fail with exit status 2, one clear message, and nothing written below runs."""
+
+    def run(*arguments):
+        before = sorted(tmp_path.rglob("*"))
+        status, out, err = mt(*arguments)
+        assert status == 2, (status, err)
+        assert out == ""
+        assert "Traceback" not in err
+        assert sorted(tmp_path.rglob("*")) == before
+        return err
+
+    return run
+
+
+def with_corpus(tree, tmp_path, **changes):
+    tree["corpus"].update(changes)
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    return path
+
+
+def test_a_missing_config(fails):
+    assert "none.yaml: no such config file" in fails("train", "--config", "none.yaml")
+
+
+def test_broken_yaml(fails, tmp_path):
+    (tmp_path / "c.yaml").write_text("name: [", encoding="utf-8")
+    assert "c.yaml, line 1" in fails("train", "--config", "c.yaml")
+
+
+def test_several_wrong_values_at_once(fails, tiny_config):
+    err = fails("train", "--config", tiny_config, "--set", "model.num_head=2", "--set", "model.dropout=3.0")
+    assert "2 problems" in err
+    assert "did you mean `num_heads`?" in err
+
+
+def test_norwegian_without_quotes(fails, tiny_config):
+    assert 'write it in quotes: "no"' in fails("train", "--config", tiny_config, "--set", "corpus.source=no")
+
+
+def test_files_of_different_length(fails, tiny_tree, tmp_path, corpus):
+    lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "short.xx").write_text("".join(lines[:120] + lines[121:]), encoding="utf-8")
+    files = {"files": [str(corpus / "train.en"), str(tmp_path / "short.xx")]}
+    err = fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=files))
+    assert "400 lines" in err
+    assert "399" in err
+    assert "near line 121" in err
+
+
+def test_a_file_that_is_not_utf8(fails, tiny_tree, tmp_path, corpus):
+    (tmp_path / "latin.en").write_bytes(b"good\nbad \xe9 line\n")
+    files = {"files": [str(tmp_path / "latin.en"), str(corpus / "train.xx")]}
+    err = fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=files))
+    assert "latin.en, line 2, byte 5: not UTF-8 (found 0xE9)" in err
+
+
+@pytest.mark.parametrize("content", ["", "\n\n \n"])
+def test_an_empty_corpus(fails, tiny_tree, tmp_path, content):
+    (tmp_path / "e.txt").write_text(content, encoding="utf-8")
+    files = {"files": [str(tmp_path / "e.txt"), str(tmp_path / "e.txt")]}
+    assert "corpus.train: the corpus is empty" in fails(
+        "train", "--config", with_corpus(tiny_tree, tmp_path, train=files)
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ({"file": "pairs.tsv"}, "pairs.tsv, line 2: found 1 column"),
+        ({"file": "pairs.docx"}, "unknown kind of file"),
+        ({"files": ["none.en", "none.xx"]}, "none.en: no such file"),
+        ({"files": [".", "."]}, "is a directory"),
+        ({"builtin": "reverse-words", "split": "exam"}, "there is no split 'exam'"),
+        ({"dataset": "hub", "split": "train"}, "dataset hub: cannot be loaded"),
+    ],
+)
+def test_a_corpus_that_cannot_be_read(fails, tiny_tree, tmp_path, source, part):
+    (tmp_path / "pairs.tsv").write_text("a\tb\nc\n", encoding="utf-8")
+    (tmp_path / "hub").mkdir()
+    assert part in fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=source))
+
+
+def test_a_hub_id_without_network(fails, tiny_tree, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    path = with_corpus(tiny_tree, tmp_path, train={"dataset": "nobody/nothing", "subset": "en-xx", "split": "train"})
+    err = fails("train", "--config", path)
+    assert "dataset nobody/nothing: cannot be loaded" in err
+    assert "network" in err
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/x", "a/b", "..", ""])
+def test_a_name_that_leaves_the_runs(fails, tiny_config, name):
+    assert "name:" in fails("train", "--config", tiny_config, "--set", f"name='{name}'")
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99"])
+def test_an_unknown_device(fails, tiny_config, device):
+    assert "device" in fails("train", "--config", tiny_config, "--set", f"training.device={device}")
+
+
+def test_run_directories_without_a_model(fails, tmp_path, trained):
+    (tmp_path / "empty").mkdir()
+    assert "no such run directory" in fails("translate", "hello", "--run", "none")
+    assert "there is no config.yaml in it" in fails("translate", "hello", "--run", "empty")
+    assert "no trained run" in fails("translate", "hello")
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    for path in trained.glob("*.*"):
+        (unfinished / path.name).write_bytes(path.read_bytes())
+    assert "has not saved a model yet" in fails("translate", "hello", "--run", "unfinished")
+    (unfinished / "checkpoints").mkdir()
+    (unfinished / "checkpoints" / "best.safetensors").write_bytes(b"no safetensors")
+    assert "damaged checkpoint" in fails("translate", "hello", "--run", "unfinished")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("translate", "a", "--input", "b"),
+        ("translate", "a", "b", "--attention", "c.png"),
+        ("translate", "--input", "none.txt"),
+        ("translate", "a", "--beam-size", "0"),
+        ("translate", "a", "--device", "tpu"),
+        ("tokenize",),
+        ("tokenize", "a", "--side", "middle"),
+        ("tokenize", "a", "--config", "c.yaml"),
+        ("evaluate", "--source", "a.txt"),
+        ("train",),
+        ("train", "--config", "c.yaml", "--set", "nonsense"),
+        ("dance",),
+    ],
+)
+def test_command_lines_that_make_no_sense(fails, trained, tmp_path, arguments):
+    (tmp_path / "c.yaml").write_text("{}", encoding="utf-8")
+    extra = ("--run", trained) if arguments[0] == "translate" and "--attention" not in arguments else ()
+    assert fails(*arguments, *extra)
+
+
+def test_translate_input_that_is_not_utf8(mt, trained, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"three.\n\xff\n")
+    status, _, err = mt("translate", "--run", trained, "--input", "in.txt")
+    assert status == 2
+    assert "in.txt, line 2, byte 1: not UTF-8" in err

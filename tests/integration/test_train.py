@@ -1,0 +1,203 @@
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from safetensors import safe_open
+
+from mt_cli.config import load_config
+
+
+def rows_of(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def weights_of(path):
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in file.keys() if name.startswith("model.")}  # noqa: SIM118
+
+
+def test_training_leaves_a_complete_run_directory(mt, tiny_config, tmp_path):
+    status, out, err = mt("train", "--config", tiny_config)
+    assert (status, out) == (0, "")
+    run = tmp_path / "runs" / "tiny"
+    names = {path.name for path in run.iterdir()}
+    assert {"config.yaml", "tokenizer.source.json", "tokenizer.target.json", "metrics.jsonl", "samples.txt"} <= names
+    assert {"report.json", "checkpoints"} <= names
+    assert any(name.startswith("events.out.tfevents.") for name in names)
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {"best.safetensors", "last.safetensors"}
+    assert load_config(run / "config.yaml") == load_config(tiny_config)
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert report["stopped_because"] == "max_epochs 2"
+    assert report["bleu"]["signature"].startswith("nrefs:1|")
+    for key in ("best_step", "elapsed_seconds", "num_target_tokens", "versions", "hardware", "chrf", "ter"):
+        assert key in report
+    for words in ("pairs", "entries", "parameters", "an epoch", "cpu, ", "Stopped by max_epochs 2", "mt translate"):
+        assert words in err
+
+
+def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt, tiny_config, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    mt("train", "--config", tiny_config)
+    rows = rows_of(tmp_path / "runs" / "tiny")
+    tags = {tag for row in rows for tag in row} - {"step", "elapsed_seconds"}
+    train = {"train/loss", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
+    valid = {"valid/loss", "valid/perplexity", "valid/token_accuracy", "valid/bleu", "valid/chrf"}
+    assert tags == train | valid
+    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
+    assert set(board.Tags()["scalars"]) == tags
+    for tag in tags:
+        ours = [(row["step"], pytest.approx(row[tag], rel=1e-5)) for row in rows if tag in row]
+        assert [(point.step, point.value) for point in board.Scalars(tag)] == ours
+    assert board.Tags()["tensors"] == ["samples/text_summary"]
+
+
+def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_config, tmp_path):
+    whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
+    limits = ["--set", "training.schedule=constant", "--set", "training.validate_every_steps=5"]
+    assert (
+        mt("train", "--config", tiny_config, "--set", "name=whole", "--set", "training.max_steps=12", *limits)[0] == 0
+    )
+    for max_steps in (7, 12):
+        changes = ["--set", "name=parts", "--set", f"training.max_steps={max_steps}", *limits]
+        status, _, err = mt("train", "--config", tiny_config, *changes)
+        assert status == 0
+    assert "Going on from step 7" in err
+    ours, theirs = (
+        weights_of(parts / "checkpoints/last.safetensors"),
+        weights_of(whole / "checkpoints/last.safetensors"),
+    )
+    assert ours.keys() == theirs.keys()
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+    timeless = [
+        [
+            {key: value for key, value in row.items() if "second" not in key}
+            for row in rows_of(run)
+            if "train/loss" in row
+        ]
+        for run in (whole, parts)
+    ]
+    assert timeless[0] == timeless[1]
+
+
+def test_a_finished_run_is_not_trained_again(mt, tiny_config, tmp_path):
+    mt("train", "--config", tiny_config)
+    before = weights_of(tmp_path / "runs/tiny/checkpoints/last.safetensors")
+    status, _, err = mt("train", "--config", tiny_config)
+    assert status == 0
+    assert "nothing is left to do" in err
+    after = weights_of(tmp_path / "runs/tiny/checkpoints/last.safetensors")
+    assert all(before[name].equal(after[name]) for name in before)
+
+
+def test_another_model_in_the_same_directory_is_refused_and_fresh_moves_the_old_one_aside(mt, tiny_config, tmp_path):
+    mt("train", "--config", tiny_config)
+    status, _, err = mt("train", "--config", tiny_config, "--set", "model.d_model=8")
+    assert status == 2
+    assert "model.d_model: 16 there, 8 now" in err
+    assert "--fresh" in err
+    assert mt("train", "--config", tiny_config, "--set", "model.d_model=8", "--fresh")[0] == 0
+    assert load_config(tmp_path / "runs/tiny.old-1/config.yaml").model.d_model == 16
+    assert load_config(tmp_path / "runs/tiny/config.yaml").model.d_model == 8
+
+
+def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
+    mt("train", "--config", tiny_config)
+    shutil.copy(tmp_path / "runs/tiny/config.yaml", tmp_path / "again.yaml")
+    mt("train", "--config", "again.yaml", "--set", "name=again")
+    ours, theirs = (weights_of(tmp_path / f"runs/{name}/checkpoints/last.safetensors") for name in ("tiny", "again"))
+    assert all(ours[name].equal(theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("options", [{"micro_batches_per_step": 3}, {"precision": "bf16"}, {"precision": "fp32"}])
+def test_options_of_training_train(mt, tiny_config, options):
+    changes = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
+    assert mt("train", "--config", tiny_config, *changes)[0] == 0
+
+
+def test_long_pairs_are_counted_in_the_plan(mt, tiny_config):
+    _, _, err = mt("train", "--config", tiny_config, "--set", "corpus.max_tokens=5")
+    assert "with more than 5 tokens" in err
+
+
+def test_a_folder_laid_out_like_the_hub_trains_by_changing_one_line(mt, root, tmp_path, corpus):
+    import pyarrow
+    from pyarrow import parquet
+
+    english, other = ((corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx"))
+    rows = [
+        {"id": str(n), "translation": {"en": a, "it": b}} for n, (a, b) in enumerate(zip(english, other, strict=True))
+    ]
+    folder = tmp_path / "opus_books" / "en-it"
+    folder.mkdir(parents=True)
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "train-00000-of-00001.parquet")
+    text = (root / "configs/opus_books_en_it.yaml").read_text(encoding="utf-8")
+    changed = text.replace("dataset: Helsinki-NLP/opus_books", f"dataset: {tmp_path / 'opus_books'}")
+    assert changed != text
+    (tmp_path / "books.yaml").write_text(changed, encoding="utf-8")
+    smaller = ["model.d_model=16", "model.num_encoder_layers=1", "model.num_decoder_layers=1", "training.max_epochs=1"]
+    status, _, err = mt("train", "--config", "books.yaml", *(part for s in smaller for part in ("--set", s)))
+    assert status == 0, err
+    assert "360 pairs" in err
+
+
+def test_two_named_columns_train(mt, tiny_tree, tmp_path, corpus):
+    import pyarrow
+    from pyarrow import parquet
+
+    english, other = ((corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx"))
+    (tmp_path / "hub").mkdir()
+    parquet.write_table(pyarrow.table({"question": english, "answer": other}), tmp_path / "hub" / "train.parquet")
+    tiny_tree["corpus"]["train"] = {"dataset": "hub", "split": "train", "columns": ["question", "answer"]}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    assert mt("train", "--config", "c.yaml")[0] == 0
+    tiny_tree["corpus"]["train"]["columns"] = ["question", "reply"]
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "c.yaml", "--set", "name=other")
+    assert status == 2
+    assert "no column 'reply' among 'question', 'answer'" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_config, tmp_path, number):
+    command = [
+        sys.executable,
+        "-m",
+        "mt_cli",
+        "train",
+        "--config",
+        str(tiny_config),
+        "--set",
+        "training.max_epochs=100000",
+    ]
+    command += ["--set", "training.validate_every_steps=1000000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    metrics = tmp_path / "runs" / "tiny" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    err = process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("mt: interrupted at step ")
+    step = int(err.splitlines()[-1].split("step ")[1].split(";")[0])
+    again = subprocess.run(
+        [*command, "--set", f"training.max_steps={step + 2}"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert f"Going on from step {step}." in again.stderr
+    assert [row["step"] for row in rows_of(tmp_path / "runs/tiny") if "train/loss" in row] == list(range(1, step + 3))
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys, mt_cli.cli; print([m for m in ('torch', 'datasets', 'pydantic', 'numpy') if m in sys.modules])"
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,138 @@
+import copy
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.config import Config, differences, load_config, parse_config
+from mt_cli.errors import ConfigError
+
+SMALLEST = {
+    "name": "tiny",
+    "corpus": {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}},
+}
+
+
+def with_values(**dotted):
+    tree = copy.deepcopy(SMALLEST)
+    for key, value in dotted.items():
+        section, _, name = key.partition("__")
+        if name:
+            tree.setdefault(section, {})[name] = value
+        else:
+            tree[section] = value
+    return tree
+
+
+def message_for(tree):
+    with pytest.raises(ConfigError) as caught:
+        parse_config(tree, "f.yaml")
+    return str(caught.value)
+
+
+def test_resolved_config_round_trips():
+    config = parse_config(with_values(model__d_model=64, training__adam_betas=[0.8, 0.9]), "f.yaml")
+    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+
+
+def test_every_shipped_config_loads_and_says_what_it_is_for(root):
+    paths = sorted((root / "configs").glob("*.yaml"))
+    assert len(paths) == 6
+    for path in paths:
+        assert path.read_text(encoding="utf-8").startswith("# ")
+        assert load_config(path).name == path.stem
+
+
+def test_set_overrides_yaml_and_yaml_overrides_defaults(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(with_values(model__num_heads=2)), encoding="utf-8")
+    assert load_config(path).model.num_heads == 2
+    assert load_config(path, ["model.num_heads=8", "training.learning_rate=1e-3"]).model.num_heads == 8
+    assert load_config(path, ["training.learning_rate=1e-4"]).training.learning_rate == 1e-4
+    assert load_config(path, ["corpus.train={builtin: phrasebook-en-it}"]).corpus.train[0].builtin == "phrasebook-en-it"
+
+
+@pytest.mark.parametrize("override", ["model", "=3", "model..d_model=3", "name.x=3"])
+def test_a_malformed_override_is_named(tmp_path, override):
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(SMALLEST), encoding="utf-8")
+    with pytest.raises(ConfigError, match="--set"):
+        load_config(path, [override])
+
+
+def test_all_problems_are_listed_at_once():
+    text = message_for(with_values(model__d_model="x", model__dropout=2.0, training__batch_tokens=0))
+    assert "3 problems" in text
+    assert all(key in text for key in ("model.d_model", "model.dropout", "training.batch_tokens"))
+
+
+def test_an_unknown_key_names_its_neighbour():
+    assert "did you mean `num_heads`" in message_for(with_values(model__num_head=3))
+    assert "did you mean `training`" in message_for(with_values(traning={}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"name": "../elsewhere"}, "name:"),
+        ({"name": "."}, "name:"),
+        ({"corpus__source": False}, 'write it in quotes: "no"'),
+        ({"corpus__train": {"flies": ["a", "b"]}}, "one of the keys dataset, files, file, builtin"),
+        ({"corpus__train": []}, "corpus.train"),
+        ({"corpus__train": {"files": ["a"]}}, "corpus.train.files"),
+        ({"corpus__valid": {"fraction": 1.5}}, "corpus.valid.fraction"),
+        ({"corpus__valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "corpus.valid"),
+        ({"corpus__extra_tests": {"test": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
+        ({"training__device": "tpu"}, "unknown device 'tpu'"),
+        ({"training__learning_rate": "fast"}, "training.learning_rate"),
+        ({"training__max_epochs": None}, "nothing ends this run"),
+        ({"training__schedule": "linear", "training__max_epochs": None, "training__max_minutes": 5}, "last step"),
+        ({"model__num_heads": 7}, "do not divide"),
+        ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
+        ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(changes, part):
+    text = message_for(with_values(**changes))
+    assert part in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "part"),
+    [("a: [1", "line 1"), ("a: 1\na: 2", "`a` stands twice"), ("- 1", "a config is a mapping"), ("", "mapping")],
+)
+def test_a_file_that_is_no_config_says_where(tmp_path, content, part):
+    path = tmp_path / "c.yaml"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match=part):
+        load_config(path)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
+    for path, part in [("none.yaml", "no such config file"), ("latin.yaml", "not UTF-8"), (".", "directory")]:
+        with pytest.raises(ConfigError, match=part):
+            load_config(tmp_path / path)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda children: (
+            st.lists(children, max_size=3)
+            | st.dictionaries(st.sampled_from([*Config.model_fields, "train", "files", "x"]), children, max_size=4)
+        ),
+        max_leaves=12,
+    )
+)
+def test_any_tree_is_a_config_or_a_config_error(tree):
+    if isinstance(tree, dict):
+        with pytest.raises(ConfigError):
+            parse_config(tree, "f.yaml")
+
+
+def test_differences_are_dotted():
+    old, new = parse_config(SMALLEST, "a"), parse_config(with_values(model__d_model=64, training__max_epochs=3), "b")
+    assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}

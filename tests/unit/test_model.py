@@ -1,0 +1,242 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from mt_cli.config import ModelConfig
+from mt_cli.model.kernels import attend, attention_weights, drop
+from mt_cli.model.transformer import Transformer, causal_mask, recorded_attention, sinusoids
+
+SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
+
+
+def tiny(**options):
+    return Transformer(ModelConfig(**{**SHAPES, **options}), 11, 13).eval()
+
+
+def some_ids():
+    src_ids = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0]])
+    tgt_ids = torch.tensor([[2, 4, 5, 6], [2, 7, 0, 0]])
+    return src_ids, tgt_ids
+
+
+def torch_twin(model, config):
+    """PyTorch's own layers with the weights of ours."""
+    options = {
+        "d_model": config.d_model,
+        "nhead": config.num_heads,
+        "dim_feedforward": config.d_ff,
+        "dropout": 0.0,
+        "batch_first": True,
+        "norm_first": config.norm_order == "pre",
+    }
+
+    def copy_attention(theirs, ours):
+        theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
+        theirs.in_proj_bias.copy_(torch.cat([ours.query.bias, ours.key.bias, ours.value.bias]))
+        theirs.out_proj.load_state_dict(ours.output.state_dict())
+
+    def copy_layer(theirs, ours):
+        copy_attention(theirs.self_attn, ours.self_attention)
+        theirs.linear1.load_state_dict(ours.feed_forward.inner.state_dict())
+        theirs.linear2.load_state_dict(ours.feed_forward.outer.state_dict())
+        norms = [ours.self_attention_residual.norm]
+        if hasattr(ours, "cross_attention"):
+            copy_attention(theirs.multihead_attn, ours.cross_attention)
+            norms.append(ours.cross_attention_residual.norm)
+        norms.append(ours.feed_forward_residual.norm)
+        for index, norm in enumerate(norms, start=1):
+            getattr(theirs, f"norm{index}").load_state_dict(norm.state_dict())
+        return theirs.eval()
+
+    with torch.no_grad():
+        encoder = [copy_layer(nn.TransformerEncoderLayer(**options), layer) for layer in model.encoder]
+        decoder = [copy_layer(nn.TransformerDecoderLayer(**options), layer) for layer in model.decoder]
+
+    def forward(src_ids, tgt_ids):
+        src_padding, tgt_padding = src_ids == 0, tgt_ids == 0
+        future = ~causal_mask(tgt_ids.shape[1], tgt_ids.device)
+        memory = model.source_embedding(src_ids)
+        for layer in encoder:
+            memory = layer(memory, src_key_padding_mask=src_padding)
+        memory = model.encoder_norm(memory)
+        x = model.target_embedding(tgt_ids)
+        for layer in decoder:
+            x = layer(
+                x,
+                memory,
+                tgt_mask=future,
+                tgt_key_padding_mask=tgt_padding,
+                memory_key_padding_mask=src_padding,
+            )
+        return model.projection(model.decoder_norm(x))
+
+    return forward
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_model_agrees_with_torch(norm_order, activation):
+    config = ModelConfig(**SHAPES, norm_order=norm_order, activation=activation)
+    model = Transformer(config, 11, 13).eval()
+    for parameter in model.parameters():  # Biases and norms that are not trivial.
+        nn.init.normal_(parameter, std=0.3) if parameter.dim() == 1 else None
+    src_ids, tgt_ids = some_ids()
+    twin = torch_twin(model, config)
+    if activation == "gelu":
+        for cell in twin.__closure__:
+            if isinstance(cell.cell_contents, list):
+                for layer in cell.cell_contents:
+                    layer.activation = F.gelu
+                    layer.activation_relu_or_gelu = 2
+    with torch.no_grad():
+        ours, theirs = model(src_ids, tgt_ids), twin(src_ids, tgt_ids)
+    is_token = tgt_ids != 0
+    assert (ours - theirs)[is_token].abs().max() < 1e-5
+
+
+def test_attention_agrees_with_torch():
+    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
+    mask = torch.rand(2, 1, 5, 7) > 0.3
+    mask[..., 0] = True
+    expected = F.scaled_dot_product_attention(query, key, value, mask)
+    assert torch.allclose(attend(query, key, value, mask), expected, atol=1e-6)
+    assert torch.allclose(attention_weights(query, key, mask) @ value, expected, atol=1e-6)
+    assert (attention_weights(query, key, mask)[~mask.expand(2, 4, 5, 7)] == 0).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate):
+    x = torch.ones(1_000, 401, requires_grad=True)
+    y = drop(x, rate)
+    y.sum().backward()
+    dropped = (y == 0).float().mean()
+    assert abs(dropped - round(rate * 256) / 256) < 0.005
+    assert abs(y.mean() - 1) < 0.01
+    assert torch.equal(x.grad, y.detach())
+    assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
+
+
+def test_no_dropout_is_the_identity():
+    x = torch.randn(3, 5)
+    assert drop(x, 0.0) is x
+
+
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+def test_padding_never_changes_a_sentence(norm_order):
+    model = tiny(norm_order=norm_order)
+    src_ids, tgt_ids = some_ids()
+    with torch.no_grad():
+        alone = model(src_ids[1:, :3], tgt_ids[1:, :2])
+        padded = model(src_ids, tgt_ids)[1:, :2]
+    assert torch.allclose(alone, padded, atol=1e-5)
+
+
+def test_decoder_cannot_see_the_future():
+    model = tiny()
+    src_ids, tgt_ids = some_ids()
+    changed = tgt_ids.clone()
+    changed[:, 2:] = 9
+    with torch.no_grad():
+        before, after = model(src_ids, tgt_ids), model(src_ids, changed)
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert not torch.allclose(before[:, 2:], after[:, 2:])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm_order": "post", "qkv_bias": False},
+        {"positions": "learned", "max_positions": 64, "activation": "gelu"},
+        {"activation": "swiglu", "num_encoder_layers": 1},
+    ],
+)
+def test_cached_decoding_equals_full_forward(options):
+    model = tiny(**options)
+    src_ids = some_ids()[0]
+    tgt_ids = torch.randint(4, 13, (2, 40))
+    with torch.no_grad():
+        full = model(src_ids, tgt_ids)
+        cache = model.start_cache(*model.encode(src_ids))
+        steps = [model.decode_next(tgt_ids[:, position], cache) for position in range(tgt_ids.shape[1])]
+    assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-4)
+
+
+def test_cache_rows_of_one_sentence_share_its_memory():
+    model = tiny()
+    src_ids = some_ids()[0]
+    tgt_ids = torch.randint(4, 13, (6, 5))  # Three rows for each of two sentences.
+    with torch.no_grad():
+        full = model(src_ids.repeat_interleave(3, dim=0), tgt_ids)
+        cache = model.start_cache(*model.encode(src_ids))
+        steps = [model.decode_next(tgt_ids[:, position], cache) for position in range(5)]
+        assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
+        rows, sentences = torch.tensor([4, 4, 5]), torch.tensor([1])
+        cache.select(rows, sentences)
+        following = model.decode_next(torch.tensor([6, 7, 8]), cache)
+        prefix = torch.cat([tgt_ids[rows], torch.tensor([[6], [7], [8]])], dim=1)
+        expected = model(src_ids[1:].expand(3, -1), prefix)[:, -1]
+    assert torch.allclose(following, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("tie,num_tables", [("none", 3), ("target", 2), ("all", 1)])
+def test_tied_tables_are_one(tie, num_tables):
+    model = Transformer(ModelConfig(**SHAPES, tie_embeddings=tie), 11, 11)
+    tables = {model.source_embedding.table.weight, model.target_embedding.table.weight, model.projection.weight}
+    assert len(tables) == num_tables
+
+
+def test_query_key_value_biases_can_be_left_out():
+    attention = tiny(qkv_bias=False).encoder[0].self_attention
+    assert attention.query.bias is attention.key.bias is attention.value.bias is None
+    assert attention.output.bias is not None
+
+
+def test_positions_are_the_sines_of_the_paper():
+    table = sinusoids(50, 16)
+    for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (49, 15)]:
+        angle = position / 10_000 ** (2 * (dimension // 2) / 16)
+        expected = math.cos(angle) if dimension % 2 else math.sin(angle)
+        assert table[position, dimension] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_table_of_sines_grows_with_the_sentence():
+    model = tiny()
+    src_ids = torch.randint(4, 11, (1, 700))
+    with torch.no_grad():
+        assert model(src_ids, torch.tensor([[2]])).isfinite().all()
+    assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
+
+
+def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
+    model = Transformer(ModelConfig(d_model=256, d_ff=512, num_heads=4), 1_000, 1_000)
+    ids = torch.arange(4, 1_000)[None]
+    assert model.source_embedding.eval().scale == 16.0
+    assert (model.source_embedding.table(ids) * 16.0).std().item() == pytest.approx(1.0, abs=0.05)
+    weight = model.encoder[0].feed_forward.inner.weight
+    assert weight.abs().max() <= math.sqrt(6 / (256 + 512))
+
+
+def test_recorded_attention_has_a_distribution_for_every_head_of_every_layer():
+    model = tiny()
+    src_ids, tgt_ids = some_ids()
+    with torch.no_grad(), recorded_attention(model) as record:
+        model(src_ids, tgt_ids)
+    assert len(record) == 2 + 2 * 3
+    (weights,) = record["decoder.2.cross_attention"]
+    assert weights.shape == (2, 4, 4, 5)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 4, 4))
+    assert (weights[1, :, :, 3:] == 0).all()
+
+
+def test_a_model_in_bf16_stays_near_fp32():
+    model = tiny()
+    src_ids, tgt_ids = some_ids()
+    with torch.no_grad():
+        exact = model(src_ids, tgt_ids)
+        rough = model.to(torch.bfloat16)(src_ids, tgt_ids)
+    assert rough.dtype == torch.bfloat16
+    assert (exact - rough.float()).abs().max() < 0.1 * exact.abs().max()

@@ -1,0 +1,41 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mt_cli.batching import EncodedPairs, collate
+from mt_cli.config import ModelConfig
+from mt_cli.model.transformer import Transformer
+from mt_cli.objective import Objective, smoothed_cross_entropy
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("num_tokens", [1, 5, 1_100])
+def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
+    hidden = torch.randn(num_tokens, 8, requires_grad=True)
+    weight = torch.randn(37, 8, requires_grad=True)
+    targets = torch.randint(0, 37, (num_tokens,))
+    sums = smoothed_cross_entropy(hidden, weight, targets, smoothing)
+    ours = torch.autograd.grad(sums.objective / num_tokens, (hidden, weight))
+    logits = hidden @ weight.T
+    loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
+    theirs = torch.autograd.grad(loss, (hidden, weight))
+    assert sums.objective.item() / num_tokens == pytest.approx(loss.item(), rel=1e-5)
+    assert sums.cross_entropy.item() == pytest.approx(
+        F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-5
+    )
+    assert sums.num_correct.item() == (logits.argmax(dim=-1) == targets).sum().item()
+    for our_grad, their_grad in zip(ours, theirs, strict=True):
+        assert torch.allclose(our_grad, their_grad, atol=1e-6)
+
+
+def test_sums_of_batches_add_up_and_padding_counts_nothing():
+    pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]], max_tokens=9)
+    model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10).eval()
+    objective = Objective(model, label_smoothing=0.1)
+    with torch.no_grad():
+        together = objective(collate(pairs, [0, 1, 2]))
+        apart = [objective(collate(pairs, [index])) for index in range(3)]
+    for name in ("objective", "cross_entropy", "num_correct"):
+        assert getattr(together, name).item() == pytest.approx(
+            sum(getattr(sums, name).item() for sums in apart), rel=1e-5
+        )

@@ -1,0 +1,168 @@
+import copy
+
+import pytest
+import torch
+
+from mt_cli.batching import EncodedPairs, collate
+from mt_cli.config import ModelConfig, TrainingConfig
+from mt_cli.errors import RunInterruptedError
+from mt_cli.experiment import Progression, follow
+from mt_cli.model.transformer import Transformer
+from mt_cli.objective import Objective
+from mt_cli.optimizer import build_optimizer
+from mt_cli.training import Position, StepReport, accumulate_gradient, optimization_steps
+
+
+def some_pairs(number=40):
+    generator = torch.Generator().manual_seed(5)
+    lengths = torch.randint(1, 9, (number, 2), generator=generator).tolist()
+    sequences = [[torch.randint(4, 12, (n,), generator=generator).tolist() for n in row] for row in lengths]
+    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences], 20)
+
+
+def tiny_objective(**options):
+    torch.manual_seed(7)
+    config = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, **options)
+    return Objective(Transformer(config, 12, 12), 0.1)
+
+
+def gradient_of(objective, micro_batches, dtype=torch.float32):
+    objective.zero_grad()
+    accumulate_gradient(objective, micro_batches, dtype)
+    return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
+
+
+def test_four_accumulated_batches_equal_one_large_batch():
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
+    small = [collate(pairs, range(start, start + 10)) for start in range(0, 40, 10)]
+    apart, together = gradient_of(objective, small), gradient_of(objective, [collate(pairs, range(40))])
+    for name in together:
+        assert torch.allclose(apart[name], together[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize("tie", ["none", "target"])
+def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0, tie_embeddings=tie)
+    batch = collate(pairs, range(12))
+    ours = gradient_of(objective, [batch])
+    objective.zero_grad()
+    logits = objective.model(batch.src_ids, batch.tgt_input_ids)
+    torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch.tgt_output_ids.flatten(), ignore_index=0, label_smoothing=0.1
+    ).backward()
+    for name, weight in objective.named_parameters():
+        assert torch.allclose(ours[name], weight.grad, atol=1e-6), name
+
+
+def test_bf16_activations_give_an_fp32_gradient_near_the_exact_one():
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
+    batch = collate(pairs, range(40))
+    exact, rough = gradient_of(objective, [batch]), gradient_of(objective, [batch], torch.bfloat16)
+    for name, grad in rough.items():
+        assert grad.dtype == torch.float32
+    flat = [torch.cat([grad.flatten() for grad in grads.values()]) for grads in (exact, rough)]
+    assert torch.cosine_similarity(*flat, dim=0) > 0.999
+
+
+def run_steps(number, position=None, objective=None, optimizer=None, **options):
+    config = TrainingConfig(batch_tokens=40, warmup_steps=0, **options)
+    objective = objective or tiny_objective()
+    optimizer = optimizer or build_optimizer(objective, config)
+    position = position or Position()
+    steps = optimization_steps(objective, optimizer, some_pairs(), config, lambda step: 1e-2, position, torch.float32)
+    reports = [next(steps) for _ in range(number)]
+    return reports, objective, optimizer, position
+
+
+def weights_of(objective):
+    return torch.cat([weight.detach().flatten() for weight in objective.parameters()])
+
+
+def test_same_seed_gives_the_same_run():
+    weights = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        weights.append(weights_of(run_steps(9)[1]))
+    assert torch.equal(*weights)
+
+
+def test_a_run_taken_up_at_its_position_goes_on_as_if_it_had_not_stopped():
+    torch.manual_seed(3)
+    whole = weights_of(run_steps(12)[1])
+    torch.manual_seed(3)
+    _, objective, optimizer, position = run_steps(5)
+    copied = copy.deepcopy(position)
+    assert torch.equal(weights_of(run_steps(7, copied, objective, optimizer)[1]), whole)
+
+
+def test_training_lowers_the_loss_and_counts_what_it_sees():
+    reports, _, _, position = run_steps(60)
+    first, last = reports[0], reports[-1]
+    assert last.cross_entropy / last.num_target_tokens < 0.8 * first.cross_entropy / first.num_target_tokens
+    assert [report.step for report in reports] == list(range(1, 61))
+    assert position.num_target_tokens == sum(report.num_target_tokens for report in reports)
+    assert position.epoch == sum(report.ends_epoch for report in reports) > 1
+
+
+def test_accumulation_takes_fewer_steps_per_epoch():
+    for micro_batches in (1, 3):
+        reports = run_steps(30, micro_batches_per_step=micro_batches)[0]
+        per_epoch = [report.step for report in reports if report.ends_epoch][0]
+        assert per_epoch == -(-run_epoch_length() // micro_batches)
+
+
+def run_epoch_length():
+    reports = run_steps(30)[0]
+    return next(report.step for report in reports if report.ends_epoch)
+
+
+def a_report(step):
+    return StepReport(step, 0.1, 1.0, 5.0, 5, 0.1, step % 4 == 0)
+
+
+def follow_steps(number, **changes):
+    calls = []
+    policy = {
+        "log": lambda report: calls.append(f"log {report.step}"),
+        "is_time_to_validate": lambda report: report.ends_epoch,
+        "validate": lambda: calls.append("validate"),
+        "save": lambda: calls.append("save"),
+        "reason_to_stop": lambda: None,
+        "is_interrupted": lambda: False,
+    } | changes
+    return calls, lambda: follow(map(a_report, range(1, number + 1)), **policy)
+
+
+def test_validation_saves_and_a_stop_validates_first():
+    steps = []
+    calls, go = follow_steps(
+        9,
+        log=lambda report: steps.append(report.step),
+        reason_to_stop=lambda: "max_steps 6" if steps[-1] == 6 else None,
+    )
+    assert go() == "max_steps 6"
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert calls == ["validate", "save", "validate", "save"]
+
+
+def test_an_interrupt_saves_and_raises():
+    calls, go = follow_steps(9, is_interrupted=lambda: True)
+    with pytest.raises(RunInterruptedError, match="step 1"):
+        go()
+    assert calls == ["log 1", "save"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"max_steps": 5}, "max_steps 5"),
+        ({"max_steps": 6, "max_epochs": 2}, "max_epochs 2"),
+        ({"max_minutes": 1.0}, "max_minutes 1.0"),
+        ({"patience": 3}, "patience 3"),
+        ({"max_steps": 6, "max_epochs": 3, "max_minutes": 2.0, "patience": 4}, None),
+    ],
+)
+def test_the_first_limit_that_is_reached_stops(limits, expected):
+    progression = Progression(Position(step=5, epoch=2), elapsed_seconds=61.0, num_validations_without_better=3)
+    config = TrainingConfig(**{"max_epochs": None, **limits})
+    assert progression.reason_to_stop(config) == expected
