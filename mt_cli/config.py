@@ -460,7 +460,7 @@ def _explain(problem: Mapping[str, Any], tree: Any) -> str:
         return f"{where}unknown key `{key}`{hint}"
     if kind == "missing":
         return f"{where}missing; a config needs it"
-    message = problem["msg"].removeprefix("Value error, ")
+    message: str = problem["msg"].removeprefix("Value error, ")
     if kind in ("value_error", "source"):
         return where + message
     message = message[:1].lower() + message[1:]

@@ -18,7 +18,7 @@ from mt_cli.checkpoint import RunDirectory, load_checkpoint, save_checkpoint, wr
 from mt_cli.config import Config, TrainingConfig
 from mt_cli.corpus.reading import Corpus, Pair, read_corpora
 from mt_cli.errors import RunInterruptedError
-from mt_cli.evaluation import TokenScores, score_texts, score_tokens, translate_ids
+from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.hardware import describe_hardware, describe_versions, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
@@ -268,13 +268,10 @@ class _Run:
 
     def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
         tokens = score_tokens(self.objective, self.pairs["valid"], self.config.training.batch_tokens)
-        pairs = self.corpora["valid"].pairs
-        sources = self.tokenizers[0].encode([source for source, _ in pairs])
-        limit = self.config.corpus.max_tokens
-        greedy = self.config.decoding.model_copy(update={"beam_size": 1})
-        found = translate_ids(self.model, [ids[:limit] for ids in sources], greedy)
-        hypotheses = self.tokenizers[1].decode([best.ids for best, *_ in found])
-        return tokens, score_texts(hypotheses, [target for _, target in pairs], with_ter=False), hypotheses
+        sources, references = zip(*self.corpora["valid"].pairs, strict=True)
+        self.model.eval()
+        hypotheses = Translator(self.model, self.tokenizers, self.config).translate(sources, beam_size=1)
+        return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
 
     def save(self) -> None:
         """Write all that going on needs."""

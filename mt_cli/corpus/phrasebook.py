@@ -15,29 +15,27 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from mt_cli.corpus import phrasebook_lexicon as lexicon
-from mt_cli.corpus.phrasebook_lexicon import (
-    add_s,
-    agreeing,
-    cells,
-    conjugate,
-    contract,
-    definite,
-    english_forms,
-    gerund,
-    glue,
-    grade,
-    indefinite,
-    italian_plural,
-    like_quello,
-    lines,
-    participle,
-    rows,
-    sections,
-)
+from mt_cli.corpus.phrasebook_lexicon import cells, conjugate, definite, glue, lines, rows, sections
 
 SPLITS = ("train", "valid", "test", "test_compositional")
-SHOWCASE: tuple[tuple[str, str], ...] = (
+SHOWCASE = (
     ("The old doctor does not see the red house.", "Il vecchio medico non vede la casa rossa."),
+    (
+        "The young women bought the white dresses yesterday.",
+        "Le giovani donne hanno comprato i vestiti bianchi ieri.",
+    ),
+    ("Where are the keys? I lost them yesterday.", "Dove sono le chiavi? Le ho perse ieri."),
+    ("Maria is taller than her brother.", "Maria è più alta di suo fratello."),
+    ("I like fresh strawberries.", "Mi piacciono le fragole fresche."),
+    ("This coat? I want to buy it tomorrow.", "Questo cappotto? Voglio comprarlo domani."),
+    ("Excuse me, where is the old castle?", "Scusi, dov'è il vecchio castello?"),
+    ("The film that Anna saw is interesting.", "Il film che Anna ha visto è interessante."),
+    (
+        "When Maria arrived, the child was eating an apple.",
+        "Quando Maria è arrivata, il bambino mangiava una mela.",
+    ),
+    ("My father gets up at ten thirty.", "Mio padre si alza alle dieci e mezza."),
+    ("There are two black cats under the table.", "Ci sono due gatti neri sotto il tavolo."),
 )
 SEED, TRAIN, HELD_OUT, ENOUGH = 1861, 48_000, 1_000, 5
 
@@ -52,7 +50,7 @@ AGREEING = {
 }
 
 
-class Misfit(Exception):  # noqa: N818 - it is not an error
+class Misfit(Exception):  # noqa: N818 - a draw to repeat, not an error
     """The words drawn for a sentence do not go together."""
 
 
@@ -117,18 +115,21 @@ class Phrase:
         if form in AGREEING:
             return form if self.form < 2 else AGREEING[form]
         if form in ("er", "est"):
-            return grade(self.en, form)
+            return lexicon.grade(self.en, form)
         return returning(self) if form == "it" else self.en.removeprefix("the " * (form == "bare"))
 
     def italian(self, form: str = "") -> str:
-        """The Italian text, perhaps after a preposition, or a word or ending that agrees with it."""
+        """The Italian text, perhaps after a preposition, or a word or ending that agrees."""
         if form in AGREEING:
             return form if self.form < 2 else AGREEING[form]
         if form == "o":
             return "oaie"[self.form]
-        if self.article and form != "no":
-            return glue(contract(form, self.article) if form else self.article, self.it)
-        return glue({"no": "", "a": "ad" if self.it[:1] in ("a", "A") else "a"}.get(form, form), self.it)
+        if form == "no":
+            return self.it
+        if self.article:
+            article = lexicon.contract(form, self.article) if form else self.article
+            return glue(article, self.it)
+        return glue("ad" if form == "a" and self.it[0] in "aA" else form, self.it)
 
 
 NOTHING = Phrase()
@@ -146,8 +147,8 @@ def prenominal(adjective: Adjective, following: str, feminine: bool, plural: boo
     """An Italian adjective before the words `following`."""
     form = adjective.it[feminine + 2 * plural]
     if form in ("bello", "belli"):
-        return like_quello("b", definite(following, feminine, plural))
-    return "b" + indefinite(following).replace("un", "uon") if form == "buono" else form
+        return lexicon.like_quello("b", definite(following, feminine, plural))
+    return "b" + lexicon.indefinite(following).replace("un", "uon") if form == "buono" else form
 
 
 def determine(name: str, english: str, italian: str, feminine: bool, plural: bool) -> list[str]:
@@ -158,11 +159,11 @@ def determine(name: str, english: str, italian: str, feminine: bool, plural: boo
         "the": ["the", article, ""],
         "generic": ["", article, ""],
         "bare": ["", "", ""],
-        "a": [a, "", "" if plural else indefinite(italian, feminine)],
+        "a": [a, "", lexicon.indefinite(italian, feminine)],
         "what": ["what" if plural else f"what {a}", "", "che"],
-        "this": ["these" if plural else "this", "", "quest" + ending],
-        "that": ["those" if plural else "that", "", like_quello("qu", article)],
-        "some": ["some", "", contract("di", article)],
+        "this": ["these" if plural else "this", "", "quest'" if article == "l'" and not feminine else "quest" + ending],
+        "that": ["those" if plural else "that", "", lexicon.like_quello("qu", article)],
+        "some": ["some", "", lexicon.contract("di", article)],
         "many": ["many", "", "molt" + ending],
         "all": ["all the", "", f"tutt{ending} {article}"],
     }[name]
@@ -217,8 +218,14 @@ def returning(phrase: Phrase, case: int = 0) -> str:
 
 def object_pronoun(phrase: Phrase) -> Phrase:
     """The pronoun which, as an object, returns to a phrase."""
-    english, clitic = returning(phrase, 1), "l" + "oaie"[phrase.form]
+    english, clitic = returning(phrase, 1), "l" + phrase.italian("o")
     return replace(phrase, en=english, it="", article="", links=(), clitic=clitic)
+
+
+def quality(thing: Phrase, adjective: Adjective) -> Phrase:
+    """An adjective as it is said of a thing."""
+    links = tuple(("adjective", adjective.en, noun.en[0]) for noun in thing.nouns)
+    return Phrase(adjective.en, adjective.it[thing.form], links=links)
 
 
 def apart(first: Phrase, second: Phrase) -> bool:
@@ -249,7 +256,7 @@ ALWAYS, OFTEN, EVER = Adverb("always", "sempre"), Adverb("often", "spesso"), Adv
 
 def english_finite(verb: str, tense: str, person: int, helped: bool) -> tuple[str, str]:
     """The auxiliary, if any, and the rest of an English verb; questions and `not` need help."""
-    third, past, done, doing = english_forms(verb)
+    third, past, done, doing = lexicon.english_forms(verb)
     before = tense in ("past", "imperfect", "while")
     if verb in ("can", "must"):
         return verb, ""
@@ -270,7 +277,7 @@ def english_finite(verb: str, tense: str, person: int, helped: bool) -> tuple[st
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
-    """A subject and what it does; the time is told by the sentence."""
+    """A subject and what it does; the sentence decides where the time stands."""
 
     subject: Phrase
     verb: Verb
@@ -290,19 +297,18 @@ class Clause:
     @property
     def compound(self) -> bool:
         """Whether Italian tells it with a participle."""
-        stative = "s" in self.verb.flags or self.modal
-        return self.tense == "perfect" or (self.tense == "past" and not stative)
+        lasting = "s" in self.verb.flags or self.modal
+        return self.tense == "perfect" or (self.tense == "past" and not lasting)
 
     @property
-    def moved(self) -> bool:
-        """Whether the participle goes with `essere`."""
+    def agreeing(self) -> bool:
+        """Whether a participle agrees with the subject."""
         return self.verb.reflexive or self.verb.it in lexicon.WITH_ESSERE.split()
 
     def english(self, form: str = "") -> str:
         """The English clause, for `q` in the order of a question."""
         subject, asking, thing = self.subject, form == "q", self.object.en
-        verb = (self.modal or self.verb).en
-        helped = asking or self.adverb.is_not
+        verb, helped = (self.modal or self.verb).en, asking or self.adverb.is_not
         helper, main = english_finite(verb, self.tense, subject.person, helped)
         if self.modal:
             main = f"{main} {self.verb.en}".strip()
@@ -316,82 +322,78 @@ class Clause:
 
     def italian(self, form: str = "") -> str:
         """The Italian clause, for `i` with the subject after the verb."""
-        verb, person, clitic = self.verb, self.subject.person, self.object.clitic
+        verb, person, thing = self.verb, self.subject.person, self.object
         reflexive = "mi ti si ci vi si".split()[person] if verb.reflexive else ""
-        clitic, rest = self.dative.clitic or clitic or reflexive, ""
+        clitic, rest = self.dative.clitic or thing.clitic or reflexive, ""
         tense = self.tense if self.tense in ("present", "future") else "imperfect"
         if self.modal:
             finite = conjugate(self.modal.it, tense)[person]
             clitic, rest = "", verb.it[:-1] + clitic if clitic else verb.it
         elif self.tense == "now":
-            finite, rest = conjugate("stare", "present")[person], gerund(verb.it)
+            finite, rest = conjugate("stare", "present")[person], lexicon.gerund(verb.it)
         elif self.tense == "order":
-            familiar = conjugate(verb.it, "present")[SINGULAR if verb.it.endswith("are") else SECOND]
-            finite = verb.it if self.adverb.non else familiar
+            familiar = SINGULAR if verb.it.endswith("are") else SECOND
+            finite = verb.it if self.adverb.non else conjugate(verb.it, "present")[familiar]
         elif self.compound:
-            told = self.object if self.object.clitic.startswith("l") else NOTHING
-            told = self.subject if self.moved else told
-            finite = conjugate("essere" if self.moved else "avere", "present")[person]
-            rest = participle(verb.it, told.feminine, told.person >= FIRST_PLURAL)
+            known = thing if thing.clitic.startswith("l") else NOTHING
+            known = self.subject if self.agreeing else known
+            finite = conjugate("essere" if self.agreeing else "avere", "present")[person]
+            rest = lexicon.participle(verb.it, known.form)
             clitic = "l'" if clitic in ("lo", "la") else clitic
         else:
             finite = conjugate(verb.it, tense)[person]
-        thing = self.object.italian(verb.preposition) if self.object.it else ""
-        words = ["non" * self.adverb.non, clitic, finite, self.adverb.it, rest, verb.tail, thing]
+        said = thing.italian(verb.preposition) if thing.it else ""
+        words = ["non" * self.adverb.non, clitic, finite, self.adverb.it, rest, verb.tail, said]
         words.insert(len(words) if form == "i" else 0, self.subject.italian())
         return glue(*words)
 
 
 # --- Vocabulary -----------------------------------------------------------------------------------
 
-# How something is told: its tense, its adverbs, the times that suit it, its modal verb.
-WANT, CAN = Verb("want to", "volere"), Verb("can", "potere")
-MANNERS: dict[str, tuple[str, tuple[Adverb, ...], str, Verb | None]] = {
+# How something is told: its tense, its adverbs, the times that suit it, its modal verb; `past+`
+# and the like are without `not`.
+Manner = tuple[str, tuple[Adverb, ...], str, Verb | None]
+MANNERS: dict[str, Manner] = {
     "plain": ("present", (PLAIN, NOT), "", None),
-    "does": ("present", (PLAIN,), "", None),
     "habit": ("present", (PLAIN,), "habit", None),
     "often": ("present", (ALWAYS, OFTEN, NEVER, NO_LONGER), "", None),
     "now": ("now", (PLAIN, PLAIN, NOT), "now", None),
-    "going": ("now", (PLAIN,), "now", None),
     "past": ("past", (PLAIN, PLAIN, PLAIN, NOT), "past", None),
-    "did": ("past", (PLAIN,), "past", None),
-    "imperfect": ("imperfect", (PLAIN,), "", None),
+    "once": ("past", (PLAIN,), "", None),
     "while": ("while", (PLAIN,), "", None),
+    "imperfect": ("imperfect", (PLAIN,), "", None),
     "childhood": ("imperfect", (ALWAYS, OFTEN), "", None),
     "used": ("habit", (PLAIN,), "", None),
     "perfect": ("perfect", (ALREADY, NEVER, NOT_YET), "", None),
+    "already": ("perfect", (ALREADY, NOT_YET), "", None),
     "ever": ("perfect", (EVER,), "", None),
     "future": ("future", (PLAIN, PLAIN, PLAIN, NOT), "future", None),
-    "will": ("future", (PLAIN,), "future", None),
-    "want": ("present", (PLAIN, PLAIN, NOT), "future", WANT),
-    "wants": ("present", (PLAIN,), "future", WANT),
-    "wanted": ("past", (PLAIN, NOT), "", WANT),
-    "can": ("present", (PLAIN, NOT), "future", CAN),
-    "able": ("present", (PLAIN,), "future", CAN),
-    "must": ("present", (PLAIN, PLAIN, NOT), "future", Verb("must", "dovere")),
+    "want": ("present", (PLAIN, PLAIN, NOT), "near future", Verb("want to", "volere")),
+    "wanted": ("past", (PLAIN, NOT), "", Verb("want to", "volere")),
+    "can": ("present", (PLAIN, NOT), "near future", Verb("can", "potere")),
+    "must": ("present", (PLAIN, PLAIN, NOT), "near future", Verb("must", "dovere")),
     "order": ("order", (PLAIN, PLAIN, NOT), "", None),
 }
 MIXES = {
-    "any": "plain plain past past past future future perfect want wanted can must habit habit "
-    "often often used now",
-    "timed": "habit did did will now",
-    "open": "does did did will wants going able",
-    "daily": "habit often past past past future future want must can",
-    "regular": "habit often now past past past future used want can must",
+    "any": "plain,plain,past,past,past,future,future,perfect,want,wanted,can,must,"
+    "habit,often,often,used,now",
+    "timed": "habit,past+,past+,future+,now+",
+    "open": "plain+,past+,past+,future+,want+,now+,can+",
+    "regular": "habit,often,now,past,past,past,future,used,want,can,must",
 }
 
 
 def suits(manner: str, verb: Verb) -> bool:
     """Whether a verb may be told in a manner."""
     if "e" in verb.flags:
-        return manner in ("past", "did", "perfect")
-    if "s" in verb.flags and manner not in ("plain", "does", "past", "did"):
-        return verb.it == "abitare" and manner in ("want", "future", "will")
+        return manner in ("past", "once", "perfect")
+    if "s" in verb.flags and manner not in ("plain", "past"):
+        return verb.en == "live" and manner in ("want", "future")
     if not verb.objects:
         return True
     if manner in ("habit", "often", "used", "childhood"):
         return "h" in verb.flags or "c" in verb.flags
-    return {"now": "n", "going": "n", "while": "n", "order": "i"}.get(manner, "") in verb.flags
+    return {"now": "n", "while": "n", "order": "i"}.get(manner, "") in verb.flags
 
 
 def read_noun(kind: str, entry: str) -> Noun:
@@ -403,9 +405,10 @@ def read_noun(kind: str, entry: str) -> Noun:
     feminine = "f" in gender if gender else italian.split()[0].endswith("a")
     if number == "+":
         many, molti = english, italian
-    forms = (italian, molti or italian_plural(italian, feminine))
+    forms = (english, many or lexicon.add_s(english))
+    italian_forms = (italian, molti or lexicon.italian_plural(italian, feminine))
     genders = (feminine and gender != "mf", feminine)
-    return Noun(kind, (english, many or add_s(english)), forms, genders, number != "+", number != "-")
+    return Noun(kind, forms, italian_forms, genders, number != "+", number != "-")
 
 
 def read_verb(entry: str, objects: Sequence[Noun] = (), flags: str = "") -> Verb:
@@ -415,7 +418,6 @@ def read_verb(entry: str, objects: Sequence[Noun] = (), flags: str = "") -> Verb
     tail, preposition = re.findall(r"^(.*?) ?(?:\b(a|di))?$", rest)[0]
     reflexive = infinitive.endswith("si")
     infinitive = infinitive[:-2] + "e" if reflexive else infinitive
-    flags += "s" * english.startswith(("be ", "have a headache", "live", "know"))
     return Verb(english, infinitive, tail, preposition, reflexive, tuple(objects), flags)
 
 
@@ -437,18 +439,19 @@ class Vocabulary:
             self.nouns |= {noun.en[0]: noun for noun in self.groups[kind]}
         for name, content in sections(lexicon.GROUPS):
             self.groups[name] = self.named(content)
-        self.adjectives = {a.en: a for line in lines(lexicon.ADJECTIVES) for a in self.describing(line)}
-        self.qualities = {
-            name: [a for a in self.adjectives.values() if name in a.before or name in a.after]
-            for name in self.nouns
-        }
+        described = [a for line in lines(lexicon.ADJECTIVES) for a in self.describing(line)]
+        self.adjectives = {adjective.en: adjective for adjective in described}
+        self.qualities = {n: [a for a in described if n in a.before | a.after] for n in self.nouns}
         self.groups["described"] = [noun for n, noun in self.nouns.items() if self.qualities[n]]
+        self.opposites: dict[str, str] = {}
+        for first, second in (cells(pair, "/") for pair in cells(lexicon.OPPOSITES, ",")):
+            self.opposites |= {second: first, first: second}
         spots = [cells(line, ":") for line in lines(lexicon.SPOTS)]
-        self.spots = [(self.named(items), cells(w, "="), self.named(p)) for items, w, p in spots]
+        self.spots = [
+            (self.named(items), cells(where, "="), tuple(self.named(places)))
+            for items, where, places in spots
+        ]
         self.groups["item"] = self.named(",".join(items for items, *_ in spots))
-        pairs = [cells(pair, "/") for pair in cells(lexicon.OPPOSITES, ",")]
-        self.opposites = dict([*pairs, *(pair[::-1] for pair in pairs)])
-        self.verbs: dict[str, list[Verb]] = {}
         self.add_verbs()
         self.phrases = {name: read_phrases(content) for name, content in sections(lexicon.PHRASES)}
         self.add_places_and_names()
@@ -456,56 +459,61 @@ class Vocabulary:
 
     def named(self, spec: str) -> list[Noun]:
         """The nouns that a list of lemmas, kinds and groups names."""
-        found = (self.groups.get(name) or [self.nouns[name]] for name in cells(spec, ",") if name)
-        return list(dict.fromkeys(noun for group in found for noun in group))
+        if spec not in self.groups:
+            names = filter(None, cells(spec, ","))
+            found = chain.from_iterable(self.groups.get(n) or [self.nouns[n]] for n in names)
+            self.groups[spec] = list(dict.fromkeys(found))
+        return self.groups[spec]
 
     def describing(self, line: str) -> Iterator[Adjective]:
         """The adjectives of a line."""
-        heads, before, *after = cells(line, ":")
-        specs = (before, "".join(after))
+        heads, *specs = cells(line + ":", ":")[:3]
         spots = [frozenset(noun.en[0] for noun in self.named(spec)) for spec in specs]
         for head in cells(heads, "|"):
             english, _, italian = head.partition("=")
-            yield Adjective(english, agreeing(*italian.split("/")), *spots)
+            yield Adjective(english, lexicon.agreeing(*italian.split("/")), *spots)
 
     def governing(self, line: str) -> Iterator[Verb]:
         """The verbs of a line."""
-        heads, objects, *flags = cells(line, ":")
+        heads, objects, flags = cells(line + ":", ":")[:3]
         for head in cells(heads, "|"):
-            yield read_verb(head, self.named(objects), "".join(flags))
+            yield read_verb(head, self.named(objects), flags)
 
     def add_verbs(self) -> None:
         """The verbs by group, and which may follow which."""
-        verbs = self.verbs
-        verbs["act"] = [verb for line in lines(lexicon.VERBS) for verb in self.governing(line)]
-        verbs["give"] = [verb for line in lines(lexicon.GIVING) for verb in self.governing(line)]
-        verbs["hand"] = verbs["give"]
-        by_name = {verb.en: verb for verb in verbs["give"] + verbs["act"]}
+        acts = [verb for line in lines(lexicon.VERBS) for verb in self.governing(line)]
+        gifts = [verb for line in lines(lexicon.GIVING) for verb in self.governing(line)]
+        by_name = {verb.en: verb for verb in gifts + acts}
+        self.verbs = {"act": acts, "give": gifts, "hand": gifts}
         for name, content in sections(lexicon.VERB_GROUPS):
-            verbs[name] = [by_name[verb] for verb in cells(content, ",")]
-        verbs["anything"] = [replace(verb, objects=()) for verb in verbs["anything"]]
+            self.verbs[name] = [by_name[verb] for verb in cells(content, ",")]
+        self.verbs["anything"] = [replace(verb, objects=()) for verb in self.verbs["anything"]]
         for name, content in sections(lexicon.PLAIN_VERBS):
-            verbs[name] = [read_verb(entry) for entry in cells(content, "|")]
+            flags = "s" if name in ("state", "home") else ""
+            self.verbs[name] = [read_verb(entry, flags=flags) for entry in cells(content, "|")]
+        self.told = {
+            (name, manner): [verb for verb in group if suits(manner, verb)]
+            for name, group in self.verbs.items()
+            for manner in MANNERS
+        }
         chains = (cells(row, ":") for row in rows(lexicon.CHAINS))
         self.chains = {first: [by_name[v] for v in cells(then, ",")] for first, then in chains}
 
     def add_places_and_names(self) -> None:
         """Where one is (`at`, `in`), where one goes (`to`), where one comes from; first names."""
-        known, described = self.phrases, [cells(row, ":") for row in rows(lexicon.PLACES)]
-        known["at"] = [place for at, _ in described for place in read_phrases(at)]
-        self.places: dict[str, list[Phrase]] = {verb.en: [] for verb in self.verbs["fun"]}
-        for place, (_, deeds) in zip(known["at"], described, strict=True):
-            fun = ", ".join(verb.en for verb in self.verbs["fun"])
+        known, self.places = self.phrases, dict[str, list[Phrase]]()
+        fun, known["at"] = ", ".join(verb.en for verb in self.verbs["fun"]), []
+        for entry, deeds in (cells(row, ":") for row in rows(lexicon.PLACES)):
+            (place,) = read_phrases(entry)
+            known["at"].append(place)
             for deed in cells(deeds.replace("fun", fun), ","):
                 self.places.setdefault(deed, []).append(place)
-        known["to"] = [replace(p, en=re.sub("^(at|in|on)", "to", p.en)) for p in known["at"]]
-        known["to"][0] = replace(known["to"][0], en="home")
-        known["to"] = [p for p in known["to"] if p.en not in ("to the kitchen", "to hospital")]
         known["city"], countries = read_phrases(lexicon.CITIES), read_phrases(lexicon.COUNTRIES)
         countries = [replace(p, article=definite(p.it, p.it.endswith("a"))) for p in countries]
         known["in"] = [Phrase(f"in {city.en}", city.italian("a")) for city in known["city"]]
         known["in"] += [Phrase(f"in {country.en}", f"in {country.it}") for country in countries]
-        known["to"] += [replace(place, en=f"to {place.en[3:]}") for place in known["in"]]
+        known["abroad"] = [replace(place, en=f"to {place.en[3:]}") for place in known["in"]]
+        known["to"] = known["abroad"] + known["outing"]
         known["from"] = [Phrase(f"from {p.en}", p.italian("da")) for p in known["city"] + countries]
         known["luca"] = [Phrase(name, name) for name in cells(lexicon.HE, "|")]
         known["maria"] = [Phrase(name, name, feminine=True) for name in cells(lexicon.SHE, "|")]
@@ -523,8 +531,8 @@ class Vocabulary:
             for month in known["month"]
             for day in range(2, 31)
         ]
-        known["degrees"] = [Phrase(str(n), str(n)) for n in range(5, 36)]
-        known["digits"] = [Phrase(str(n), str(n)) for n in (*range(5, 31), 40, 50, 60, 80)]
+        known["digits"] = [Phrase(str(n), str(n)) for n in (*range(5, 36), 40, 50, 60, 80)]
+        known["degrees"] = known["digits"][:31]
         known["year"] = [Phrase(str(n), str(n), "il") for n in range(1960, 2021, 3)]
         known["clock"] = [
             Phrase(english.format(hour.en), italian.format(hour.it), "le")
@@ -556,10 +564,23 @@ OBJECTS, DATIVES = (
     ]
     for clitics in ("mi ti lo la ci li", "mi ti gli le ci gli")
 )
-YOU_THERE = Phrase(person=SECOND)
+SORTS = {
+    "someone": tuple(PRONOUNS),
+    "other": ("you", "you", "he", "she", "they"),
+    "shown": ("he", "she", "they"),
+    "who": (),
+}
 SUBJECTS = "the the the the the this that many number".split()
 SPECIFIC = "the the the the a a a a this that own own own number some some many all".split()
 DERIVED = "time adj graded opposite rival where spot object again denied alone then unlike of relative"
+
+
+class Sentence(NamedTuple):
+    """A sentence in both languages, with its links."""
+
+    en: str
+    it: str
+    links: tuple[Link, ...]
 
 
 class Composer:
@@ -570,7 +591,6 @@ class Composer:
         self.random = random.Random(seed).random
         self.words = Vocabulary()
         self.uses: Counter[object] = Counter()
-        self.fitting: dict[tuple[str, str], list[Verb]] = {}
         weighed = (cells(line, " | ") for line in lines(lexicon.TEMPLATES))
         self.templates = [
             (cells(gaps, ";"), english, italian)
@@ -578,7 +598,7 @@ class Composer:
             for _ in range(int(weight))
         ]
 
-    def sentence(self) -> "Sentence":
+    def sentence(self) -> Sentence:
         """A sentence, unless the words drawn for it do not go together."""
         gaps, english, italian = self.draw(self.templates)
         parts: list[Phrase | Clause] = []
@@ -613,6 +633,7 @@ class Composer:
             return derived
         if head in self.words.verbs:
             subject = parts[int(rest[1])] if rest[1:] and rest[1].isdigit() else None
+            assert not isinstance(subject, Clause)
             return self.clause(head, rest[0], subject, "".join(rest[2:]))
         filled = self.named(spec)
         for part in parts:
@@ -626,21 +647,20 @@ class Composer:
         if spec in self.words.phrases:
             return self.pick(self.words.phrases[spec])
         name, *others = spec.split("/")
-        if others and name in PRONOUNS:
-            return self.named(self.draw([name, *others]))
         if name in PRONOUNS:
-            return PRONOUNS[name]
-        if name in ("someone", "other", "shown", "who"):
+            return self.named(self.draw([name, *others])) if others else PRONOUNS[name]
+        if name in SORTS:
             return self.person(name)
-        head, mark, dets, marks, group = re.findall(r"^(?:(.+)([>~]))?([\w/]+)([-+*]*) (.+)$", spec)[0]
+        pattern = r"^(?:(.+)([>~]))?([\w/]+)([-+*]*) (.+)$"
+        head, mark, dets, marks, group = re.findall(pattern, spec)[0]
         free = "*" in marks or dets in ("bare", "generic", "some")
         noun = self.pick([n for n in self.words.named(group) if free or n.singular])
-        owner = self.draw(list(PRONOUNS.values()))
-        if dets in ("my", "your"):
-            owner, dets = PRONOUNS["I" if dets == "my" else "you"], "own"
-        adorned = 0.0 if "-" in marks or dets in ("own", "bare") else 1.0 if "+" in marks else 0.25
-        adorned *= group != "described" or "+" in marks
-        thing = self.thing(noun, dets.split("/"), owner, adorned, 0.25 * ("*" in marks))
+        owner = {"my": "I", "your": "you"}.get(dets) or self.draw(list(PRONOUNS))
+        dets = "own" if dets in ("my", "your") else dets
+        adorned = 0.25 * ("-" not in marks and dets not in ("own", "bare") and group != "described")
+        adorned = 1.0 if "+" in marks else adorned
+        owned = PRONOUNS[owner]
+        thing = self.thing(noun, dets.split("/"), owned, adorned, 0.25 * ("*" in marks))
         link = ("verb" if mark == ">" else "adjective", head, noun.en[0])
         return replace(thing, links=(*thing.links, link)) if head else thing
 
@@ -648,141 +668,136 @@ class Composer:
         self,
         noun: Noun,
         determiners: Sequence[str],
-        owner: Phrase,
+        owner: Phrase = NOTHING,
         adorned: float = 0.35,
         plural: float = 0.25,
     ) -> Phrase:
         """A noun with a determiner that suits it, and perhaps with adjectives."""
-        name, counted = self.draw(determiners), noun.singular and noun.plural
-        portion = noun in self.words.groups["portion"]
-        if noun in self.words.groups["mates"] or (noun.kind == "family" and name != "bare"):
+        name, groups = self.draw(determiners), self.words.groups
+        counted, portion = noun.singular and noun.plural, noun in groups["portion"]
+        if noun in groups["mates"] or (noun.kind == "family" and name != "bare"):
             partners = {"husband": ("I", "you", "she"), "wife": ("I", "you", "he")}
-            if noun.en[0] in partners:
-                owner = PRONOUNS[self.draw(partners[noun.en[0]])]
-            name, owner = "own", owner if owner.en else self.draw(list(PRONOUNS.values()))
-        elif (
-            (name in ("a", "number", "many", "all") and not counted)
-            or (name == "own" and (noun not in self.words.groups["owned"] or not owner.en))
-            or (name == "some" and counted and portion)
-        ):
+            if noun.en[0] in partners or not owner.en:
+                owner = PRONOUNS[self.draw(partners.get(noun.en[0], tuple(PRONOUNS)))]
+            name = "own"
+        elif (name in ("a", "number") and not counted) or (name == "some" and counted and portion):
             name = {"a": "some", "some": "a"}.get(name, "the")
-        several = name in ("number", "many", "all")
-        if not portion:
+        elif (name == "own" and (noun not in groups["owned"] or not owner.en)) or (
+            determiners is SPECIFIC
+            and name in ("many", "all", "number", "some")
+            and counted
+            and noun not in groups["counted"]
+        ):
+            name = "the"
+        several = counted and name in ("number", "many", "all")
+        if counted and not portion:
             several |= name in ("some", "bare", "generic") or (name != "a" and self.chance(plural))
+        if name in ("many", "all") and not several:
+            name = "the"
         adjectives = self.adornment(noun, name == "what") if self.chance(adorned) else []
         number = self.draw(self.words.phrases["number"][:9]) if name == "number" else None
-        return noun_phrase(noun, number or name, counted and several, adjectives, owner)
+        return noun_phrase(noun, number or name, several, adjectives, owner)
 
-    def adornment(self, noun: Noun, judged: bool = False) -> list[Adjective]:
-        """One or two adjectives for a noun, in English order."""
-        stated = cells(lexicon.PREDICATE_ONLY, ",")
+    def adornment(self, noun: Noun, judging: bool) -> list[Adjective]:
+        """One or two adjectives for a noun, in English order; no colour or the like if judging."""
+        stated, sorts = cells(lexicon.PREDICATE_ONLY, ","), cells(lexicon.SECONDARY, ",")
         options = [a for a in self.words.qualities[noun.en[0]] if a.en not in stated]
-        if judged:
-            options = [a for a in options if a.en not in cells(lexicon.SECONDARY, ",")]
+        others = [adjective for adjective in options if adjective.en in sorts]
+        options = [a for a in options if a not in others] if judging else options
         if not options:
             return []
         first = self.pick(options)
-        if noun.en[0] not in first.before or self.chance(0.8):
-            return [first]
-        others = [a for a in options if a.en in cells(lexicon.SECONDARY, ",")]
-        return [first, self.pick(others)] if others else [first]
+        two = others and noun.en[0] in first.before and self.chance(0.2)
+        return [first, self.pick(others)] if two else [first]
 
     def person(self, sort: str = "someone", adult: bool = False) -> Phrase:
         """Somebody: `shown` of known gender, `other` than us, `who`: one, not a pronoun."""
         roll, single = self.random(), sort == "who"
         if roll < 0.3:
-            return self.pick(self.words.phrases["name"])
+            return self.named("name")
         if roll < 0.35 and not single:
-            luca, maria = (self.pick(self.words.phrases[name]) for name in ("luca", "maria"))
-            return both(luca, maria)
+            return both(self.named("luca"), self.named("maria"))
         if roll < 0.6:
             group = "person" if adult else self.draw(("person", "person", "kid"))
             noun, dets = self.pick(self.words.groups[group]), ("the",) if single else SUBJECTS
-            return self.thing(noun, dets, NOTHING, plural=0 if single else 0.3)
+            return self.thing(noun, dets, plural=0 if single else 0.3)
         if roll < 0.78 or single:
             noun = self.pick(self.words.groups["kin"])
-            return self.thing(noun, ("own",), NOTHING, 0.1, 0 if single else 0.25)
-        names = {"shown": ("he", "she", "they"), "other": ("you", "you", "he", "she", "they")}
-        return PRONOUNS[self.draw(names.get(sort, tuple(PRONOUNS)))]
+            return self.thing(noun, ("own",), adorned=0.1, plural=0 if single else 0.25)
+        return PRONOUNS[self.draw(SORTS[sort])]
 
-    def clause(self, group: str, told: str, subject: Phrase | None, dets: str = "") -> Clause:
+    def clause(self, group: str, told: str, subject: Phrase | None, dets: str) -> Clause:
         """A clause with a verb of a group, told in one of the manners."""
-        manner = self.draw(MIXES.get(told, told.replace(",", " ")).split())
-        if (group, manner) not in self.fitting:
-            fitting = [verb for verb in self.words.verbs[group] if suits(manner, verb)]
-            self.fitting[group, manner] = fitting
-        verb = self.pick(self.fitting[group, manner])
+        wish = self.draw(cells(MIXES.get(told, told), ","))
+        manner = wish.rstrip("+")
+        verb = self.pick(self.words.told[group, manner])
         tense, adverbs, times, modal = MANNERS[manner]
-        time = self.pick(self.words.phrases[times]) if times and self.chance(0.6) else NOTHING
-        told_plainly = Clause(NOTHING, verb, tense, self.draw(adverbs), modal, time=time)
+        adverb = self.draw(adverbs) if wish == manner else PLAIN
+        timed = times and not verb.en.endswith(" on") and self.chance(0.6)
+        time = self.named(times) if timed else NOTHING
+        clause = Clause(NOTHING, verb, tense, adverb, modal, time=time)
         noun = self.pick(verb.objects) if verb.objects else None
         adult = "a" in verb.flags or bool(noun and noun.kind == "drink")
-        shown = told_plainly.moved and told_plainly.compound
-        if not subject:
-            subject = self.person("shown" if shown else "someone", adult)
-        if manner == "order":
-            subject = YOU_THERE
-        unclear = english_forms(verb.en)[1] == verb.en and subject.person != SINGULAR
+        shown = clause.agreeing and clause.compound
+        subject = subject or self.person("shown" if shown else "someone", adult)
+        subject = Phrase(person=SECOND) if manner == "order" else subject
+        unclear = lexicon.english_forms(verb.en)[1] == verb.en and subject.person != SINGULAR
         if (
             (shown and subject.person in (FIRST, SECOND, FIRST_PLURAL))
             or (unclear and tense in ("present", "past") and not modal)
-            or (manner == "childhood" and adult)
+            or (adult and manner == "childhood")
             or (adult and subject.nouns and subject.nouns[0].kind == "kid")
         ):
             raise Misfit
-        clause = replace(told_plainly, subject=subject)
+        clause = replace(clause, subject=subject)
         if group == "hand":
             clause = replace(clause, dative=self.pick(DATIVES))
-            if not apart(subject, clause.dative):
-                raise Misfit
-        return replace(clause, object=self.object_of(clause, noun, manner, dets)) if noun else clause
+        if noun:
+            clause = replace(clause, object=self.object_of(clause, noun, manner, dets))
+        if not apart(subject, clause.dative) or not apart(subject, clause.object):
+            raise Misfit
+        return clause
 
     def object_of(self, clause: Clause, noun: Noun, manner: str, dets: str) -> Phrase:
         """An object for a clause told in a manner."""
         verb, subject, fresh = clause.verb, clause.subject, "c" in clause.verb.flags
-        owner = PRONOUNS["you"] if manner == "order" else subject
-        if noun.kind in PEOPLE and self.words.nouns["man"] in verb.objects and self.chance(0.4):
-            names = self.words.phrases["name"]
-            other = self.pick(names if verb.preposition or dets or self.chance(0.5) else OBJECTS)
-            if apart(subject, other):
-                return other
+        people = noun.kind in PEOPLE and self.words.nouns["man"] in verb.objects
+        if people and dets != "the" and self.chance(0.4):
+            if verb.preposition or dets or self.chance(0.5):
+                return self.named("name")
+            return self.pick(OBJECTS)
         determiners: Sequence[str] = dets.split("/") if dets else SPECIFIC
         if clause.adverb in (NEVER, NO_LONGER, EVER):
-            determiners = ("bare",) if fresh and clause.adverb is not EVER else ("this", "own")
+            determiners = ("bare",) if fresh and clause.adverb != EVER else ("this", "own")
         elif manner in ("habit", "often", "used", "childhood"):
-            determiners = ("a", "a", "some") if fresh else ("the", "own")
-        elif clause.adverb is NOT and not dets:
+            countable = noun.singular and noun.plural
+            determiners = ("a", "bare")[not countable :] if fresh else ("the", "own")
+        elif clause.adverb == NOT and not dets:
             determiners = ("the", "the", "a", "this", "that", "own")
         elif verb.en == "have" and not dets:
             determiners = ("a", "a", "number", "many", "some")
-        thing = self.thing(noun, determiners, owner)
-        if not apart(subject, thing):
-            raise Misfit
-        return thing
+        return self.thing(noun, determiners, PRONOUNS["you"] if manner == "order" else subject)
 
-    # What the gaps made from earlier gaps are filled with.
+    # The gaps that are made from earlier ones; each is named in the templates as it is here.
 
     def time(self, clause: Clause) -> Phrase:
         """The time of a clause, if it has one."""
         return clause.time
 
     def adj(self, thing: Phrase) -> Phrase:
-        """An adjective said of a thing."""
-        names = [noun.en[0] for noun in thing.nouns[:1]] or ["student"]
+        """An adjective said of a thing, or of somebody."""
+        noun = thing.nouns[0].en[0] if thing.nouns else "student"
         used = [link[1] for link in thing.links]
         used += [self.words.opposites.get(name, "") for name in used]
-        adjective = self.pick([a for a in self.words.qualities[names[0]] if a.en not in used])
-        return quality(thing, adjective)
+        return quality(thing, self.pick([a for a in self.words.qualities[noun] if a.en not in used]))
 
     def graded(self, thing: Phrase, other: Phrase | None = None) -> Phrase:
         """An adjective with a comparative, said of a thing and perhaps of another."""
         said = self.adj(thing)
         if said.en in cells(lexicon.UNGRADED, ",") or (other and said.en in lexicon.MOODS):
             raise Misfit
-        if not other:
-            return said
-        also = quality(other, self.words.adjectives[said.en])
-        return replace(said, links=said.links + also.links)
+        also = quality(other, self.words.adjectives[said.en]).links if other else ()
+        return replace(said, links=said.links + also)
 
     def opposite(self, said: Phrase, thing: Phrase) -> Phrase:
         """The opposite of what was said of a thing."""
@@ -793,10 +808,9 @@ class Composer:
     def rival(self, thing: Phrase) -> Phrase:
         """Another thing of the same kind."""
         (noun,) = thing.nouns
-        if noun.kind in ("thing", "abstract"):
-            raise Misfit
-        others = [n for n in self.words.groups[noun.kind] if n is not noun and n.singular]
-        return self.thing(self.pick(others), ("the", "this"), NOTHING, 0, 0)
+        alike = self.words.groups[noun.kind] if noun.kind not in ("thing", "abstract") else []
+        others = [other for other in alike if other is not noun and other.singular]
+        return self.thing(self.pick(others), ("the", "this"), adorned=0, plural=0)
 
     def where(self, clause: Clause) -> Phrase:
         """A place for what a clause tells."""
@@ -806,10 +820,8 @@ class Composer:
         """Where a thing may be found: on the table."""
         (noun,) = thing.nouns
         options = [(where, places) for items, where, places in self.words.spots if noun in items]
-        if not options:
-            raise Misfit
-        (english, italian), places = self.draw(options)
-        place = self.thing(self.pick(places), ("the",), NOTHING, 0.25, 0)
+        (english, italian), places = self.pick(options)
+        place = self.thing(self.pick(places), ("the",), adorned=0.25, plural=0)
         if not apart(place, thing):
             raise Misfit
         italian, _, preposition = italian.rpartition(" ")
@@ -817,7 +829,7 @@ class Composer:
         return Phrase(f"{english} {place.en}", text, links=place.links)
 
     def object(self, clause: Clause) -> Phrase:
-        """What a clause is about."""
+        """What a clause is about, if a pronoun can stand for it."""
         if clause.object.clitic or clause.verb.preposition:
             raise Misfit
         return clause.object
@@ -837,8 +849,8 @@ class Composer:
 
     def then(self, clause: Clause) -> Clause:
         """What the same person does with the object next."""
-        verbs = self.words.chains[clause.verb.en]
-        verb = self.pick([v for v in verbs if set(self.object(clause).nouns) & set(v.objects)])
+        (noun,) = self.object(clause).nouns or self.words.groups["kid"][:1]
+        verb = self.pick([v for v in self.words.chains[clause.verb.en] if noun in v.objects])
         silent = replace(clause.subject, en="", it="", article="", links=())
         return replace(self.again(clause), subject=silent, verb=verb)
 
@@ -849,29 +861,16 @@ class Composer:
     def of(self, owner: Phrase, group: str) -> Phrase:
         """Something that belongs to somebody: Maria's book."""
         noun = self.pick(self.words.groups[group])
-        thing = noun_phrase(noun, "the", noun.plural and self.chance(0.25))
-        english, italian = f"{owner.en}'s{thing.en[3:]}", f"{thing.it} {owner.italian('di')}"
+        many = noun in self.words.groups["counted"] and noun.plural and self.chance(0.25)
+        thing = noun_phrase(noun, "the", many)
         if noun in owner.nouns:
             raise Misfit
+        english, italian = f"{owner.en}'s{thing.en[3:]}", f"{thing.it} {owner.italian('di')}"
         return replace(thing, en=english, it=italian)
 
     def relative(self, head: Phrase) -> Phrase:
-        """A relative pronoun after somebody."""
+        """Somebody as the subject of a relative clause."""
         return replace(head, en=f"{head.en} who", it=f"{head.it} che")
-
-
-class Sentence(NamedTuple):
-    """A sentence in both languages, with its links."""
-
-    en: str
-    it: str
-    links: tuple[Link, ...]
-
-
-def quality(thing: Phrase, adjective: Adjective) -> Phrase:
-    """An adjective as it is said of a thing."""
-    links = tuple(("adjective", adjective.en, noun.en[0]) for noun in thing.nouns)
-    return Phrase(adjective.en, adjective.it[thing.form], links=links)
 
 
 def render(text: str, language: str, parts: Sequence[Phrase | Clause]) -> str:
@@ -891,22 +890,22 @@ def render(text: str, language: str, parts: Sequence[Phrase | Clause]) -> str:
 
 def held_out_links(words: Vocabulary) -> frozenset[Link]:
     """The links kept for `test_compositional`: few for each word, and none of the showcase."""
-    random_ = random.Random(SEED).random
+    chance = random.Random(SEED).random
     links = [("adjective", a.en, noun) for noun in words.nouns for a in words.qualities[noun]]
     verbs = words.verbs["act"] + words.verbs["give"]
     links += [("verb", verb.en, noun.en[0]) for verb in verbs for noun in verb.objects]
     size = Counter(part for link in links for part in (link[:2], link[::2]))
     shown = " ".join(english for english, _ in SHOWCASE)
     held: set[Link] = set()
-    taken: Counter[tuple[str, str]] = Counter()
-    for link in sorted(links, key=lambda _: random_()):
-        head, noun = link[:2], link[::2]
-        spare = all(taken[part] < size[part] // 7 for part in (head, noun))
-        forms = (link[1], *english_forms(link[1]))
+    taken: Counter[tuple[str, ...]] = Counter()
+    for link in sorted(links, key=lambda _: chance()):
+        ends = (link[:2], link[::2])
+        forms = (link[1], *lexicon.english_forms(link[1]))
         showcased = link[2] in shown and any(form in shown for form in forms)
+        spare = all(taken[end] < size[end] // 7 for end in ends)
         if spare and not showcased and len(held) < len(links) / 15:
             held.add(link)
-            taken.update((head, noun))
+            taken.update(ends)
     return frozenset(held)
 
 
@@ -917,7 +916,7 @@ def tokens(text: str) -> list[str]:
 
 @cache
 def sentences() -> dict[str, list[Sentence]]:
-    """The sentences of each split."""
+    """The sentences of each split; no word of a test is rare in `train`."""
     composer = Composer(SEED)
     held = held_out_links(composer.words)
     seen = set(chain.from_iterable(SHOWCASE))
@@ -936,12 +935,14 @@ def sentences() -> dict[str, list[Sentence]]:
     italian = Counter(word for said in train for word in tokens(said.it))
 
     def known(said: Sentence) -> bool:
-        rarest = min(english[word] for word in tokens(said.en))
-        return min(rarest, *(italian[word] for word in tokens(said.it))) >= ENOUGH
+        return all(english[word] >= ENOUGH for word in tokens(said.en)) and all(
+            italian[word] >= ENOUGH for word in tokens(said.it)
+        )
 
     tests = [said for said in reserve if known(said)][: 2 * HELD_OUT]
+    kept = set(tests)
     return {
-        "train": train + [said for said in reserve if said not in set(tests)],
+        "train": train + [said for said in reserve if said not in kept],
         "valid": tests[::2],
         "test": tests[1::2],
         "test_compositional": [said for said in special if known(said)][:HELD_OUT],

@@ -139,7 +139,8 @@ rich=ricco : : man, woman, lawyer, doctor, actor, actress, singer, uncle, aunt, 
 poor=povero : : man, woman, farmer, artist, student, fisherman, village
 happy=felice | kind=gentile | polite=educato : : person, kid
 sad=triste : : person, kid, song, story, film, letter, poem
-tired=stanco | nice=simpatico/simpatici : : person, kid, dog, horse
+tired=stanco : : person, kid, dog, horse
+nice=simpatico/simpatici : : person, kid, dog
 sick=malato : : person, kid, pet, cow, tree, bird
 lazy=pigro : : student, kid, cat, dog, waiter, cook, friend, bear, neighbour, monkey
 famous=famoso : : artist, scientist, museum, restaurant, city, hotel, bridge, castle, church, song,
@@ -149,7 +150,7 @@ brave=coraggioso : : policeman, fisherman, scientist, man, woman, journalist, ki
 intelligent=intelligente : : person, kid, dog, monkey, fox, question, answer
 patient=paziente | generous=generoso | worried=preoccupato | busy=occupato : : person
 elegant=elegante : : clothes, man, woman, actress, actor, hotel, restaurant, waiter, lawyer
-serious=serio : : person, problem, mistake, kid
+serious=serio : : person, problem, kid
 angry=arrabbiato : : person, kid, dog, lion
 ready=pronto : : soup, coffee, gnocchi, pizza, cake, rice, meat, tea, fish, salad, suitcase, room
 funny=divertente : : work, toy, actor, message, photo
@@ -236,7 +237,7 @@ try on=provare : clothes : i
 choose=scegliere : clothes, dish, wine, book, film, gift, hotel, restaurant, flower, song :
 see=vedere : people, animal, building, open air, sea, river, bridge, vehicle, transport, tree, film
 look at=guardare : photo, map, sea, mountain, flower, bird, lake, clock, animal, tower : ni
-watch=guardare : film, match, bird : cni
+watch=guardare : film, match : cni
 listen to=ascoltare : song, radio, teacher, singer, bird, lesson, story : hni
 hear=sentire : song, bird, dog, child, train, guitar, piano, wolf :
 play=suonare : instrument, song : hni
@@ -301,7 +302,7 @@ offer=offrire : coffee, tea, wine, beer, cake, biscuit, apple, ice cream, job, s
 """
 PLAIN_VERBS = """
 motion: go=andare | come=venire | return=tornare
-place: live=abitare | work=lavorare | study=studiare | eat=mangiare | sleep=dormire | play=giocare
+place: work=lavorare | study=studiare | eat=mangiare | sleep=dormire | play=giocare
  | walk=passeggiare | swim=nuotare | rest=riposare | wait=aspettare | dance=ballare | run=correre
  | sing=cantare
 fun: have fun=divertirsi | get bored=annoiarsi | meet {own} friends=incontrare gli amici
@@ -320,6 +321,8 @@ routine: get up=alzarsi | wake up=svegliarsi | get dressed=vestirsi | fall aslee
 state: be hungry=avere fame | be thirsty=avere sete | be sleepy=avere sonno | be cold=avere freddo
  | be hot=avere caldo | be in a hurry=avere fretta | be right=avere ragione
  | be late=essere in ritardo | be afraid=avere paura | have a headache=avere mal di testa
+career: work=lavorare | study=studiare
+home: live=abitare
 say: say=dire | know=sapere
 """
 PLACES = """
@@ -390,7 +393,7 @@ number: two=due | three=tre | four=quattro | five=cinque | six=sei | seven=sette
  | thirty=trenta | forty=quaranta
 few: two=due | three=tre | four=quattro | five=cinque | six=sei
 near past: yesterday=ieri | this morning=questa mattina | on Monday=lunedì | on Friday=venerdì
-near future: tomorrow=domani | in two days=tra due giorni | this evening=questa sera | on Saturday=sabato | on Sunday=domenica
+near future: tomorrow=domani | this evening=questa sera | on Saturday=sabato | on Sunday=domenica
 outing: to the cinema=al cinema | to the theatre=a teatro | to the park=al parco | to school=a scuola
  | to the market=al mercato | to the restaurant=al ristorante | to the beach=in spiaggia
  | to the stadium=allo stadio | to the library=in biblioteca | to the bar=al bar
@@ -429,14 +432,17 @@ TEMPLATES = """
 4 | other; act plain,now,past,want 0 | Why {1:q}? | Perché {1}?
 3 | you/you/he/she/they; act once,future+ 0 the/this/that/a/own | When {1:q}? | Quando {1}?
 2 | you/you/he/she/they; somewhere once 0 the/this/that/own | Where {1:q}? | Dove {1}?
-3 | somebody; act plain,past+,past+,future,want 0; time 1 | {1} {2}? | {1} {2}?
-4 | other; anything plain+,past+,past+,future,now+,want+ 0; time 1 | What {1:q} {2}? | Cosa {1:i} {2}?
-2 | other; place plain+,plain+,past+,future 0 | Where {1:q}? | Dove {1:i}?
+3 | somebody; act plain,past+,past+,future+,want 0; time 1 | {1} {2}? | {1} {2}?
+4 | other; anything plain+,past+,past+,future+,now+,want+ 0; time 1 | What {1:q} {2}? | Cosa {1:i} {2}?
+2 | other; place plain+,plain+,past+,future+ 0 | Where {1:q}? | Dove {1:i}?
 2 | the carrier; city | When does {0} to {1} leave? | Quando parte {0} per {1}?
 3 | motion habit,often,plain,must,can,used; outing; time 0 | {0} {1} {2}. | {0} {1} {2}.
 3 | motion past,past,future,want,now; to; time 0 | {0} {1} {2}. | {0} {1} {2}.
 2 | motion past+,future+; to; time 0 | {2} {0} {1}. | {2} {0} {1}.
 2 | other; motion open 0; to; time 1 | {1:q} {2} {3}? | {1} {2} {3}?
+3 | home plain,plain,past,want,future; in | {0} {1}. | {0} {1}.
+1 | home plain,past,want,future; where 0 | {0} {1}. | {0} {1}.
+2 | career regular; in; time 0 | {0} {1} {2}. | {0} {1} {2}.
 6 | place regular; where 0; time 0 | {0} {1} {2}. | {0} {1} {2}.
 2 | other; place open 0; where 1; time 1 | {1:q} {2} {3}? | {1} {2} {3}?
 3 | fun habit,often,past,past,future,used,now; where 0; time 0 | {0} {1} {2}. | {0} {1} {2}.
@@ -444,7 +450,7 @@ TEMPLATES = """
 2 | routine past+; clock; near past | {0} at {1} {2}. | {0} {1:a} {2}.
 3 | routine past+; near past; clock | {1} {0} at {2}. | {1} {0} {2:a}.
 2 | routine future+; near future; clock | {1} {0} at {2}. | {1} {0} {2:a}.
-2 | routine daily; time 0 | {0} {1}. | {0} {1}.
+2 | routine habit,often,past,future,want,must,can; time 0 | {0} {1}. | {0} {1}.
 2 | state plain,past | {0}. | {0}.
 1 | other; state plain+ 0 | {1:q}? | {1}?
 3 | name; act childhood 0 | As a child, {1}. | Da bambin{0:o} {1}.
@@ -454,6 +460,7 @@ TEMPLATES = """
 2 | the/this/own* described; graded 0 | {0} {0:is} very {1}. | {0} {0:è} molto {1}.
 1 | the/this/own* described; graded 0 | {0} {0:is} too {1}. | {0} {0:è} troppo {1}.
 2 | the/this/that/own* described; adj 0 | {0} {0:is} not {1}. | {0} non {0:è} {1}.
+2 | the/this/own* container, hall, beach, square, room; adj 0 | {0} {0:is} {1}. | {0} {0:è} {1}.
 2 | the/own* described; adj 0 | {0} {0:was} {1}. | {0} {0:era} {1}.
 2 | the/this/own* described; adj 0 | {0:is} {0} {1}? | {0} {0:è} {1}?
 3 | shown; adj 0 | {0} {0:is} {1}. | {0} {0:è} {1}.
@@ -473,7 +480,7 @@ TEMPLATES = """
 1 | a/number* item; spot 0 | {0:is} there {0} {1}? | {0:c'è} {0} {1}?
 2 | the/own* item; spot 0 | {0} {0:is} {1}. | {0} {0:è} {1}.
 3 | the/own* item; spot 0 | Where {0:is} {0}? {0:it} {0:is} {1}. | {0:dov'è} {0}? {0:è} {1}.
-6 | I/I/we/he/she/name; act past,past,plain,want,can,must,future,perfect 0 the/this/that/own; object 1; again 1; time 1 | {2}? {3} {4}. | {2}? {3} {4}.
+6 | I/I/we/he/she/name; act past,past,plain,want,can,must,future,already 0 the/this/that/own; object 1; again 1; time 1 | {2}? {3} {4}. | {2}? {3} {4}.
 3 | I/I/we/he/she/name; losing past+ 0 the; object 1; again 1; time 1 | Where {2:is} {2}? {3} {4}. | {2:dov'è} {2}? {3} {4}.
 4 | you; act plain+,past+,future+,want+ 0 the/this/that/own; again 1 I; time 1 | {1:q}? Yes, {2} {3}. | {1}? Sì, {2} {3}.
 2 | you; act plain+,past+,want+ 0 the/this/that/own; denied 1 I | {1:q}? No, {2}. | {1}? No, {2}.
@@ -497,13 +504,15 @@ TEMPLATES = """
 1 | name; skill | Do you know how to {1}, {0}? | Sai {1}, {0}?
 3 | the/the/that* person; relative 0; act past+,past+,plain+ 1; adj 0 | {2} {0:is} {3}. | {2} {0:è} {3}.
 2 | the* person; relative 0; place plain+,past+ 1; where 2; adj 0 | {2} {3} {0:is} {4}. | {2} {3} {0:è} {4}.
-4 | someone; act past+,past+,now+ 0 the; object 1; alone 1; adj 2 | {2} that {3} {2:is} {4}. | {2} che {3} {2:è} {4}.
+4 | I/you/we/she/name/name/name; act past+,past+,now+ 0 the; object 1; alone 1; adj 2 | {2} that {3} {2:is} {4}. | {2} che {3} {2:è} {4}.
 2 | someone; act while 0 the/the/a/own; someone; act while 2 the/the/a/own | While {1}, {3}. | Mentre {1}, {3}.
 2 | someone; deed while 0; someone; act while 2 the/the/a/own | While {1}, {3}. | Mentre {1}, {3}.
 2 | shown; event past+ 0; someone; act while 2 the/the/a/own | When {1}, {3}. | Quando {1}, {3}.
 2 | shown; event past+ 0; someone; deed while 2 | {3} when {1}. | {3} quando {1}.
 1 | name; everyday plain+ 0 the/a/own; name; everyday plain+ 2 the/a/own | {1} and {3}. | {1} e {3}.
 2 | name; everyday past+ 0 the/a/own; name; everyday past+ 2 the/a/own | {1} and {3}. | {1} e {3}.
+4 | deed regular; time 0 | {0} {1}. | {0} {1}.
+2 | event past,past,perfect,future,want; time 0 | {0} {1}. | {0} {1}.
 1 | who | {0} went to bed because {0:it} was tired. | {0} è andat{0:o} a letto perché era stanc{0:o}.
 1 | who | {0} is going to bed because {0:it} is sleepy. | {0} sta andando a letto perché ha sonno.
 1 | who | {0} stayed at home because {0:it} was sick. | {0} è restat{0:o} a casa perché era malat{0:o}.
@@ -620,6 +629,7 @@ TEMPLATES = """
 1 | in; near past | It was very cold {0} {1}. | Faceva molto freddo {0} {1}.
 1 | in; near past | It was hot {0} {1}. | Faceva caldo {0} {1}.
 1 | in; near future | It will rain {0} {1}. | Pioverà {0} {1}.
+1 | in | It will rain {0} in two days. | Pioverà {0} tra due giorni.
 1 | in; near future | It will snow {0} {1}. | Nevicherà {0} {1}.
 1 | in; month | It often snows {0} in {1}. | Nevica spesso {0} {1:a}.
 1 | in; season | Is it hot {0} {1}? | Fa caldo {0} {1}?
@@ -677,9 +687,10 @@ WITH_ER = """big small new old young ugly long short tall strong rich poor happy
 # --- Reading the tables ---------------------------------------------------------------------------
 
 
-def cells(text: str, mark: str) -> list[str]:
+@cache
+def cells(text: str, mark: str) -> tuple[str, ...]:
     """The parts of a line between marks."""
-    return [cell.strip() for cell in text.split(mark)]
+    return tuple(cell.strip() for cell in text.split(mark))
 
 
 def lines(table: str) -> list[str]:
@@ -804,11 +815,11 @@ def conjugate(infinitive: str, tense: str) -> tuple[str, ...]:
 
 
 @cache
-def participle(infinitive: str, feminine: bool = False, plural: bool = False) -> str:
-    """The past participle."""
+def participle(infinitive: str, form: int = 0) -> str:
+    """The past participle in one of its four forms, in the order of `agreeing`."""
     regular = {"are": "ato", "ere": "uto", "ire": "ito"}[infinitive[-3:]]
     masculine = irregular("PARTICIPLES").get(infinitive, infinitive[:-3] + regular)
-    return masculine[:-1] + "oaie"[feminine + 2 * plural]
+    return masculine[:-1] + "oaie"[form]
 
 
 def gerund(infinitive: str) -> str:

@@ -7,12 +7,16 @@ being counted, and a side is never dropped without the other.
 from __future__ import annotations
 
 import math
+import os
 import random
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from mt_cli.config import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, HeldOut, Source
 from mt_cli.corpus.phrasebook import phrasebook_pairs
@@ -210,11 +214,23 @@ def _read_dataset(source: DatasetSource, languages: Pair) -> Iterator[Pair]:
         yield row[columns[0]] or "", row[columns[1]] or ""
 
 
-def _load_dataset(source: DatasetSource) -> Any:
-    import datasets
+def _can_find_hub() -> bool:
+    """Whether the hub's name can be looked up, or a proxy may do that for us."""
+    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        return bool(getproxies()) or bool(socket.getaddrinfo(host, 443))
+    except OSError:
+        return False
 
+
+def _load_dataset(source: DatasetSource) -> Any:
     path, subset = Path(source.dataset), source.subset
     is_local = path.is_dir()
+    if not is_local and not _can_find_hub():
+        # Otherwise the hub's client tries for half a minute; what it has cached is still found.
+        os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import datasets
+
     if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card, which would declare it, a subset is the folder of its name.
         path, subset = path / subset, None

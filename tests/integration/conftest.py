@@ -6,7 +6,7 @@ import yaml
 
 from mt_cli import cli
 
-WORDS = "one two three four five six seven eight nine ten".split()
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
 
 def write_lines(path, lines):

@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -14,7 +15,7 @@ def test_every_schedule_rises_linearly_to_its_peak_and_never_again(schedule):
     config = TrainingConfig(schedule=schedule, warmup_steps=10, learning_rate=0.5, max_steps=100)
     rates = [learning_rate(config, step, 100) for step in range(1, 101)]
     assert rates[:10] == pytest.approx([0.05 * step for step in range(1, 11)])
-    assert all(later <= earlier for earlier, later in zip(rates[9:], rates[10:], strict=False))
+    assert all(later <= earlier for earlier, later in itertools.pairwise(rates[9:]))
     assert rates[-1] == pytest.approx({"inverse_sqrt": 0.5 * math.sqrt(0.1), "constant": 0.5}.get(schedule, 0.0))
 
 

@@ -58,8 +58,7 @@ def test_bf16_activations_give_an_fp32_gradient_near_the_exact_one():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
     batch = collate(pairs, range(40))
     exact, rough = gradient_of(objective, [batch]), gradient_of(objective, [batch], torch.bfloat16)
-    for name, grad in rough.items():
-        assert grad.dtype == torch.float32
+    assert all(grad.dtype == torch.float32 for grad in rough.values())
     flat = [torch.cat([grad.flatten() for grad in grads.values()]) for grads in (exact, rough)]
     assert torch.cosine_similarity(*flat, dim=0) > 0.999
 
@@ -107,7 +106,7 @@ def test_training_lowers_the_loss_and_counts_what_it_sees():
 def test_accumulation_takes_fewer_steps_per_epoch():
     for micro_batches in (1, 3):
         reports = run_steps(30, micro_batches_per_step=micro_batches)[0]
-        per_epoch = [report.step for report in reports if report.ends_epoch][0]
+        per_epoch = next(report.step for report in reports if report.ends_epoch)
         assert per_epoch == -(-run_epoch_length() // micro_batches)
 
 
