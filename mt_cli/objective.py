@@ -17,7 +17,7 @@ from mt_cli.tokenizer import PAD_ID
 
 # Legend of the shapes: N target tokens, D d_model, V vocabulary, C tokens of a chunk.
 
-_CHUNK_TOKENS = 512
+_CHUNK_TOKENS = 1024
 
 
 @dataclass(frozen=True)
@@ -73,18 +73,16 @@ class _SmoothedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(hidden_ND), _CHUNK_TOKENS):
             chunk = slice(start, start + _CHUNK_TOKENS)
             hidden_CD, targets_C1 = hidden_ND[chunk], targets_N[chunk, None]
-            logits_CV = (hidden_CD @ weight_VD.T).float()
-            log_total_C1 = logits_CV.logsumexp(dim=-1, keepdim=True)
-            right_C1 = logits_CV.gather(1, targets_C1)
-            cross_entropy = (log_total_C1 - right_C1).sum()
-            to_all = (log_total_C1 - logits_CV.mean(dim=-1, keepdim=True)).sum()
-            num_correct = (right_C1 >= logits_CV.amax(dim=-1, keepdim=True)).sum()
+            log_probs_CV = (hidden_CD @ weight_VD.T).float().log_softmax(dim=-1)
+            right_C1 = log_probs_CV.gather(1, targets_C1)
+            cross_entropy, to_all = -right_C1.sum(), -log_probs_CV.mean(dim=-1).sum()
+            num_correct = (right_C1 >= log_probs_CV.amax(dim=-1, keepdim=True)).sum()
             sums += torch.stack(
                 [(1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy, num_correct.float()]
             )
             if grad_hidden_ND is not None and grad_weight_VD is not None:
                 # d loss / d logits = softmax(logits) - smoothed labels, in the memory of the logits.
-                grad_CV = logits_CV.sub_(log_total_C1).exp_().sub_(smoothing / weight_VD.shape[0])
+                grad_CV = log_probs_CV.exp_().sub_(smoothing / weight_VD.shape[0])
                 grad_CV.scatter_add_(1, targets_C1, torch.full_like(right_C1, smoothing - 1))
                 grad_CV = grad_CV.to(hidden_ND.dtype)
                 grad_hidden_ND[chunk] = grad_CV @ weight_VD

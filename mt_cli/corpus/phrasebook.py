@@ -5,6 +5,7 @@ the Italian. A sentence knows its links: which adjective describes which noun an
 governs which noun. Some links are kept for the split `test_compositional`.
 """
 
+import math
 import random
 import re
 from collections import Counter
@@ -18,26 +19,10 @@ from mt_cli.corpus import phrasebook_lexicon as lexicon
 from mt_cli.corpus.phrasebook_lexicon import cells, conjugate, definite, glue, lines, rows, sections
 
 SPLITS = ("train", "valid", "test", "test_compositional")
-SHOWCASE = (
-    ("The old doctor does not see the red house.", "Il vecchio medico non vede la casa rossa."),
-    (
-        "The young women bought the white dresses yesterday.",
-        "Le giovani donne hanno comprato i vestiti bianchi ieri.",
-    ),
-    ("Where are the keys? I lost them yesterday.", "Dove sono le chiavi? Le ho perse ieri."),
-    ("Maria is taller than her brother.", "Maria è più alta di suo fratello."),
-    ("I like fresh strawberries.", "Mi piacciono le fragole fresche."),
-    ("This coat? I want to buy it tomorrow.", "Questo cappotto? Voglio comprarlo domani."),
-    ("Excuse me, where is the old castle?", "Scusi, dov'è il vecchio castello?"),
-    ("The film that Anna saw is interesting.", "Il film che Anna ha visto è interessante."),
-    (
-        "When Maria arrived, the child was eating an apple.",
-        "Quando Maria è arrivata, il bambino mangiava una mela.",
-    ),
-    ("My father gets up at ten thirty.", "Mio padre si alza alle dieci e mezza."),
-    ("There are two black cats under the table.", "Ci sono due gatti neri sotto il tavolo."),
+SHOWCASE: tuple[tuple[str, str], ...] = tuple(
+    (english, italian) for english, italian in (cells(line, "|") for line in lines(lexicon.SHOWCASE))
 )
-SEED, TRAIN, HELD_OUT, ENOUGH = 1861, 48_000, 1_000, 5
+SEED, TRAIN, HELD_OUT, ENOUGH = 127, 48_000, 1_000, 5
 
 T = TypeVar("T")
 Link = tuple[str, str, str]  # "adjective" or "verb", its English lemma and that of the noun
@@ -77,6 +62,11 @@ class Adjective:
     it: tuple[str, ...]
     before: frozenset[str]
     after: frozenset[str]
+
+    @property
+    def breadth(self) -> float:
+        """How much more often than others it may be used."""
+        return math.sqrt(len(self.before) + len(self.after))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +116,8 @@ class Phrase:
             return "oaie"[self.form]
         if form == "no":
             return self.it
+        if form == "d":
+            form = "d'" if lexicon.sound(self.it) == "vowel" else "di"
         if self.article:
             article = lexicon.contract(form, self.article) if form else self.article
             return glue(article, self.it)
@@ -137,44 +129,43 @@ NOTHING = Phrase()
 
 def both(first: Phrase, second: Phrase) -> Phrase:
     """Two people joined by `and`."""
-    conjunction = "ed" if second.it[0] in "eE" else "e"
-    feminine = first.feminine and second.feminine
-    italian = f"{first.it} {conjunction} {second.it}"
-    return Phrase(f"{first.en} and {second.en}", italian, person=PLURAL, feminine=feminine)
+    english, italian = f"{first.en} and {second.en}", f"{first.it} e {second.it}"
+    return Phrase(english, italian, "", PLURAL, first.feminine and second.feminine)
 
 
-def prenominal(adjective: Adjective, following: str, feminine: bool, plural: bool) -> str:
+def prenominal(adjective: Adjective, following: str, form: int) -> str:
     """An Italian adjective before the words `following`."""
-    form = adjective.it[feminine + 2 * plural]
-    if form in ("bello", "belli"):
-        return lexicon.like_quello("b", definite(following, feminine, plural))
-    return "b" + lexicon.indefinite(following).replace("un", "uon") if form == "buono" else form
+    text = adjective.it[form]
+    if text in ("bello", "belli"):
+        return lexicon.like_quello("b", definite(following, form))
+    return "b" + lexicon.indefinite(following).replace("un", "uon") if text == "buono" else text
 
 
-def determine(name: str, english: str, italian: str, feminine: bool, plural: bool) -> list[str]:
+def determine(name: str, english: str, italian: str, form: int) -> tuple[str, str, str]:
     """The English determiner, the Italian article and the Italian determiner before a noun."""
-    article, ending = definite(italian, feminine, plural), "oaie"[feminine + 2 * plural]
     a = "an" if re.match("[aeioAEIO]|u(?!ni|se)", english) else "a"
+    ending, plural, article = "oaie"[form], form > 1, definite(italian, form)
+    if name in ("the", "generic", "bare"):
+        return name if name == "the" else "", "" if name == "bare" else article, ""
+    if name == "this":
+        elided = article == "l'" and not form
+        return ("this", "these")[plural], "", "quest'" if elided else "quest" + ending
     return {
-        "the": ["the", article, ""],
-        "generic": ["", article, ""],
-        "bare": ["", "", ""],
-        "a": [a, "", lexicon.indefinite(italian, feminine)],
-        "what": ["what" if plural else f"what {a}", "", "che"],
-        "this": ["these" if plural else "this", "", "quest'" if article == "l'" and not feminine else "quest" + ending],
-        "that": ["those" if plural else "that", "", lexicon.like_quello("qu", article)],
-        "some": ["some", "", lexicon.contract("di", article)],
-        "many": ["many", "", "molt" + ending],
-        "all": ["all the", "", f"tutt{ending} {article}"],
+        "a": (a, "", lexicon.indefinite(italian, form % 2 == 1)),
+        "what": ("what" if plural else f"what {a}", "", "che"),
+        "that": (("that", "those")[plural], "", lexicon.like_quello("qu", article)),
+        "some": ("some", "", lexicon.contract("di", article)),
+        "many": ("many", "", "molt" + ending),
+        "all": ("all the", "", f"tutt{ending} {article}"),
     }[name]
 
 
-def possess(owner: Phrase, feminine: bool, plural: bool, kin: bool = False) -> list[str]:
+def possess(owner: Phrase, form: int, kin: bool = False) -> tuple[str, str, str]:
     """What `determine` gives, for a possessive; `kin` goes without article, as in `mio padre`."""
-    english, *forms = rows(lexicon.POSSESSIVES)[owner.person].split()
-    article = "" if kin and owner.person != PLURAL else definite("m", feminine, plural)
+    english, *forms = cells(rows(lexicon.POSSESSIVES)[owner.person], " ")
+    article = "" if kin and owner.person != PLURAL else definite("m", form)
     english = "her" if owner.person == SINGULAR and owner.feminine else english
-    return [english, article, forms[feminine + 2 * plural]]
+    return english, article, forms[form]
 
 
 def noun_phrase(
@@ -187,20 +178,20 @@ def noun_phrase(
     """A noun with a number, a determiner as in `determine`, or as one `own` to the owner."""
     plural = plural or not noun.singular
     feminine, lemma = noun.feminine[plural], noun.en[0]
+    form = feminine + 2 * plural
     english, italian = noun.en[plural], noun.it[plural]
     for adjective in reversed(adjectives):
         english = f"{adjective.en} {english}"
         if lemma in adjective.before:
-            italian = glue(prenominal(adjective, italian, feminine, plural), italian)
+            italian = glue(prenominal(adjective, italian, form), italian)
         else:
-            italian = f"{italian} {adjective.it[feminine + 2 * plural]}"
+            italian = f"{italian} {adjective.it[form]}"
     if isinstance(determiner, Phrase):
-        words = [determiner.en, "", determiner.it]
+        words = determiner.en, "", determiner.it
     elif determiner == "own":
-        kin = noun.kind == "family" and not plural and not adjectives
-        words = possess(owner, feminine, plural, kin)
+        words = possess(owner, form, noun.kind == "family" and not plural and not adjectives)
     else:
-        words = determine(determiner, english, italian, feminine, plural)
+        words = determine(determiner, english, italian, form)
     english, italian = f"{words[0]} {english}".strip(), glue(words[2], italian)
     links = tuple(("adjective", adjective.en, lemma) for adjective in adjectives)
     person = PLURAL if plural else SINGULAR
@@ -275,6 +266,17 @@ def english_finite(verb: str, tense: str, person: int, helped: bool) -> tuple[st
     return "", past if before else third if person == SINGULAR else verb
 
 
+def is_compound(verb: Verb, tense: str, modal: Verb | None) -> bool:
+    """Whether Italian tells a verb with its participle."""
+    lasting = "s" in verb.flags or modal
+    return tense == "perfect" or (tense == "past" and not lasting)
+
+
+def agrees(verb: Verb) -> bool:
+    """Whether the participle of a verb agrees with the subject."""
+    return verb.reflexive or verb.it in cells(lexicon.WITH_ESSERE, " ")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Clause:
     """A subject and what it does; the sentence decides where the time stands."""
@@ -294,17 +296,6 @@ class Clause:
         governed = tuple(("verb", self.verb.en, noun.en[0]) for noun in self.object.nouns)
         return self.subject.links + self.object.links + governed
 
-    @property
-    def compound(self) -> bool:
-        """Whether Italian tells it with a participle."""
-        lasting = "s" in self.verb.flags or self.modal
-        return self.tense == "perfect" or (self.tense == "past" and not lasting)
-
-    @property
-    def agreeing(self) -> bool:
-        """Whether a participle agrees with the subject."""
-        return self.verb.reflexive or self.verb.it in lexicon.WITH_ESSERE.split()
-
     def english(self, form: str = "") -> str:
         """The English clause, for `q` in the order of a question."""
         subject, asking, thing = self.subject, form == "q", self.object.en
@@ -312,7 +303,7 @@ class Clause:
         helper, main = english_finite(verb, self.tense, subject.person, helped)
         if self.modal:
             main = f"{main} {self.verb.en}".strip()
-        main = main.replace("{own}", possess(subject, False, False)[0])
+        main = main.replace("{own}", possess(subject, 0)[0])
         if self.object.clitic and main.endswith((" on", " off")):
             main, _, particle = main.rpartition(" ")
             thing = f"{thing} {particle}"
@@ -323,7 +314,7 @@ class Clause:
     def italian(self, form: str = "") -> str:
         """The Italian clause, for `i` with the subject after the verb."""
         verb, person, thing = self.verb, self.subject.person, self.object
-        reflexive = "mi ti si ci vi si".split()[person] if verb.reflexive else ""
+        reflexive = ("mi", "ti", "si", "ci", "vi", "si")[person] if verb.reflexive else ""
         clitic, rest = self.dative.clitic or thing.clitic or reflexive, ""
         tense = self.tense if self.tense in ("present", "future") else "imperfect"
         if self.modal:
@@ -334,10 +325,10 @@ class Clause:
         elif self.tense == "order":
             familiar = SINGULAR if verb.it.endswith("are") else SECOND
             finite = verb.it if self.adverb.non else conjugate(verb.it, "present")[familiar]
-        elif self.compound:
+        elif is_compound(verb, self.tense, None):
             known = thing if thing.clitic.startswith("l") else NOTHING
-            known = self.subject if self.agreeing else known
-            finite = conjugate("essere" if self.agreeing else "avere", "present")[person]
+            known = self.subject if agrees(verb) else known
+            finite = conjugate("essere" if agrees(verb) else "avere", "present")[person]
             rest = lexicon.participle(verb.it, known.form)
             clitic = "l'" if clitic in ("lo", "la") else clitic
         else:
@@ -375,8 +366,7 @@ MANNERS: dict[str, Manner] = {
     "order": ("order", (PLAIN, PLAIN, NOT), "", None),
 }
 MIXES = {
-    "any": "plain,plain,past,past,past,future,future,perfect,want,wanted,can,must,"
-    "habit,often,often,used,now",
+    "any": "plain,plain,past,past,past,future,future,perfect,want,wanted,can,must,habit,often,often,used,now",
     "timed": "habit,past+,past+,future+,now+",
     "open": "plain+,past+,past+,future+,want+,now+,can+",
     "regular": "habit,often,now,past,past,past,future,used,want,can,must",
@@ -389,7 +379,7 @@ def suits(manner: str, verb: Verb) -> bool:
         return manner in ("past", "once", "perfect")
     if "s" in verb.flags and manner not in ("plain", "past"):
         return verb.en == "live" and manner in ("want", "future")
-    if not verb.objects:
+    if not verb.objects and not verb.flags:
         return True
     if manner in ("habit", "often", "used", "childhood"):
         return "h" in verb.flags or "c" in verb.flags
@@ -439,17 +429,18 @@ class Vocabulary:
             self.nouns |= {noun.en[0]: noun for noun in self.groups[kind]}
         for name, content in sections(lexicon.GROUPS):
             self.groups[name] = self.named(content)
-        described = [a for line in lines(lexicon.ADJECTIVES) for a in self.describing(line)]
+        described = [a for row in rows(lexicon.ADJECTIVES) for a in self.describing(row)]
         self.adjectives = {adjective.en: adjective for adjective in described}
         self.qualities = {n: [a for a in described if n in a.before | a.after] for n in self.nouns}
+        stated = cells(lexicon.PREDICATE_ONLY, ",")
+        self.attributes = {noun: [a for a in options if a.en not in stated] for noun, options in self.qualities.items()}
         self.groups["described"] = [noun for n, noun in self.nouns.items() if self.qualities[n]]
         self.opposites: dict[str, str] = {}
         for first, second in (cells(pair, "/") for pair in cells(lexicon.OPPOSITES, ",")):
             self.opposites |= {second: first, first: second}
         spots = [cells(line, ":") for line in lines(lexicon.SPOTS)]
         self.spots = [
-            (self.named(items), cells(where, "="), tuple(self.named(places)))
-            for items, where, places in spots
+            (self.named(items), cells(where, "="), tuple(self.named(places))) for items, where, places in spots
         ]
         self.groups["item"] = self.named(",".join(items for items, *_ in spots))
         self.add_verbs()
@@ -465,31 +456,31 @@ class Vocabulary:
             self.groups[spec] = list(dict.fromkeys(found))
         return self.groups[spec]
 
-    def describing(self, line: str) -> Iterator[Adjective]:
-        """The adjectives of a line."""
-        heads, *specs = cells(line + ":", ":")[:3]
+    def describing(self, row: str) -> Iterator[Adjective]:
+        """The adjectives of an entry."""
+        heads, *specs = cells(row + ": :", ":")[:3]
         spots = [frozenset(noun.en[0] for noun in self.named(spec)) for spec in specs]
-        for head in cells(heads, "|"):
+        for head in cells(heads, "&"):
             english, _, italian = head.partition("=")
             yield Adjective(english, lexicon.agreeing(*italian.split("/")), *spots)
 
-    def governing(self, line: str) -> Iterator[Verb]:
-        """The verbs of a line."""
-        heads, objects, flags = cells(line + ":", ":")[:3]
-        for head in cells(heads, "|"):
+    def governing(self, row: str) -> Iterator[Verb]:
+        """The verbs of an entry."""
+        heads, objects, flags = cells(row + ": :", ":")[:3]
+        for head in cells(heads, "&"):
             yield read_verb(head, self.named(objects), flags)
 
     def add_verbs(self) -> None:
         """The verbs by group, and which may follow which."""
-        acts = [verb for line in lines(lexicon.VERBS) for verb in self.governing(line)]
-        gifts = [verb for line in lines(lexicon.GIVING) for verb in self.governing(line)]
+        acts = [verb for row in rows(lexicon.VERBS) for verb in self.governing(row)]
+        gifts = [verb for row in rows(lexicon.GIVING) for verb in self.governing(row)]
         by_name = {verb.en: verb for verb in gifts + acts}
         self.verbs = {"act": acts, "give": gifts, "hand": gifts}
         for name, content in sections(lexicon.VERB_GROUPS):
             self.verbs[name] = [by_name[verb] for verb in cells(content, ",")]
         self.verbs["anything"] = [replace(verb, objects=()) for verb in self.verbs["anything"]]
         for name, content in sections(lexicon.PLAIN_VERBS):
-            flags = "s" if name in ("state", "home") else ""
+            flags = "s" if name in ("state", "home", "know") else ""
             self.verbs[name] = [read_verb(entry, flags=flags) for entry in cells(content, "|")]
         self.told = {
             (name, manner): [verb for verb in group if suits(manner, verb)]
@@ -508,8 +499,9 @@ class Vocabulary:
             known["at"].append(place)
             for deed in cells(deeds.replace("fun", fun), ","):
                 self.places.setdefault(deed, []).append(place)
+        known["meeting"] = self.places["wait"]
         known["city"], countries = read_phrases(lexicon.CITIES), read_phrases(lexicon.COUNTRIES)
-        countries = [replace(p, article=definite(p.it, p.it.endswith("a"))) for p in countries]
+        countries = [replace(p, article=definite(p.it, p.it.endswith("a") * 1)) for p in countries]
         known["in"] = [Phrase(f"in {city.en}", city.italian("a")) for city in known["city"]]
         known["in"] += [Phrase(f"in {country.en}", f"in {country.it}") for country in countries]
         known["abroad"] = [replace(place, en=f"to {place.en[3:]}") for place in known["in"]]
@@ -539,10 +531,13 @@ class Vocabulary:
             for english, italian in (cells(row, "=") for row in rows(lexicon.CLOCKS))
             for hour in known["number"][:11]
         ]
-        figures = [f"{hour}:{minutes}" for hour in range(8, 21) for minutes in (15, 30, 45)]
+        figures = [f"{hour}:{minutes}" for hour in range(6, 23) for minutes in (15, 30, 45)]
         known["clock"] += [Phrase(time, time, "le") for time in figures]
         for name in ("am", "pm"):
             known[name] = [replace(hour, article="le") for hour in known[name]]
+        hours = {"early": "six|seven|eight|nine|^[6-9]:", "late": "eight|nine|ten|^2"}
+        for name, wanted in hours.items():
+            known[name] = [hour for hour in known["clock"] if re.search(wanted, hour.en)]
 
 
 # --- Composition ----------------------------------------------------------------------------------
@@ -555,14 +550,13 @@ PRONOUNS = {
     "we": Phrase("we", person=FIRST_PLURAL),
     "they": Phrase("they", person=PLURAL),
 }
+CLITICS = ("me mi mi", "you ti ti", "him lo gli", "her la le", "us ci ci", "them li gli")
 OBJECTS, DATIVES = (
     [
-        replace(subject, en=english, clitic=clitic)
-        for subject, english, clitic in zip(
-            PRONOUNS.values(), "me you him her us them".split(), clitics.split(), strict=True
-        )
+        replace(subject, en=words.split()[0], clitic=words.split()[case])
+        for subject, words in zip(PRONOUNS.values(), CLITICS, strict=True)
     ]
-    for clitics in ("mi ti lo la ci li", "mi ti gli le ci gli")
+    for case in (1, 2)
 )
 SORTS = {
     "someone": tuple(PRONOUNS),
@@ -570,9 +564,14 @@ SORTS = {
     "shown": ("he", "she", "they"),
     "who": (),
 }
-SUBJECTS = "the the the the the this that many number".split()
-SPECIFIC = "the the the the a a a a this that own own own number some some many all".split()
-DERIVED = "time adj graded opposite rival where spot object again denied alone then unlike of relative"
+SUBJECTS = (*["the"] * 5, "this", "that", "many", "number")
+SPECIFIC = (*["the", "a"] * 4, *["own"] * 3, *["some"] * 2, "this", "that", "number", "many", "all")
+DERIVED = (
+    *("time", "where", "adj", "said", "graded", "opposite", "rival", "spot", "of", "relative"),
+    *("object", "again", "denied", "alone", "then", "unlike"),
+)
+TEXT = re.compile(r"\{(\d)(?::([^}]+))?\}")  # a gap and its form
+TIDY = re.compile(r"^\w|(?<=[.?!] )\w| +(?=[ .,?!])")  # what to write large, and needless blanks
 
 
 class Sentence(NamedTuple):
@@ -616,18 +615,23 @@ class Composer:
         return options[int(self.random() * len(options))]
 
     def pick(self, options: Sequence[T]) -> T:
-        """The less used of two random options."""
+        """One of two random options, more likely the one that was less used."""
         if not options:
             raise Misfit
-        first, second = self.draw(options), self.draw(options)
-        chosen = first if self.uses[first] <= self.uses[second] else second
-        self.uses[chosen] += 1
+        size, uses = len(options), self.uses
+        chosen, other = options[int(self.random() * size)], options[int(self.random() * size)]
+        if isinstance(chosen, Adjective) and isinstance(other, Adjective):
+            rarer = uses[other] * chosen.breadth < uses[chosen] * other.breadth
+        else:
+            rarer = uses[other] < uses[chosen]
+        chosen = other if rarer and self.chance(0.8) else chosen
+        uses[chosen] += 1
         return chosen
 
     def gap(self, spec: str, parts: list[Phrase | Clause]) -> Phrase | Clause:
         """What fills a gap of a template after the parts before it."""
         head, *rest = spec.split()
-        if head in DERIVED.split():
+        if head in DERIVED:
             args = [parts[int(arg)] if arg.isdigit() else arg for arg in rest]
             derived: Phrase | Clause = getattr(self, head)(*args)
             return derived
@@ -643,26 +647,28 @@ class Composer:
         return filled
 
     def named(self, spec: str) -> Phrase:
-        """A fixed phrase, somebody, or a noun with determiners."""
-        if spec in self.words.phrases:
-            return self.pick(self.words.phrases[spec])
+        """A fixed phrase, somebody or something, perhaps after the verb that governs it."""
+        *verb, spec = spec.split(">")
         name, *others = spec.split("/")
-        if name in PRONOUNS:
-            return self.named(self.draw([name, *others])) if others else PRONOUNS[name]
-        if name in SORTS:
-            return self.person(name)
-        pattern = r"^(?:(.+)([>~]))?([\w/]+)([-+*]*) (.+)$"
-        head, mark, dets, marks, group = re.findall(pattern, spec)[0]
+        if spec in self.words.phrases:
+            found = self.pick(self.words.phrases[spec])
+        elif name in PRONOUNS:
+            found = self.named(self.draw([name, *others])) if others else PRONOUNS[name]
+        else:
+            found = self.person(spec) if spec in SORTS else self.something(spec)
+        links = tuple(("verb", verb[0], noun.en[0]) for noun in found.nouns if verb)
+        return replace(found, links=found.links + links) if verb else found
+
+    def something(self, spec: str) -> Phrase:
+        """A noun of a group after one of its determiners."""
+        dets, marks, group = re.findall(r"^([\w/]+)([-+*]*) (.+)$", spec)[0]
         free = "*" in marks or dets in ("bare", "generic", "some")
-        noun = self.pick([n for n in self.words.named(group) if free or n.singular])
+        noun = self.pick([noun for noun in self.words.named(group) if free or noun.singular])
         owner = {"my": "I", "your": "you"}.get(dets) or self.draw(list(PRONOUNS))
         dets = "own" if dets in ("my", "your") else dets
-        adorned = 0.25 * ("-" not in marks and dets not in ("own", "bare") and group != "described")
-        adorned = 1.0 if "+" in marks else adorned
-        owned = PRONOUNS[owner]
-        thing = self.thing(noun, dets.split("/"), owned, adorned, 0.25 * ("*" in marks))
-        link = ("verb" if mark == ">" else "adjective", head, noun.en[0])
-        return replace(thing, links=(*thing.links, link)) if head else thing
+        plain = "-" in marks or dets in ("own", "bare") or group == "described"
+        adorned = 1 if "+" in marks else 0 if plain else 0.25
+        return self.thing(noun, dets.split("/"), PRONOUNS[owner], adorned, 0.25 * ("*" in marks))
 
     def thing(
         self,
@@ -674,6 +680,7 @@ class Composer:
     ) -> Phrase:
         """A noun with a determiner that suits it, and perhaps with adjectives."""
         name, groups = self.draw(determiners), self.words.groups
+        name = "the" if noun.en[0] == "sea" else name
         counted, portion = noun.singular and noun.plural, noun in groups["portion"]
         if noun in groups["mates"] or (noun.kind == "family" and name != "bare"):
             partners = {"husband": ("I", "you", "she"), "wife": ("I", "you", "he")}
@@ -699,16 +706,17 @@ class Composer:
         return noun_phrase(noun, number or name, several, adjectives, owner)
 
     def adornment(self, noun: Noun, judging: bool) -> list[Adjective]:
-        """One or two adjectives for a noun, in English order; no colour or the like if judging."""
-        stated, sorts = cells(lexicon.PREDICATE_ONLY, ","), cells(lexicon.SECONDARY, ",")
-        options = [a for a in self.words.qualities[noun.en[0]] if a.en not in stated]
-        others = [adjective for adjective in options if adjective.en in sorts]
-        options = [a for a in options if a not in others] if judging else options
+        """One or two adjectives for a noun, in English order; if judging, no colour or mood."""
+        options, sorts = self.words.attributes[noun.en[0]], cells(lexicon.SECONDARY, ",")
+        if judging:
+            options = [a for a in options if a.en not in sorts and a.en not in lexicon.MOODS]
         if not options:
             return []
         first = self.pick(options)
-        two = others and noun.en[0] in first.before and self.chance(0.2)
-        return [first, self.pick(others)] if two else [first]
+        if noun.en[0] not in first.before or self.chance(0.8):
+            return [first]
+        others = [adjective for adjective in options if adjective.en in sorts]
+        return [first, self.pick(others)] if others else [first]
 
     def person(self, sort: str = "someone", adult: bool = False) -> Phrase:
         """Somebody: `shown` of known gender, `other` than us, `who`: one, not a pronoun."""
@@ -733,12 +741,11 @@ class Composer:
         verb = self.pick(self.words.told[group, manner])
         tense, adverbs, times, modal = MANNERS[manner]
         adverb = self.draw(adverbs) if wish == manner else PLAIN
-        timed = times and not verb.en.endswith(" on") and self.chance(0.6)
-        time = self.named(times) if timed else NOTHING
-        clause = Clause(NOTHING, verb, tense, adverb, modal, time=time)
+        timed = times and "s" not in verb.flags and not verb.en.endswith(" on")
+        time = self.named(times) if timed and self.chance(0.6) else NOTHING
         noun = self.pick(verb.objects) if verb.objects else None
         adult = "a" in verb.flags or bool(noun and noun.kind == "drink")
-        shown = clause.agreeing and clause.compound
+        shown = agrees(verb) and is_compound(verb, tense, modal)
         subject = subject or self.person("shown" if shown else "someone", adult)
         subject = Phrase(person=SECOND) if manner == "order" else subject
         unclear = lexicon.english_forms(verb.en)[1] == verb.en and subject.person != SINGULAR
@@ -749,9 +756,8 @@ class Composer:
             or (adult and subject.nouns and subject.nouns[0].kind == "kid")
         ):
             raise Misfit
-        clause = replace(clause, subject=subject)
-        if group == "hand":
-            clause = replace(clause, dative=self.pick(DATIVES))
+        dative = self.pick(DATIVES) if group == "hand" else NOTHING
+        clause = Clause(subject, verb, tense, adverb, modal, NOTHING, dative, time)
         if noun:
             clause = replace(clause, object=self.object_of(clause, noun, manner, dets))
         if not apart(subject, clause.dative) or not apart(subject, clause.object):
@@ -766,17 +772,19 @@ class Composer:
             if verb.preposition or dets or self.chance(0.5):
                 return self.named("name")
             return self.pick(OBJECTS)
-        determiners: Sequence[str] = dets.split("/") if dets else SPECIFIC
+        counted, determiners = self.words.groups["counted"], dets.split("/") if dets else SPECIFIC
         if clause.adverb in (NEVER, NO_LONGER, EVER):
-            determiners = ("bare",) if fresh and clause.adverb != EVER else ("this", "own")
+            determiners = ["this"] if dets else ["this", "own"]
+            determiners = ["bare"] if fresh and clause.adverb != EVER else determiners
         elif manner in ("habit", "often", "used", "childhood"):
-            countable = noun.singular and noun.plural
-            determiners = ("a", "bare")[not countable :] if fresh else ("the", "own")
-        elif clause.adverb == NOT and not dets:
-            determiners = ("the", "the", "a", "this", "that", "own")
+            mass = not (noun.singular and noun.plural)
+            determiners = ["a", "bare"][mass:] if fresh else ["the", "own"]
+        elif (clause.adverb == NOT or "d" in verb.flags) and not dets:
+            determiners = ["the", "the", "this", "that", "own"]
         elif verb.en == "have" and not dets:
-            determiners = ("a", "a", "number", "many", "some")
-        return self.thing(noun, determiners, PRONOUNS["you"] if manner == "order" else subject)
+            determiners = ["a", "a", "number", "many"][: 4 if noun in counted else 2]
+        owner = PRONOUNS["you"] if manner == "order" else subject
+        return self.thing(noun, determiners, NOTHING if verb.en == "steal" else owner)
 
     # The gaps that are made from earlier ones; each is named in the templates as it is here.
 
@@ -786,10 +794,19 @@ class Composer:
 
     def adj(self, thing: Phrase) -> Phrase:
         """An adjective said of a thing, or of somebody."""
-        noun = thing.nouns[0].en[0] if thing.nouns else "student"
+        noun = thing.nouns[0] if thing.nouns else self.words.nouns["student"]
         used = [link[1] for link in thing.links]
+        if used and noun.kind not in PEOPLE:
+            raise Misfit
         used += [self.words.opposites.get(name, "") for name in used]
-        return quality(thing, self.pick([a for a in self.words.qualities[noun] if a.en not in used]))
+        options = [a for a in self.words.qualities[noun.en[0]] if a.en not in used]
+        return quality(thing, self.pick(options))
+
+    def said(self, thing: Phrase, name: str) -> Phrase:
+        """A certain adjective said of a thing or of somebody."""
+        if {name, self.words.opposites.get(name)} & {link[1] for link in thing.links}:
+            raise Misfit
+        return quality(thing, self.words.adjectives[name])
 
     def graded(self, thing: Phrase, other: Phrase | None = None) -> Phrase:
         """An adjective with a comparative, said of a thing and perhaps of another."""
@@ -809,7 +826,7 @@ class Composer:
         """Another thing of the same kind."""
         (noun,) = thing.nouns
         alike = self.words.groups[noun.kind] if noun.kind not in ("thing", "abstract") else []
-        others = [other for other in alike if other is not noun and other.singular]
+        others = [other for other in alike if other is not noun and other.singular and other.plural]
         return self.thing(self.pick(others), ("the", "this"), adorned=0, plural=0)
 
     def where(self, clause: Clause) -> Phrase:
@@ -830,7 +847,8 @@ class Composer:
 
     def object(self, clause: Clause) -> Phrase:
         """What a clause is about, if a pronoun can stand for it."""
-        if clause.object.clitic or clause.verb.preposition:
+        verb = clause.verb
+        if clause.object.clitic or verb.preposition or verb.en in ("have", "build"):
             raise Misfit
         return clause.object
 
@@ -875,14 +893,12 @@ class Composer:
 
 def render(text: str, language: str, parts: Sequence[Phrase | Clause]) -> str:
     """The text of a template with its gaps filled, and with a capital for each sentence."""
-
-    def filled(gap: re.Match[str]) -> str:
-        said: str = getattr(parts[int(gap[1])], language)(gap[2] or "")
-        return said
-
-    text = re.sub(r"\{(\d)(?::([^}]+))?\}", filled, text)
-    text = re.sub(r" +(?=[ .,?!])", "", text).strip()
-    return re.sub(r"(?:^|[.?!] )\w", lambda start: start[0].upper(), text)
+    pieces = TEXT.split(text)
+    for at in range(1, len(pieces), 3):
+        part, form = parts[int(pieces[at])], pieces[at + 1] or ""
+        pieces[at], pieces[at + 1] = getattr(part, language)(form), ""
+    text = re.sub(r"\be (?=[eèEÈ])", "ed ", "".join(pieces)) if language == "italian" else "".join(pieces)
+    return TIDY.sub(lambda found: found[0].strip().upper(), text.strip())
 
 
 # --- Splits ---------------------------------------------------------------------------------------

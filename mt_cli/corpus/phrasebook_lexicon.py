@@ -1,4 +1,4 @@
-"""The words of the phrasebook corpus: tables of them, and how they inflect.
+"""The words of the phrasebook corpus and its sentences, as tables, and how the words inflect.
 
 A line that begins with a blank continues the line before; `english=italian` pairs a word with its
 translation, and `|` parts the entries of a line. Where nouns are asked for, the name of a kind of
@@ -7,10 +7,10 @@ nouns or of a group stands for all its nouns.
 * A noun gives its plurals after `/` where they are irregular, then its gender where the ending of
   the Italian does not tell (`mf`: the plural changes sides), then `-` if it has no plural and `+`
   if it has no singular.
-* A line of adjectives names the nouns which they precede in Italian and the nouns they follow.
-* A line of verbs names their objects and ends in flags: `h` a habit with the same object, `c` a
+* An entry of adjectives names the nouns which they precede in Italian and the nouns they follow.
+* An entry of verbs names their objects and ends in flags: `h` a habit with the same object, `c` a
   habit with a new object each time, `n` may be going on now, `i` may be ordered, `e` only told as
-  an event, `s` a state, `a` for adults.
+  an event, `s` a state, `d` with a definite object, `a` for adults.
 """
 
 import re
@@ -64,11 +64,11 @@ transport: train=treno | bus=autobus m | taxi=taxi/taxi m | plane=aereo | ship=n
 building: house=casa | hotel=albergo | restaurant=ristorante m | school=scuola | museum=museo
  | station=stazione f | hospital=ospedale m | church=chiesa | shop=negozio | bank=banca
  | library=biblioteca | theatre=teatro | cinema=cinema/cinema m | airport=aeroporto
- | castle=castello | tower=torre f | pharmacy=farmacia | supermarket=supermercato
- | stadium=stadio | zoo=zoo/zoo m | office=ufficio | post office=ufficio postale/uffici postali m
+ | castle=castello | tower=torre f | pharmacy=farmacia | supermarket=supermercato | stadium=stadio
+ | zoo=zoo/zoo m | office=ufficio | post office=ufficio postale/uffici postali m
 outdoors: park=parco | garden=giardino | square=piazza | street=strada | bridge=ponte m
- | village=paese m | city=città f | beach=spiaggia | lake=lago | river=fiume m
- | mountain=montagna | island=isola | sea=mare m- | market=mercato
+ | village=paese m | city=città f | beach=spiaggia | lake=lago | river=fiume m | mountain=montagna
+ | island=isola | sea=mare m- | market=mercato
 indoors: room=stanza | kitchen=cucina | bathroom=bagno | balcony=balcone m
  | bedroom=camera da letto/camere da letto f | living room=soggiorno
 part: door=porta | window=finestra
@@ -96,19 +96,23 @@ task: exam, question, lesson, job, problem, game, word
 work: book, film, song, story, letter, article, match, trip, game, lesson
 owned: clothes, book, notebook, thing, device, instrument, vehicle, pet, house, garden, room,
  bedroom, kitchen, office, job, idea, friend, neighbour, doctor, teacher, bed, dream, mistake
-shopping: food, drink, clothes, text, thing, device, furniture, vehicle, instrument, plant
-public: artist, doctor, teacher, lawyer, engineer, nurse, cook, waiter, dentist, journalist, tourist,
- psychologist, policeman, waitress, farmer, scientist
+shopping: food, drink, clothes, book, newspaper, magazine, thing, device, furniture, vehicle,
+ instrument, plant
+public: artist, doctor, teacher, lawyer, engineer, nurse, cook, waiter, dentist, journalist,
+ tourist, psychologist, policeman, waitress, farmer, scientist
+landmark: park, garden, square, bridge, market, lake, river, beach
 mates: friend, neighbour
 sibling: brother, sister, son, daughter, cousin, uncle, aunt
-kin: father, mother, brother, sister, son, daughter, grandfather, grandmother, uncle, aunt, cousin
+kin: father, mother, brother, sister, son, daughter, grandfather, grandmother, uncle, aunt, cousin,
+ husband, wife
 daily: restaurant, shop, bank, library, theatre, museum, pharmacy, supermarket, post office, zoo
 common: food, drink, animal, plant
-counted: food, clothes, text, kitchenware, thing, plant, animal, person, kid, house, task, song, film,
- mistake, idea, chair
+counted: food, clothes, text, kitchenware, thing, plant, animal, person, kid, house, task, song,
+ film, mistake, idea, chair
 portion: drink, pizza, cake, ice cream
-liked: food, drink, clothes, work, city, sea, mountain, animal, flower, house, garden, job, island, park
-carrier: train, bus, plane, ship
+liked: food, drink, clothes, work, city, sea, mountain, animal, flower, house, garden, job, island,
+ park
+carrier: train, bus, plane
 event: exam, match, lesson
 warm: coffee, tea
 poured: water, milk, orange juice
@@ -123,11 +127,12 @@ new=nuovo : clothes, thing, device, furniture, vehicle, instrument, hall, school
  teacher, doctor, neighbour, cook, waiter, job, idea, song, film, game, word, book
 old=vecchio : person, clothes, thing, device, furniture, vehicle, building, instrument, bridge,
  tree, pet, village, city, song, film, book
-young=giovane : person :
+young=giovane : person
 beautiful=bello : clothes, plant, building, open air, indoors, song, film, story, poem, photo,
  horse, bird, butterfly, woman, girl, actress, violin, dream, gift, city, sea
 good=buono : fruit, dish, staple, drink, idea, restaurant, hotel, answer, job
-excellent=ottimo : dish, staple, drink, restaurant, hotel, idea, answer, film, book, cook, teacher
+excellent=ottimo : dish, bread, cheese, fish, soup, wine, beer, coffee, tea, restaurant, hotel, idea,
+ answer, film, book, cook, teacher
 ugly=brutto : clothes, furniture, building, photo, city, street, plant
 expensive=costoso : : clothes, device, vehicle, furniture, restaurant, hotel, ticket, wine, gift
 cheap=economico/economici : : clothes, device, restaurant, hotel, ticket, bicycle, car, furniture
@@ -137,26 +142,23 @@ tall=alto : : person, kid, tree, tower, mountain, plant
 strong=forte : : man, woman, boy, girl, horse, coffee, farmer, fisherman, lion, bear, elephant
 rich=ricco : : man, woman, lawyer, doctor, actor, actress, singer, uncle, aunt, city, tourist
 poor=povero : : man, woman, farmer, artist, student, fisherman, village
-happy=felice | kind=gentile | polite=educato : : person, kid
+happy=felice & kind=gentile & polite=educato : : person, kid
 sad=triste : : person, kid, song, story, film, letter, poem
-tired=stanco : : person, kid, dog, horse
-nice=simpatico/simpatici : : person, kid, dog
-sick=malato : : person, kid, pet, cow, tree, bird
+tired=stanco : : person, kid, dog, horse | nice=simpatico/simpatici : : person, kid, dog
+sick=malato : : person, kid, pet, cow
 lazy=pigro : : student, kid, cat, dog, waiter, cook, friend, bear, neighbour, monkey
 famous=famoso : : artist, scientist, museum, restaurant, city, hotel, bridge, castle, church, song,
  poem, book, film, cook, journalist
 shy=timido : : person, kid, rabbit, squirrel
 brave=coraggioso : : policeman, fisherman, scientist, man, woman, journalist, kid, dog, lion, nurse
 intelligent=intelligente : : person, kid, dog, monkey, fox, question, answer
-patient=paziente | generous=generoso | worried=preoccupato | busy=occupato : : person
+patient=paziente & generous=generoso & worried=preoccupato & busy=occupato : : person
 elegant=elegante : : clothes, man, woman, actress, actor, hotel, restaurant, waiter, lawyer
-serious=serio : : person, problem, kid
-angry=arrabbiato : : person, kid, dog, lion
+serious=serio : : person, problem, kid | angry=arrabbiato : : person, kid, dog, lion
 ready=pronto : : soup, coffee, gnocchi, pizza, cake, rice, meat, tea, fish, salad, suitcase, room
-funny=divertente : : work, toy, actor, message, photo
-boring=noioso : : work, job, exam
+funny=divertente : : work, toy, actor, message, photo | boring=noioso : : work, job, exam
 interesting=interessante : : work, text, museum, job, question, idea, city, dream
-difficult=difficile | easy=facile : : task, trip, song, match
+difficult=difficile & easy=facile : : task, trip, song, match
 important=importante : : letter, message, task, idea, match, secret, scientist, lawyer, guest
 strange=strano : : man, woman, animal, idea, question, dream, answer, word, story, film, house, song
 useful=utile : : dictionary, map, book, computer, phone, word, idea, knife, bag, umbrella, gift
@@ -164,41 +166,37 @@ modern=moderno : : building, furniture, kitchen, bathroom, city, bridge
 ancient=antico : : castle, church, city, village, bridge, tower, theatre, library, map, clock
 clean=pulito : : washable, beach, restaurant, hotel, lake, sea
 dirty=sporco : : washable, beach, dog, river, bag
-empty=vuoto | full=pieno : : container, hall, beach, square
-open=aperto | closed=chiuso : : gate
+empty=vuoto & full=pieno : : container, hall, beach, square | open=aperto & closed=chiuso : : gate
 broken=rotto : : kitchenware, device, lamp, mirror, chair, toy, window, umbrella, bicycle, guitar
 heavy=pesante : : suitcase, box, bag, backpack, table, wardrobe, sofa, dictionary, coat, blanket
-fast=veloce | slow=lento : : vehicle, transport, horse, computer
+fast=veloce & slow=lento : : vehicle, transport, horse, computer
 hot=caldo : : coffee, tea, milk, water, soup, pizza, bread, plate, room
 cold=freddo : : drink, soup, sea, lake, river, meat, room, bathroom
 fresh=fresco : : fruit, vegetable, bread, cheese, fish, egg, milk, butter, water
 sweet=dolce : : fruit, wine, cake, tea, orange juice
 salty=salato : : soup, cheese, ham, butter, meat, rice, fish, gnocchi
-ripe=maturo : : fruit, tomato
-red=rosso : : coloured, apple, rose, wine
+ripe=maturo : : fruit, tomato | red=rosso : : coloured, apple, rose, wine
 white=bianco : : coloured, wine, rose, horse, cat, rabbit, dog, church, duck
 black=nero : : coloured, horse, cat, dog, bear, bird, cow
-green=verde | pink=rosa | purple=viola : : coloured
-yellow=giallo : : coloured, apple, rose, butterfly, bird
-blue=blu : : coloured, butterfly, bird
+green=verde & pink=rosa & purple=viola : : coloured
+yellow=giallo : : coloured, apple, rose, butterfly, bird | blue=blu : : coloured, butterfly, bird
 brown=marrone : : coloured, bear, horse, dog, cow, table, wardrobe
 grey=grigio : : coloured, cat, horse, mouse, rabbit, wolf
 round=rotondo : : table, mirror, box, hat, window, plate, clock, tower, square
 wooden=di legno : : table, chair, box, bed, spoon, toy, bridge, door, boat, house, wardrobe
 leather=di pelle : : bag, jacket, shoes, gloves, sofa, boots, wallet, suitcase, skirt
-woollen=di lana : : jumper, scarf, gloves, coat, blanket, skirt, hat, dress
 comfortable=comodo : : chair, bed, sofa, shoes, boots, trousers, hotel, car, train, jacket, house
-narrow=stretto | wide=largo : : street, bridge, door, bed, skirt, trousers, river, square
+narrow=stretto & wide=largo : : street, bridge, door, bed, skirt, trousers, river, square
 deep=profondo : : lake, river, sea
 dangerous=pericoloso : : street, lion, wolf, bear, mountain, river, game, job, motorbike, trip
 quiet=tranquillo : : open air, room, hotel, restaurant, library, neighbour, child
 noisy=rumoroso : : street, city, market, kid, neighbour, restaurant, train, motorbike, hotel
 crowded=affollato : : beach, market, train, bus, station, airport, restaurant, museum, square, shop
-Italian=italiano | French=francese | Spanish=spagnolo : : cultural, wine, cheese
-German=tedesco | English=inglese | American=americano : : cultural, beer
+Italian=italiano & French=francese & Spanish=spagnolo : : cultural, wine, cheese
+German=tedesco & English=inglese & American=americano : : cultural, beer
 """
 PREDICATE_ONLY = "clean, dirty, empty, full, open, closed, broken, busy, ready"
-SECONDARY = """Italian, French, English, German, Spanish, American, wooden, leather, woollen, round,
+SECONDARY = """Italian, French, English, German, Spanish, American, wooden, leather, round,
  red, white, black, green, yellow, blue, pink, purple, brown, grey"""
 UNGRADED = f"{SECONDARY}, open, closed, broken, ready, empty, full, excellent, good, ancient, ripe"
 MOODS = "angry, sick, worried, busy, tired, serious"
@@ -206,21 +204,17 @@ OPPOSITES = """hot/cold, big/small, old/new, clean/dirty, open/closed, full/empt
  easy/difficult, expensive/cheap, rich/poor, happy/sad, fast/slow, modern/ancient, quiet/noisy,
  funny/boring, beautiful/ugly, wide/narrow, boring/interesting, white/black, red/green"""
 VERBS = """
-eat=mangiare : food : cni
-drink=bere : drink : cni
+eat=mangiare : food : cni | drink=bere : drink : cni
 cook=cucinare : meat, fish, rice, egg, mushroom, vegetable, gnocchi : cni
 prepare=preparare : soup, salad, sandwich, cake, coffee, tea, gnocchi, pizza, lesson : cni
-taste=assaggiare : food, drink : i
-order=ordinare : dish, drink, soup, salad, fish, gnocchi : n
+taste=assaggiare : food, drink : i | order=ordinare : dish, drink, soup, salad, fish, gnocchi : n
 cut=tagliare : bread, cheese, cake, meat, tomato, onion, lemon, apple, tree, ham : ni
 read=leggere : text : cni
 write=scrivere : letter, postcard, message, poem, story, article, book : cni
-buy=comprare : shopping, house : i
-sell=vendere : shopping, house : a
+buy=comprare : shopping, house : i | sell=vendere : shopping, house : a
 pay for=pagare : coffee, wine, beer, pizza, ticket, book, clothes, taxi : i
 look for=cercare : lost, hotel, restaurant, job, pharmacy, station : ni
-find=trovare : lost, job, mushroom, mistake, answer : e
-lose=perdere : lost, match, job : e
+find=trovare : lost, job, mushroom, mistake, answer : e | lose=perdere : lost, match, job : e
 forget=dimenticare : key, umbrella, passport, ticket, bag, wallet, word, lesson, gloves, scarf : e
 break=rompere : cup, glass, plate, bottle, lamp, mirror, toy, window, chair, phone, guitar : e
 steal=rubare : bicycle, car, wallet, bag, phone, camera, ring, suitcase, motorbike : ea
@@ -231,105 +225,101 @@ open=aprire : door, window, box, bottle, suitcase, letter, bag, gift, wardrobe, 
 close=chiudere : door, window, box, suitcase, bag, wardrobe, umbrella, shop, book : i
 wash=lavare : shirt, dress, trousers, jumper, kitchenware, fruit, car, dog, bicycle, towel : hni
 clean=pulire : indoors, house, table, window, mirror, shoes, boots, fish, garden, car : hni
-iron=stirare : shirt, dress, skirt, trousers, tie, towel : hni
-wear=indossare : clothes : hn
+iron=stirare : shirt, dress, skirt, trousers, tie, towel : hni | wear=indossare : clothes : hn
 try on=provare : clothes : i
-choose=scegliere : clothes, dish, wine, book, film, gift, hotel, restaurant, flower, song :
+choose=scegliere : clothes, dish, wine, book, film, gift, hotel, restaurant, flower, song
 see=vedere : people, animal, building, open air, sea, river, bridge, vehicle, transport, tree, film
 look at=guardare : photo, map, sea, mountain, flower, bird, lake, clock, animal, tower : ni
 watch=guardare : film, match : cni
 listen to=ascoltare : song, radio, teacher, singer, bird, lesson, story : hni
-hear=sentire : song, bird, dog, child, train, guitar, piano, wolf :
+hear=sentire : song, bird, dog, child, train, guitar, piano, wolf
 play=suonare : instrument, song : hni
 paint=dipingere : flower, tree, house, boat, sea, lake, horse, castle, door, island, bridge : n
 draw=disegnare : animal, tree, house, flower, map, boat, castle : cni
-know=conoscere : public, kid, city, village, song, story, poem, restaurant, island : s
-love=amare : sea, mountain, city, garden, pet, island, job, village, house : s
+know=conoscere : public, kid, city, village, song, story, poem, restaurant, island : sd
+love=amare : sea, mountain, city, garden, pet, island, job, village, house : sd
 want=volere : food, drink, clothes, thing, device, vehicle, house : s
 need=avere bisogno di : doctor, lawyer, friend, thing, coat, car, job, phone, hotel, nurse : s
 have=avere : clothes, pet, thing, device, vehicle, house, garden, problem, idea, question : s
-understand=capire : question, answer, problem, lesson, word, story, poem, mistake, film :
+understand=capire : question, answer, problem, lesson, word, story, poem, mistake, film
 learn=imparare : word, song, poem, game, job : ni
 study=studiare : lesson, word, poem, problem, map : hni
-remember=ricordare : word, song, story, dream, answer, film, trip : s
+remember=ricordare : word, song, story, dream, answer, film, trip : sd
 explain=spiegare : problem, lesson, word, question, game, mistake, poem, answer : i
-tell=raccontare : story, dream, secret, trip, film : i
-answer=rispondere a : question, letter, message : i
+tell=raccontare : story, secret : i | answer=rispondere a : question, letter, message : i
 talk about=parlare di : film, book, trip, job, problem, exam, match, idea, people : n
 think about=pensare a : problem, exam, trip, job, question, match, answer, friend : n
-meet=incontrare : people :
-help=aiutare | call=chiamare | greet=salutare : people : hi
-invite=invitare | thank=ringraziare : people : i
-visit=visitare : sight :
+meet=incontrare : people | help=aiutare & call=chiamare & greet=salutare : people : hi
+invite=invitare & thank=ringraziare : people : i | visit=visitare : sight
 wait for=aspettare : people, train, bus, taxi, plane, ship, letter, answer : ni
-follow=seguire : people, dog, street, river, wolf : n
-hug=abbracciare : kid, family, friend : i
-drive=guidare : car, bus, taxi : ha
-park=parcheggiare : car, motorbike : ahi
+follow=seguire : people, dog, street, river, wolf : n | hug=abbracciare : kid, family, friend : i
+drive=guidare : car, bus, taxi : ha | park=parcheggiare : car, motorbike : ahi
 repair=riparare : device, vehicle, lamp, chair, door, window, umbrella, toy, bed, table : na
 build=costruire : house, bridge, boat, castle, tower, school, hospital, church, theatre : na
-hide=nascondere : hidden : i
-turn on=accendere : lamp, radio, television, computer : i
+hide=nascondere : hidden : i | turn on=accendere : lamp, radio, television, computer : i
 turn off=spegnere : lamp, radio, television, computer, phone : i
 win=vincere : match, game, trip : e
 finish=finire : book, letter, exam, job, lesson, article, sandwich, game, soup : e
 pick=raccogliere : flower, apple, strawberry, mushroom, cherry, pear, orange, lemon, rose : ni
 plant=piantare : tree, rose, flower, tomato, potato, onion : ni
-feed=dare da mangiare a : animal : hi
+feed=dare da mangiare a : pet, bird, cow, duck, monkey, lion, elephant, bear, squirrel : hi
 miss=perdere : train, bus, plane, ship, lesson : e
-cross=attraversare : street, square, bridge, river, park, village :
+cross=attraversare : street, square, bridge, river, park, village
 """
 VERB_GROUPS = """
 somewhere: buy, find, lose, meet, see, hide, forget, park, learn, choose, sell, break
-anything: eat, drink, cook, prepare, read, write, buy, sell, order, want, see, study, learn, find
-everyday: eat, drink, cook, read, write, buy, wash, clean, prepare, study, iron, repair, cut, open, sell
+anything: eat, drink, cook, prepare, read, write, buy, sell, order, want, study, learn, find
+everyday: eat, drink, cook, read, write, buy, wash, clean, prepare, study, iron, repair, cut, open,
+ sell
 losing: lose, sell, forget, hide, break, find
 chain: buy, find, take, bring, choose, prepare, write, see, open, meet, help
 """
 CHAINS = """
-buy : eat, drink, read, wear, cook, lose, sell, hide, taste, try on, plant, open, forget
-find : take, open, sell, hide, use | take : open, use, lose, forget, read, close | see : buy, call
+buy : eat, drink, read, wear, cook, sell, hide, taste, try on, plant, open
+find : take, open, sell, hide, use | take : open, use, read, close | see : buy, call
 bring : eat, taste, open, hide, play | choose : buy, wear, read, try on, pay for | open : close
 prepare : eat, drink, taste, explain | write : send, read, hide, finish | see : draw, paint, greet
 meet : greet, thank, invite, hug, help | help : thank, hug
 """
 GIVING = """
-give=dare : gift, flower, book, key, apple, biscuit, ring, map, ticket, toy, photo, umbrella :
-show=mostrare : photo, letter, house, garden, room, map, dress, passport, message, castle, ring :
-lend=prestare : book, car, bicycle, umbrella, pen, dictionary, coat, guitar, camera, suitcase :
-send=mandare : letter, postcard, message, gift, photo, flower, book, ticket, article :
-offer=offrire : coffee, tea, wine, beer, cake, biscuit, apple, ice cream, job, sandwich :
+give=dare : gift, flower, book, key, apple, biscuit, ring, map, ticket, toy, photo, umbrella
+show=mostrare : photo, letter, house, garden, room, map, dress, passport, message, castle, ring
+lend=prestare : book, car, bicycle, umbrella, pen, dictionary, coat, guitar, camera, suitcase
+send=mandare : letter, postcard, message, gift, photo, flower, book, ticket, article
+offer=offrire : coffee, tea, wine, beer, cake, biscuit, apple, ice cream, job, sandwich
 """
 PLAIN_VERBS = """
 motion: go=andare | come=venire | return=tornare
 place: work=lavorare | study=studiare | eat=mangiare | sleep=dormire | play=giocare
  | walk=passeggiare | swim=nuotare | rest=riposare | wait=aspettare | dance=ballare | run=correre
- | sing=cantare
+ | sing=cantare | go for a walk=fare una passeggiata
 fun: have fun=divertirsi | get bored=annoiarsi | meet {own} friends=incontrare gli amici
- | go for a walk=fare una passeggiata
 deed: work=lavorare | sleep=dormire | dance=ballare | sing=cantare | cook=cucinare | laugh=ridere
- | cry=piangere | smile=sorridere | run=correre | rest=riposare | study=studiare | watch television=guardare la televisione
- | have lunch=pranzare | have a shower=fare la doccia | do the shopping=fare la spesa
+ | cry=piangere | smile=sorridere | run=correre | rest=riposare | study=studiare
+ | watch television=guardare la televisione | have lunch=pranzare | have a shower=fare la doccia
+ | do the shopping=fare la spesa
 event: arrive=arrivare | come home=tornare a casa | go out=uscire | leave=partire | fall=cadere
  | come in=entrare | call=telefonare | wake up=svegliarsi | stop=fermarsi
-routine: get up=alzarsi | wake up=svegliarsi | get dressed=vestirsi | fall asleep=addormentarsi
- | wash {own} hands=lavarsi le mani | brush {own} teeth=lavarsi i denti | go to bed=andare a letto
- | put on {own} coat=mettersi il cappotto | take off {own} shoes=togliersi le scarpe
- | have breakfast=fare colazione | have lunch=pranzare | have dinner=cenare | get ready=prepararsi
- | have a shower=fare la doccia | leave home=uscire di casa | come home=tornare a casa
- | start work=cominciare a lavorare | do {own} homework=fare i compiti
+morning: get up=alzarsi | wake up=svegliarsi | get dressed=vestirsi | leave home=uscire di casa
+ | have breakfast=fare colazione | put on {own} coat=mettersi il cappotto | get ready=prepararsi
+ | start work=cominciare a lavorare | have a shower=fare la doccia
+evening: fall asleep=addormentarsi | go to bed=andare a letto | take off {own} shoes=togliersi le
+ scarpe | have dinner=cenare | come home=tornare a casa | do {own} homework=fare i compiti
+ | wash {own} hands=lavarsi le mani | brush {own} teeth=lavarsi i denti
 state: be hungry=avere fame | be thirsty=avere sete | be sleepy=avere sonno | be cold=avere freddo
  | be hot=avere caldo | be in a hurry=avere fretta | be right=avere ragione
  | be late=essere in ritardo | be afraid=avere paura | have a headache=avere mal di testa
 career: work=lavorare | study=studiare
 home: live=abitare
-say: say=dire | know=sapere
+say: say=dire
+know: know=sapere
 """
 PLACES = """
 at home=a casa : work, study, eat, sleep, play, rest, wait, dance, sing
 at school=a scuola : study, eat, play, sing | at the office=in ufficio : work, eat, wait
 at the station=alla stazione : work, wait | at the restaurant=al ristorante : eat, work
-at the market=al mercato : work, wait | in the park=al parco : walk, go for a walk, play, run, rest, wait, eat, fun
+at the market=al mercato : work, wait | in the park=al parco : walk, go for a walk, play, run, rest,
+ wait, eat, fun
 on the beach=in spiaggia : sleep, rest, walk, go for a walk, play, run, fun
 in the kitchen=in cucina : eat, work, sing | at the seaside=al mare : live, rest, swim, fun
 in the garden=in giardino : play, sleep, rest, work, fun | in church=in chiesa : sing
@@ -337,9 +327,11 @@ at the library=in biblioteca : study, work | at the university=all'università :
 in hospital=in ospedale : work, sleep | at the hotel=in albergo : sleep, work, wait
 at the theatre=a teatro : work, dance, sing, fun | at the cinema=al cinema : work, fun
 at the bar=al bar : eat, work, wait, fun | at the bank=in banca : work, wait
-in the mountains=in montagna : live, walk, go for a walk, rest, sleep, fun | at the zoo=allo zoo : work, fun
+in the mountains=in montagna : live, walk, go for a walk, rest, sleep, fun
+ | at the zoo=allo zoo : work, fun
 in the countryside=in campagna : live, walk, go for a walk, work, rest, fun
-in the city centre=in centro : live, work, walk, go for a walk, eat | at the stadium=allo stadio : play, work, run
+in the city centre=in centro : live, work, walk, go for a walk, eat | at the stadium=allo stadio :
+ play, work, run
 in the swimming pool=in piscina : swim, play, fun | at the post office=alla posta : work, wait
 at the airport=all'aeroporto : work, wait, sleep, eat | at the dentist's=dal dentista : wait
 at the bus stop=alla fermata dell'autobus : wait | at the pharmacy=in farmacia : work, wait
@@ -367,16 +359,17 @@ CITIES = """Rome=Roma | Milan=Milano | Venice=Venezia | Florence=Firenze | Naple
 COUNTRIES = """Italy=Italia | France=Francia | Spain=Spagna | Germany=Germania | Greece=Grecia
  | England=Inghilterra | Portugal=Portogallo | Switzerland=Svizzera | Austria=Austria"""
 PHRASES = """
-past: yesterday=ieri | yesterday morning=ieri mattina | last night=ieri sera | an hour ago=un'ora fa
- | last week=la settimana scorsa | last month=il mese scorso | last year=l'anno scorso
- | two days ago=due giorni fa | three weeks ago=tre settimane fa | this morning=questa mattina
- | last summer=l'estate scorsa
+past: yesterday=ieri | yesterday morning=ieri mattina | last night=ieri sera
+ | an hour ago=un'ora fa | last week=la settimana scorsa | last month=il mese scorso
+ | last year=l'anno scorso | two days ago=due giorni fa | three weeks ago=tre settimane fa
+ | this morning=questa mattina | last summer=l'estate scorsa
 future: tomorrow=domani | tomorrow morning=domani mattina | next week=la settimana prossima
- | next month=il mese prossimo
- | this evening=questa sera | soon=presto
+ | next month=il mese prossimo | this evening=questa sera | soon=presto
 habit: every day=ogni giorno | every morning=ogni mattina | every evening=ogni sera
  | in the morning=la mattina | in the evening=la sera | every week=ogni settimana
 now: now=adesso | at the moment=in questo momento
+snow time: in winter=in inverno | in December=a dicembre | in January=a gennaio
+ | in February=a febbraio
 season: in spring=in primavera | in summer=in estate | in autumn=in autunno | in winter=in inverno
 ache: a headache=mal di testa | a stomach ache=mal di stomaco | a toothache=mal di denti
 am: seven=sette | eight=otto | nine=nove | ten=dieci
@@ -394,19 +387,21 @@ number: two=due | three=tre | four=quattro | five=cinque | six=sei | seven=sette
 few: two=due | three=tre | four=quattro | five=cinque | six=sei
 near past: yesterday=ieri | this morning=questa mattina | on Monday=lunedì | on Friday=venerdì
 near future: tomorrow=domani | this evening=questa sera | on Saturday=sabato | on Sunday=domenica
-outing: to the cinema=al cinema | to the theatre=a teatro | to the park=al parco | to school=a scuola
- | to the market=al mercato | to the restaurant=al ristorante | to the beach=in spiaggia
- | to the stadium=allo stadio | to the library=in biblioteca | to the bar=al bar
+outing: to the cinema=al cinema | to the theatre=a teatro | to the park=al parco
+ | to school=a scuola | to the market=al mercato | to the restaurant=al ristorante
+ | to the beach=in spiaggia | to the stadium=allo stadio | to the library=in biblioteca
+ | to the bar=al bar
+port: Genoa=Genova | Venice=Venezia | Naples=Napoli | Lisbon=Lisbona | Athens=Atene
 long ago: every summer=ogni estate | every winter=ogni inverno | every year=ogni anno
 every: every Sunday=ogni domenica | every Saturday=ogni sabato | every week=ogni settimana
 land: in the city=della città | in Italy=d'Italia | in the world=del mondo
 skill: swim=nuotare | cook=cucinare | dance=ballare | sing=cantare | drive=guidare
-his job: a doctor=medico | a teacher=insegnante | a student=studente | a nurse=infermiere
- | a cook=cuoco | a writer=scrittore | a painter=pittore | a singer=cantante | a lawyer=avvocato
+his job: a doctor=medico | a teacher=insegnante | a nurse=infermiere | a cook=cuoco
+ | a writer=scrittore | a painter=pittore | a singer=cantante | a lawyer=avvocato
  | a musician=musicista | a journalist=giornalista | a dentist=dentista | an engineer=ingegnere
  | a psychologist=psicologo | a photographer=fotografo | a farmer=contadino | an actor=attore
-her job: a doctor=medico | a teacher=insegnante | a student=studentessa | a nurse=infermiera
- | a cook=cuoca | a writer=scrittrice | a painter=pittrice | a singer=cantante | a lawyer=avvocato
+her job: a doctor=medico | a teacher=insegnante | a nurse=infermiera | a cook=cuoca
+ | a writer=scrittrice | a painter=pittrice | a singer=cantante | a lawyer=avvocato
  | a musician=musicista | a journalist=giornalista | a dentist=dentista | an engineer=ingegnere
  | a psychologist=psicologa | a photographer=fotografa | a farmer=contadina | an actress=attrice
 somebody: who=chi
@@ -420,11 +415,12 @@ CLOCKS = "{} o'clock={} | {} thirty={} e mezza | a quarter past {}={} e un quart
 POSSESSIVES = """my mio mia miei mie | your tuo tua tuoi tue | his suo sua suoi sue
  | our nostro nostra nostri nostre | your vostro vostra vostri vostre | their loro loro loro loro"""
 
-# How often | what fills the gaps | English | Italian. A gap is a fixed phrase; somebody; a noun after
-# its determiners, its verb (`want>`) or adjective (`open~`); a verb with its manners, its subject
-# and the determiners of its object; or made from an earlier gap, as `adj 0` is an adjective for
-# gap 0. In the texts, `{0:a}` puts gap 0 after the preposition `a`, and `{0:o}` is the ending that
-# agrees with it; `Composer.gap` and `render` tell the rest.
+# How often | what fills the gaps | English | Italian. A gap is a fixed phrase; somebody; a noun
+# after its determiners (`*`: it may be plural, `+`: with an adjective, `-`: without), perhaps after
+# the verb that governs it (`want>`); a verb with its manners, its subject and the determiners of
+# its object; or something made from an earlier gap, as `adj 0` is an adjective said of gap 0.
+# `{0:a}` is gap 0 after the preposition `a`, `{0:o}` the ending that agrees with it; `Phrase` and
+# `Clause` tell the other forms.
 TEMPLATES = """
 20 | act any; time 0 | {0} {1}. | {0} {1}.
 8 | act timed; time 0 | {1} {0}. | {1} {0}.
@@ -433,7 +429,8 @@ TEMPLATES = """
 3 | you/you/he/she/they; act once,future+ 0 the/this/that/a/own | When {1:q}? | Quando {1}?
 2 | you/you/he/she/they; somewhere once 0 the/this/that/own | Where {1:q}? | Dove {1}?
 3 | somebody; act plain,past+,past+,future+,want 0; time 1 | {1} {2}? | {1} {2}?
-4 | other; anything plain+,past+,past+,future+,now+,want+ 0; time 1 | What {1:q} {2}? | Cosa {1:i} {2}?
+4 | other; anything plain+,past+,past+,future+,now+,want+ 0; time 1 | What {1:q} {2}?
+ | Cosa {1:i} {2}?
 2 | other; place plain+,plain+,past+,future+ 0 | Where {1:q}? | Dove {1:i}?
 2 | the carrier; city | When does {0} to {1} leave? | Quando parte {0} per {1}?
 3 | motion habit,often,plain,must,can,used; outing; time 0 | {0} {1} {2}. | {0} {1} {2}.
@@ -446,11 +443,14 @@ TEMPLATES = """
 6 | place regular; where 0; time 0 | {0} {1} {2}. | {0} {1} {2}.
 2 | other; place open 0; where 1; time 1 | {1:q} {2} {3}? | {1} {2} {3}?
 3 | fun habit,often,past,past,future,used,now; where 0; time 0 | {0} {1} {2}. | {0} {1} {2}.
-5 | routine habit,often,plain,want,must,can; clock | {0} at {1}. | {0} {1:a}.
-2 | routine past+; clock; near past | {0} at {1} {2}. | {0} {1:a} {2}.
-3 | routine past+; near past; clock | {1} {0} at {2}. | {1} {0} {2:a}.
-2 | routine future+; near future; clock | {1} {0} at {2}. | {1} {0} {2:a}.
-2 | routine habit,often,past,future,want,must,can; time 0 | {0} {1}. | {0} {1}.
+4 | morning habit,often,plain,want,must,can; early | {0} at {1}. | {0} {1:a}.
+4 | evening habit,often,plain,want,must,can; late | {0} at {1}. | {0} {1:a}.
+2 | morning past+; near past; early | {1} {0} at {2}. | {1} {0} {2:a}.
+2 | evening past+; on day; late | {1} {0} at {2}. | {1} {0} {2:a}.
+1 | morning past; early; near past | {0} at {1} {2}. | {0} {1:a} {2}.
+1 | evening future+; late; near future | {0} at {1} {2}. | {0} {1:a} {2}.
+1 | morning habit,past,future,want,must,can; time 0 | {0} {1}. | {0} {1}.
+1 | evening habit,past,future,want,must,can; time 0 | {0} {1}. | {0} {1}.
 2 | state plain,past | {0}. | {0}.
 1 | other; state plain+ 0 | {1:q}? | {1}?
 3 | name; act childhood 0 | As a child, {1}. | Da bambin{0:o} {1}.
@@ -465,31 +465,40 @@ TEMPLATES = """
 2 | the/this/own* described; adj 0 | {0:is} {0} {1}? | {0} {0:è} {1}?
 3 | shown; adj 0 | {0} {0:is} {1}. | {0} {0:è} {1}.
 2 | shown; graded 0 | {0} {0:was} very {1}. | {0} {0:era} molto {1}.
-1 | shown | Why {0:is} {0} angry? | Perché {0} {0:è} arrabbiat{0:o}?
-1 | shown | Why {0:is} {0} so tired? | Perché {0} {0:è} così stanc{0:o}?
+1 | shown; said 0 angry | Why {0:is} {0} {1}? | Perché {0} {0:è} {1}?
+1 | shown; said 0 tired | Why {0:is} {0} so {1}? | Perché {0} {0:è} così {1}?
 2 | what+ described | {0}! | {0}!
-4 | the/the/this/own* described; adj 0; opposite 1 0 | {0:is} {0} {1}? No, {0:it} {0:is} {2}. | {0} {0:è} {1}? No, {0:è} {2}.
-2 | the/this described; rival 0; graded 0 1 | {0} {0:is} {2:er} than {1}. | {0} {0:è} più {2} {1:di}.
-2 | the/this described; rival 0; graded 0 1 | {0:is} {0} {2:er} than {1}? | {0} {0:è} più {2} {1:di}?
+4 | the/the/this/own* described; adj 0; opposite 1 0 | {0:is} {0} {1}? No, {0:it} {0:is} {2}.
+ | {0} {0:è} {1}? No, {0:è} {2}.
+2 | the/this described; rival 0; graded 0 1 | {0} {0:is} {2:er} than {1}.
+ | {0} {0:è} più {2} {1:di}.
+2 | the/this described; rival 0; graded 0 1 | {0:is} {0} {2:er} than {1}?
+ | {0} {0:è} più {2} {1:di}?
 2 | who; who; graded 0 1 | {0} {0:is} {2:er} than {1}. | {0} {0:è} più {2} {1:di}.
 1 | who; who; graded 0 1 | {0} is as {2} as {1}. | {0} è {2} come {1}.
 1 | who; who; graded 0 1 | {0} is less {2} than {1}. | {0} è meno {2} {1:di}.
-2 | the- building, outdoors; graded 0; land | This is the {1:est} {0:bare} {2}. | Quest{0:o} è {0} più {1} {2}.
-2 | the-* clothes, furniture, device; graded 0 | {0:this} {0:is} the {1:est} {0:bare} in the shop. | Quest{0:o} {0:è} {0} più {1} del negozio.
+2 | the- building, outdoors; graded 0; land | This is the {1:est} {0:bare} {2}.
+ | Quest{0:o} è {0} più {1} {2}.
+2 | the-* clothes, furniture, device; graded 0 | {0:this} {0:is} the {1:est} {0:bare} in the shop.
+ | Quest{0:o} {0:è} {0} più {1} del negozio.
 3 | a/a/number/many* item; spot 0 | There {0:is} {0} {1}. | {0:c'è} {0} {1}.
 1 | a/number* item; spot 0 | {0:is} there {0} {1}? | {0:c'è} {0} {1}?
 2 | the/own* item; spot 0 | {0} {0:is} {1}. | {0} {0:è} {1}.
 3 | the/own* item; spot 0 | Where {0:is} {0}? {0:it} {0:is} {1}. | {0:dov'è} {0}? {0:è} {1}.
-6 | I/I/we/he/she/name; act past,past,plain,want,can,must,future,already 0 the/this/that/own; object 1; again 1; time 1 | {2}? {3} {4}. | {2}? {3} {4}.
-3 | I/I/we/he/she/name; losing past+ 0 the; object 1; again 1; time 1 | Where {2:is} {2}? {3} {4}. | {2:dov'è} {2}? {3} {4}.
-4 | you; act plain+,past+,future+,want+ 0 the/this/that/own; again 1 I; time 1 | {1:q}? Yes, {2} {3}. | {1}? Sì, {2} {3}.
+6 | I/I/we/he/she/name; act past,past,plain,want,can,must,future,already 0 the/this/that/own; object
+ 1; again 1; time 1 | {2}? {3} {4}. | {2}? {3} {4}.
+3 | I/I/we/he/she/name; losing past+ 0 the; object 1; again 1; time 1 | Where {2:is} {2}? {3} {4}.
+ | {2:dov'è} {2}? {3} {4}.
+4 | you; act plain+,past+,future+,want+ 0 the/this/that/own; again 1 I; time 1
+ | {1:q}? Yes, {2} {3}. | {1}? Sì, {2} {3}.
 2 | you; act plain+,past+,want+ 0 the/this/that/own; denied 1 I | {1:q}? No, {2}. | {1}? No, {2}.
 3 | someone; chain past+ 0 the/the/a/own; then 1 | {1} and {2}. | {1} e {2}.
-3 | someone; chain past+ 0 the/the/a/own; someone; unlike 1 2 | {1}, but {3}. | {1}, ma {3}.
+3 | someone; chain past+ 0 the/the/a/own; I/we/name/name/who; unlike 1 2 | {1}, but {3}.
+ | {1}, ma {3}.
 3 | give any; who; time 0 | {0} to {1} {2}. | {0} {1:a} {2}.
-3 | hand any; time 0 | {0} {1}. | {0} {1}.
-2 | other; hand open 0; time 1 | {1:q} {2}? | {1} {2}?
-1 | you; hand can+ 0; name | {1:q}, {2}? | {1}, {2}?
+3 | hand any - the/the/a/a/this/that/some; time 0 | {0} {1}. | {0} {1}.
+2 | other; hand open 0 the/the/a/a/this/some; time 1 | {1:q} {2}? | {1} {2}?
+1 | you; hand can+ 0 the/the/a/this/some; name | {1:q}, {2}? | {1}, {2}?
 3 | liker; like>generic common | {0} {1}. | {0} {1:piace} {1}.
 2 | doubter; like>generic common | {0} {1}. | non {0} {1:piace} {1}.
 2 | liker; like>the/this/that* liked | {0} {1}. | {0} {1:piace} {1}.
@@ -497,33 +506,46 @@ TEMPLATES = """
 2 | asked liker; like>the/this/that/generic* liked | {0} {1}? | {0} {1:piace} {1}?
 2 | who; like>the/this/generic* liked | {0} likes {1}. | {0:a} {1:piace} {1}.
 2 | who; like>the/this/generic* liked | {0} does not like {1}. | {0:a} non {1:piace} {1}.
-2 | former liker; like>the/this/that* dish, work, soup, wine, hotel, restaurant, dress, gift | {0} {1}. | {0} {1:è} piaciut{1:o} {1}.
+2 | former liker; like>the/this/that* dish, work, soup, wine, hotel, restaurant, dress, gift
+ | {0} {1}. | {0} {1:è} piaciut{1:o} {1}.
 1 | liker; skill | {0} to {1}. | {0} piace {1}.
 1 | who; skill | {0} does not like to {1}. | {0:a} non piace {1}.
 1 | who; skill; skill | {0} knows how to {1}, but not how to {2}. | {0} sa {1}, ma non sa {2}.
 1 | name; skill | Do you know how to {1}, {0}? | Sai {1}, {0}?
-3 | the/the/that* person; relative 0; act past+,past+,plain+ 1; adj 0 | {2} {0:is} {3}. | {2} {0:è} {3}.
-2 | the* person; relative 0; place plain+,past+ 1; where 2; adj 0 | {2} {3} {0:is} {4}. | {2} {3} {0:è} {4}.
-4 | I/you/we/she/name/name/name; act past+,past+,now+ 0 the; object 1; alone 1; adj 2 | {2} that {3} {2:is} {4}. | {2} che {3} {2:è} {4}.
-2 | someone; act while 0 the/the/a/own; someone; act while 2 the/the/a/own | While {1}, {3}. | Mentre {1}, {3}.
-2 | someone; deed while 0; someone; act while 2 the/the/a/own | While {1}, {3}. | Mentre {1}, {3}.
-2 | shown; event past+ 0; someone; act while 2 the/the/a/own | When {1}, {3}. | Quando {1}, {3}.
-2 | shown; event past+ 0; someone; deed while 2 | {3} when {1}. | {3} quando {1}.
+3 | the/the/that* person; relative 0; act past+,past+,plain+ 1; adj 0 | {2} {0:is} {3}.
+ | {2} {0:è} {3}.
+2 | the* person; relative 0; place plain+,past+ 1; where 2; adj 0 | {2} {3} {0:is} {4}.
+ | {2} {3} {0:è} {4}.
+4 | I/you/we/she/name/name/name; act past+,past+,now+ 0 the; object 1; alone 1; adj 2
+ | {2} that {3} {2:is} {4}. | {2} che {3} {2:è} {4}.
+2 | someone; act while 0 the/the/a/own; I/we/name/name/name/who/who; act while 2 the/the/a/own
+ | While {1}, {3}. | Mentre {1}, {3}.
+2 | someone; deed while 0; I/we/name/name/name/who/who; act while 2 the/the/a/own
+ | While {1}, {3}. | Mentre {1}, {3}.
+2 | shown; event past+ 0; I/we/name/name/name/who/who; act while 2 the/the/a/own | When {1}, {3}.
+ | Quando {1}, {3}.
+2 | shown; event past+ 0; I/we/name/name/name/who/who; deed while 2 | {3} when {1}.
+ | {3} quando {1}.
 1 | name; everyday plain+ 0 the/a/own; name; everyday plain+ 2 the/a/own | {1} and {3}. | {1} e {3}.
 2 | name; everyday past+ 0 the/a/own; name; everyday past+ 2 the/a/own | {1} and {3}. | {1} e {3}.
 4 | deed regular; time 0 | {0} {1}. | {0} {1}.
-2 | event past,past,perfect,future,want; time 0 | {0} {1}. | {0} {1}.
-1 | who | {0} went to bed because {0:it} was tired. | {0} è andat{0:o} a letto perché era stanc{0:o}.
+2 | event past,past,already,future,want; time 0 | {0} {1}. | {0} {1}.
+1 | who; said 0 tired | {0} went to bed because {0:it} was {1}. | {0} è andat{0:o} a letto perché
+ era {1}.
 1 | who | {0} is going to bed because {0:it} is sleepy. | {0} sta andando a letto perché ha sonno.
-1 | who | {0} stayed at home because {0:it} was sick. | {0} è restat{0:o} a casa perché era malat{0:o}.
-1 | who | {0} does not go out because {0:it} is busy. | {0} non esce perché è occupat{0:o}.
-1 | who | {0} did not come because {0:it} was sick. | {0} non è venut{0:o} perché era malat{0:o}.
-1 | who | {0} is crying because {0:it} is sad. | {0} sta piangendo perché è triste.
+1 | who; said 0 sick | {0} stayed at home because {0:it} was {1}. | {0} è restat{0:o} a casa perché
+ era {1}.
+1 | who; said 0 busy | {0} does not go out because {0:it} is {1}. | {0} non esce perché è {1}.
+1 | who; said 0 sick | {0} did not come because {0:it} was {1}. | {0} non è venut{0:o} perché era
+ {1}.
+1 | who; said 0 sad | {0} is crying because {0:it} is {1}. | {0} sta piangendo perché è {1}.
 1 | who | {0} is running because {0:it} is late. | {0} sta correndo perché è in ritardo.
-1 | who | {0} did not sleep because {0:it} was worried. | {0} non ha dormito perché era preoccupat{0:o}.
-1 | who; outing | When {0} is tired, {0:it} does not go {1}. | Quando {0} è stanc{0:o}, non va {1}.
+1 | who; said 0 worried | {0} did not sleep because {0:it} was {1}. | {0} non ha dormito perché era
+ {1}.
+1 | who; said 0 tired; outing | When {0} is {1}, {0:it} does not go {2}.
+ | Quando {0} è {1}, non va {2}.
 1 | who | When {0} is hungry, {0:it} goes home. | Quando {0} ha fame, va a casa.
-1 | who; outing | If {0} is not busy, {0:it} will go {1}. | Se {0} non è occupat{0:o}, andrà {1}.
+1 | who; said 0 busy; outing | If {0} is not {1}, {0:it} will go {2}. | Se {0} non è {1}, andrà {2}.
 1 | outing; near future | If it rains {1}, we will not go {0}. | Se piove {1}, non andremo {0}.
 3 | act order - the/this/that/own | {0}, please! | {0}, per favore!
 2 | act order - the/this/that/own; name | {0}, {1}! | {0}, {1}!
@@ -539,50 +561,52 @@ TEMPLATES = """
 2 | who; of 0 owned | {1:this} {1:is} {1}. | Quest{1:o} {1:è} {1}.
 2 | who; of 0 owned; adj 1 | {1} {1:is} {2}. | {1} {1:è} {2}.
 1 | who; of 0 owned | {1:that} {1:is} not {1}. | Quell{1:o} non {1:è} {1}.
-2 | someone; say plain+ 0; the* described; adj 2 | {1} that {2} {2:is} {3}. | {1} che {2} {2:è} {3}.
-1 | someone; say past+ 0; the* described; adj 2 | {1} that {2} {2:was} {3}. | {1} che {2} {2:era} {3}.
+1 | someone; say plain+ 0; the* described; adj 2 | {1} that {2} {2:is} {3}. | {1} che {2} {2:è} {3}.
+1 | someone; know plain 0; the* described; adj 2 | {1} that {2} {2:is} {3}. | {1} che {2} {2:è} {3}.
+1 | someone; know past+ 0; the* described; adj 2 | {1} that {2} {2:was} {3}.
+ | {1} che {2} {2:era} {3}.
+1 | someone; say past+ 0; the* described; adj 2 | {1} that {2} {2:was} {3}.
+ | {1} che {2} {2:era} {3}.
 1 | the/that/own dog, cat; eat>the meat, fish, bread | {0} is eating {1}. | {0} sta mangiando {1}.
-1 | the/that/own dog, cat, horse, cow, bird, lion, elephant; drink>the water | {0} is drinking {1}. | {0} sta bevendo {1}.
-1 | the/own dog, cat, horse; follow>the/a mouse, bird, rabbit, duck, kid | {0} follows {1}. | {0} segue {1}.
-1 | the/that wolf, fox, lion, bear; eat>the/a rabbit, bird, duck, mouse | {0} ate {1}. | {0} ha mangiato {1}.
-1 | the/own dog, cat, bird, mouse, horse, fox, squirrel; spot 0 | {0} is sleeping {1}. | {0} sta dormendo {1}.
-1 | the/own dog, cat, horse, monkey, lion, bird; see>the/a animal, kid, man, woman | {0} sees {1}. | {0} vede {1}.
+1 | the/that/own dog, cat, horse, cow, bird, lion, elephant; drink>the water
+ | {0} is drinking {1}. | {0} sta bevendo {1}.
+1 | the/own dog, cat, horse; follow>the/a mouse, bird, rabbit, duck, kid | {0} follows {1}.
+ | {0} segue {1}.
+1 | the/that wolf, fox, lion, bear; eat>the/a rabbit, bird, duck, mouse | {0} ate {1}.
+ | {0} ha mangiato {1}.
+1 | the/own dog, cat, bird, mouse, horse, fox, squirrel; spot 0 | {0} is sleeping {1}.
+ | {0} sta dormendo {1}.
+1 | the/own dog, cat, horse, monkey, lion, bird; see>the/a animal, kid, man, woman | {0} sees {1}.
+ | {0} vede {1}.
 1 | the building | Excuse me, where is {0}? | Scusi, dov'è {0}?
 1 | the building | Excuse me, how do I get to {0}? | Scusi, come arrivo {0:a}?
 1 | the building | Excuse me, is {0} far from here? | Scusi, {0} è lontan{0:o} da qui?
 1 | the building | Excuse me, which bus goes to {0}? | Scusi, quale autobus va {0:a}?
 1 | the building; number | {0} is {1} minutes from here. | {0} è a {1} minuti da qui.
-2 | a building; the outdoors | Is there {0} near {1}? | C'è {0} vicino {1:a}?
+2 | a building; the landmark | Is there {0} near {1}? | C'è {0} vicino {1:a}?
 2 | the building; the building | {0} is next to {1}. | {0} è accanto {1:a}.
-1 | the building; the outdoors | {0} is on the left, after {1}. | {0} è a sinistra, dopo {1}.
-1 | the building; the building | {0} is on the right, opposite {1}. | {0} è a destra, di fronte {1:a}.
-1 | the building; the building | Turn left after {0}, near {1}. | Gira a sinistra dopo {0}, vicino {1:a}.
+1 | the building; the building | {0} is on the right, opposite {1}. | {0} è a destra, di fronte
+ {1:a}.
 1 | digits; the building | Bus number {0} goes to {1}. | L'autobus numero {0} va {1:a}.
-1 | city; name | What time does the train to {0} leave, {1}? | A che ora parte il treno per {0}, {1}?
 2 | the carrier; city; clock | {0} to {1} leaves at {2}. | {0} per {1} parte {2:a}.
+1 | the ship; port; clock | {0} to {1} leaves at {2}. | {0} per {1} parte {2:a}.
 2 | the carrier; city; clock | {0} from {1} arrives at {2}. | {0} da {1} arriva {2:a}.
 1 | the carrier; city; date | Does {0} to {1} leave on {2}? | {0} per {1} parte {2}?
 1 | the daily; am; on day | {0} opens at {1} {2}. | {0} apre {1:a} {2}.
-1 | the daily; pm; on day | {0} closes at {1} {2}. | {0} chiude {1:a} {2}.
-1 | open~the daily; am; pm | {0} is open from {1} to {2}. | {0} è apert{0:o} {1:da} {2:a}.
-1 | closed~the daily; on day | {0} is closed {1}. | {0} è chius{0:o} {1}.
+1 | the daily; said 0 open; am; pm | {0} is {1} from {2} to {3}. | {0} è {1} {2:da} {3:a}.
 1 | clock | What time is it? It is {0}. | Che ore sono? Sono {0}.
 1 | the event; on day; clock | {0} is {1} at {2}. | {0} è {1} {2:a}.
-1 | the event; date; clock | {0} is on {1} at {2}. | {0} è {1} {2:a}.
 1 | weekday; date | Today is {0}, {1}. | Oggi è {0} {1:no}.
 1 | few; city | {0} tickets to {1}, please. | {0} biglietti per {1}, per favore.
-1 | city; date | A ticket to {0} on {1}, please. | Un biglietto per {0} {1}, per favore.
 1 | few; clock | I would like a table for {0} at {1}. | Vorrei un tavolo per {0} {1:a}.
-1 | look for>a- hotel; in; few | I am looking for {0} {1} for {2} nights. | Cerco {0} {1} per {2} notti.
+1 | look for>a- hotel; in; few | I am looking for {0} {1} for {2} nights.
+ | Cerco {0} {1} per {2} notti.
 1 | want>a drink | I would like {0}, please. | Vorrei {0}, per favore.
 2 | want>a dish; want>a drink | I would like {0} and {1}, please. | Vorrei {0} e {1}, per favore.
-2 | want>some staple; want>some drink | I would like {0} and {1}. | Vorrei {0} e {1}.
 1 | want>a warm; bare sweetener; name | Would you like {0} with {1}, {2}? | Vuoi {0} con {1}, {2}?
-1 | want>a warm; bare sweetener | I would like {0} with {1}, please. | Vorrei {0} con {1}, per favore.
 1 | want>a warm; bare sweetener | I would like {0} without {1}. | Vorrei {0} senza {1}.
 1 | want>bare fruit; few | I would like {1} kilos of {0}. | Vorrei {1} chili di {0}.
-1 | want>bare vegetable | I would like a kilo of {0}, please. | Vorrei un chilo di {0}, per favore.
-1 | want>bare poured; name | {1} would like a glass of {0}. | {1} vorrebbe un bicchiere di {0}.
+1 | want>bare poured; name | {1} would like a glass of {0}. | {1} vorrebbe un bicchiere {0:d}.
 1 | want>bare warm; name | Would you like a cup of {0}, {1}? | Vuoi una tazza di {0}, {1}?
 1 | want>bare sliced; who | {1} wants a slice of {0}. | {1} vuole una fetta di {0}.
 1 | the* clothes | How much {0:does} {0} cost? | Quanto {0:costa} {0}?
@@ -592,17 +616,16 @@ TEMPLATES = """
 1 | your singles; name | Is this {0}, {1}? | È quest{0:o} {0}, {1}?
 2 | this singles; name | Whose is {0}? It is {1}'s. | Di chi è {0}? È di {1}.
 1 | have>bare sibling; few | How many {0} do you have? I have {1}. | Quant{0:o} {0} hai? Ne ho {1}.
-1 | have>bare singles; few | How many {0} do you have? I have {1}. | Quant{0:o} {0} hai? Ne ho {1}.
-1 | prefer>generic- drink; prefer>generic- drink; name | {2} prefers {0} to {1}. | {2} preferisce {0} {1:a}.
-1 | prefer>generic- staple; prefer>generic- staple | I prefer {0} to {1}. | Preferisco {0} {1:a}.
-1 | drink>bare drink; drink>bare drink; name | {2} drinks more {0} than {1}. | {2} beve più {0} che {1}.
-1 | eat>bare staple; eat>bare staple; who | {2} eats more {0} than {1}. | {2} mangia più {0} che {1}.
+1 | prefer>generic- drink; prefer>generic- drink; name | {2} prefers {0} to {1}.
+ | {2} preferisce {0} {1:a}.
+1 | eat>bare staple; eat>bare staple; who | {2} eats more {0} than {1}.
+ | {2} mangia più {0} che {1}.
 1 | have>bare staple; have>bare drink | We have no {0} and no {1}. | Non abbiamo né {0} né {1}.
 1 | give>the singles; name | Give me {0}, please, {1}. | Dammi {0}, per favore, {1}.
 1 | name | Hello, {0}! How are you? | Ciao, {0}! Come stai?
 1 | name | Good morning, {0}! Did you sleep well? | Buongiorno, {0}! Hai dormito bene?
 1 | name; on day | Goodbye, {0}! See you {1}! | Arrivederci, {0}! Ci vediamo {1}!
-1 | name; at; clock | See you {1} at {2}, {0}! | Ci vediamo {1} {2:a}, {0}!
+1 | name; meeting; clock | See you {1} at {2}, {0}! | Ci vediamo {1} {2:a}, {0}!
 1 | name; outing; near future | {0}, shall we go {1} {2}? | {0}, andiamo {1} {2}?
 1 | outing; clock | Let's go {0} at {1}! | Andiamo {0} {1:a}!
 1 | name; in | My name is {0} and I live {1}. | Mi chiamo {0} e abito {1}.
@@ -619,24 +642,36 @@ TEMPLATES = """
 1 | who; date | {0}'s birthday is on {1}. | Il compleanno {0:di} è {1}.
 1 | who; language | {0} speaks {1} very well. | {0} parla molto bene {1}.
 1 | name; language | Do you speak {1}, {0}? | Parli {1}, {0}?
-1 | who; language; in | {0} is studying {1} {2}. | {0} sta studiando {1} {2}.
 1 | your kin | What is {0}'s name? | Come si chiama {0}?
 1 | who; ache | {0} has {1}. | {0} ha {1}.
-1 | name; ache | What is the matter, {0}? I have {1}. | Che cosa c'è, {0}? Ho {1}.
-1 | name; at | Wait for me {1}, {0}! | Aspettami {1}, {0}!
+1 | name; meeting | Wait for me {1}, {0}! | Aspettami {1}, {0}!
 1 | in | It is raining {0}. | Sta piovendo {0}.
 1 | in; near past | It rained {0} {1}. | Ha piovuto {0} {1}.
 1 | in; near past | It was very cold {0} {1}. | Faceva molto freddo {0} {1}.
-1 | in; near past | It was hot {0} {1}. | Faceva caldo {0} {1}.
 1 | in; near future | It will rain {0} {1}. | Pioverà {0} {1}.
 1 | in | It will rain {0} in two days. | Pioverà {0} tra due giorni.
-1 | in; near future | It will snow {0} {1}. | Nevicherà {0} {1}.
-1 | in; month | It often snows {0} in {1}. | Nevica spesso {0} {1:a}.
-1 | in; season | Is it hot {0} {1}? | Fa caldo {0} {1}?
+1 | in; snow time | It often snows {0} {1}. | Nevica spesso {0} {1}.
 1 | in; season | Is it cold {0} {1}? | Fa freddo {0} {1}?
 1 | in | What is the weather like {0} today? | Che tempo fa oggi {0}?
 1 | in; degrees | It is {1} degrees {0} today. | Oggi ci sono {1} gradi {0}.
 1 | in | It is sunny {0} today. | Oggi c'è il sole {0}.
+"""
+
+# Sentences of the grammar that stand in no split, to be shown to a model as new ones.
+SHOWCASE = """
+The old doctor does not see the red house. | Il vecchio medico non vede la casa rossa.
+The young women bought the white dresses yesterday.
+ | Le giovani donne hanno comprato i vestiti bianchi ieri.
+Where are the keys? I lost them yesterday. | Dove sono le chiavi? Le ho perse ieri.
+Maria is taller than her brother. | Maria è più alta di suo fratello.
+I like fresh strawberries. | Mi piacciono le fragole fresche.
+This coat? I want to buy it tomorrow. | Questo cappotto? Voglio comprarlo domani.
+Excuse me, where is the old castle? | Scusi, dov'è il vecchio castello?
+The film that Anna watched is interesting. | Il film che Anna ha guardato è interessante.
+When Maria arrived, the child was eating an apple.
+ | Quando Maria è arrivata, il bambino mangiava una mela.
+My father gets up at six thirty. | Mio padre si alza alle sei e mezza.
+There are two black cats under the table. | Ci sono due gatti neri sotto il tavolo.
 """
 
 # Italian forms that no rule gives: presents, stems of the imperfect and the future, participles.
@@ -654,10 +689,14 @@ raccogliere: raccolgo raccogli raccoglie raccogliamo raccogliete raccolgono
 togliere: tolgo togli toglie togliamo togliete tolgono
 """
 STEMS = "fare: face | dire: dice | bere: beve"
-FUTURES = """essere: sar | avere: avr | andare: andr | venire: verr | fare: far | dare: dar | dire: dir
- | stare: star | bere: berr | potere: potr | volere: vorr | dovere: dovr | vedere: vedr | cadere: cadr"""
-PARTICIPLES = """essere: stato | venire: venuto | fare: fatto | dire: detto | bere: bevuto | scegliere: scelto
- | spegnere: spento | raccogliere: raccolto | togliere: tolto | rispondere: risposto | correre: corso
+FUTURES = """essere: sar | avere: avr | andare: andr | venire: verr | fare: far | dare: dar | dire:
+ dir
+ | stare: star | bere: berr | potere: potr | volere: vorr | dovere: dovr | vedere: vedr | cadere:
+ cadr"""
+PARTICIPLES = """essere: stato | venire: venuto | fare: fatto | dire: detto | bere: bevuto |
+ scegliere: scelto
+ | spegnere: spento | raccogliere: raccolto | togliere: tolto | rispondere: risposto | correre:
+ corso
  | prendere: preso | perdere: perso | leggere: letto | scrivere: scritto | vedere: visto
  | aprire: aperto | chiudere: chiuso | rompere: rotto | mettere: messo | dipingere: dipinto
  | conoscere: conosciuto | vincere: vinto | offrire: offerto | piangere: pianto | ridere: riso
@@ -669,7 +708,8 @@ WITH_ESSERE = "essere andare venire tornare restare arrivare partire uscire cade
 # that take -er and -est.
 ENGLISH_VERBS = """be was been | have had had | do did done | go went gone | come came come
  | see saw seen | eat ate eaten | drink drank drunk | read read read | write wrote written
- | buy bought bought | say said said | sell sold sold | pay paid paid | find found found | lose lost lost
+ | buy bought bought | say said said | sell sold sold | pay paid paid | find found found | lose lost
+ lost
  | forget forgot forgotten | break broke broken | steal stole stolen | bring brought brought
  | take took taken | cut cut cut | wear wore worn | choose chose chosen | hear heard heard
  | sing sang sung | draw drew drawn | know knew known | understand understood understood
@@ -703,9 +743,10 @@ def sections(table: str) -> list[tuple[str, str]]:
     return [(name, content) for name, content in (line.split(": ", 1) for line in lines(table))]
 
 
-def rows(table: str) -> list[str]:
+@cache
+def rows(table: str) -> tuple[str, ...]:
     """The entries of a table in which several may share a line."""
-    return [row for line in lines(table) for row in cells(line, "|")]
+    return tuple(row for line in lines(table) for row in cells(line, "|"))
 
 
 @cache
@@ -714,7 +755,7 @@ def irregular(table: str) -> dict[str, str]:
     return {verb: form for verb, form in (cells(row, ":") for row in rows(globals()[table]))}
 
 
-# --- Italian ----------------------------------------------------------------------------------------
+# --- Italian --------------------------------------------------------------------------------------
 
 
 def italian_plural(word: str, feminine: bool = False) -> str:
@@ -746,16 +787,14 @@ def sound(word: str) -> str:
     return "hard" if re.match("z|y|x|gn|ps|pn|s[^aeiou]", word) else "plain"
 
 
-def definite(word: str, feminine: bool = False, plural: bool = False) -> str:
-    """The definite article before `word`."""
+def definite(word: str, form: int = 0) -> str:
+    """The definite article before `word`, in one of the four forms of an adjective."""
     start = sound(word)
-    if start == "vowel" and not plural:
+    if start == "vowel" and form < 2:
         return "l'"
-    if feminine:
-        return "le" if plural else "la"
-    if start == "plain":
-        return "i" if plural else "il"
-    return "gli" if plural else "lo"
+    if form % 2:
+        return ("la", "le")[form // 2]
+    return (("il", "i") if start == "plain" else ("lo", "gli"))[form // 2]
 
 
 def indefinite(word: str, feminine: bool = False) -> str:
@@ -809,7 +848,7 @@ def conjugate(infinitive: str, tense: str) -> tuple[str, ...]:
         stem = stem or attach(infinitive, "ir" if group == "ire" else "er")
         return tuple(stem + ending for ending in ("ò", "ai", "à", "emo", "ete", "anno"))
     if infinitive == "essere":
-        return tuple("ero eri era eravamo eravate erano".split())
+        return ("ero", "eri", "era", "eravamo", "eravate", "erano")
     stem = irregular("STEMS").get(infinitive, infinitive[:-2])
     return tuple(stem + ending for ending in ("vo", "vi", "va", "vamo", "vate", "vano"))
 
