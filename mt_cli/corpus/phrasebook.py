@@ -19,9 +19,8 @@ from mt_cli.corpus import phrasebook_lexicon as lexicon
 from mt_cli.corpus.phrasebook_lexicon import cells, conjugate, definite, glue, lines, rows, sections
 
 SPLITS = ("train", "valid", "test", "test_compositional")
-SHOWCASE: tuple[tuple[str, str], ...] = tuple(
-    (english, italian) for english, italian in (cells(line, "|") for line in lines(lexicon.SHOWCASE))
-)
+SHOWN = (cells(line, "|") for line in lines(lexicon.SHOWCASE))
+SHOWCASE: tuple[tuple[str, str], ...] = tuple((english, italian) for english, italian in SHOWN)
 SEED, TRAIN, HELD_OUT, ENOUGH = 127, 48_000, 1_000, 5
 
 T = TypeVar("T")
@@ -365,8 +364,9 @@ MANNERS: dict[str, Manner] = {
     "must": ("present", (PLAIN, PLAIN, NOT), "near future", Verb("must", "dovere")),
     "order": ("order", (PLAIN, PLAIN, NOT), "", None),
 }
+USUAL = "habit,often,often,used,now"
 MIXES = {
-    "any": "plain,plain,past,past,past,future,future,perfect,want,wanted,can,must,habit,often,often,used,now",
+    "any": f"plain,plain,past,past,past,future,future,perfect,want,wanted,can,must,{USUAL}",
     "timed": "habit,past+,past+,future+,now+",
     "open": "plain+,past+,past+,future+,want+,now+,can+",
     "regular": "habit,often,now,past,past,past,future,used,want,can,must",
@@ -432,16 +432,14 @@ class Vocabulary:
         described = [a for row in rows(lexicon.ADJECTIVES) for a in self.describing(row)]
         self.adjectives = {adjective.en: adjective for adjective in described}
         self.qualities = {n: [a for a in described if n in a.before | a.after] for n in self.nouns}
-        stated = cells(lexicon.PREDICATE_ONLY, ",")
-        self.attributes = {noun: [a for a in options if a.en not in stated] for noun, options in self.qualities.items()}
+        stated, known = cells(lexicon.PREDICATE_ONLY, ","), self.qualities
+        self.attributes = {n: [a for a in known[n] if a.en not in stated] for n in self.nouns}
         self.groups["described"] = [noun for n, noun in self.nouns.items() if self.qualities[n]]
         self.opposites: dict[str, str] = {}
         for first, second in (cells(pair, "/") for pair in cells(lexicon.OPPOSITES, ",")):
             self.opposites |= {second: first, first: second}
         spots = [cells(line, ":") for line in lines(lexicon.SPOTS)]
-        self.spots = [
-            (self.named(items), cells(where, "="), tuple(self.named(places))) for items, where, places in spots
-        ]
+        self.spots = [(self.named(i), cells(w, "="), tuple(self.named(p))) for i, w, p in spots]
         self.groups["item"] = self.named(",".join(items for items, *_ in spots))
         self.add_verbs()
         self.phrases = {name: read_phrases(content) for name, content in sections(lexicon.PHRASES)}
@@ -897,8 +895,10 @@ def render(text: str, language: str, parts: Sequence[Phrase | Clause]) -> str:
     for at in range(1, len(pieces), 3):
         part, form = parts[int(pieces[at])], pieces[at + 1] or ""
         pieces[at], pieces[at + 1] = getattr(part, language)(form), ""
-    text = re.sub(r"\be (?=[eèEÈ])", "ed ", "".join(pieces)) if language == "italian" else "".join(pieces)
-    return TIDY.sub(lambda found: found[0].strip().upper(), text.strip())
+    text = "".join(pieces).strip()
+    if language == "italian":
+        text = re.sub(r"\be (?=[eèEÈ])", "ed ", text)
+    return TIDY.sub(lambda found: found[0].strip().upper(), text)
 
 
 # --- Splits ---------------------------------------------------------------------------------------

@@ -131,8 +131,8 @@ young=giovane : person
 beautiful=bello : clothes, plant, building, open air, indoors, song, film, story, poem, photo,
  horse, bird, butterfly, woman, girl, actress, violin, dream, gift, city, sea
 good=buono : fruit, dish, staple, drink, idea, restaurant, hotel, answer, job
-excellent=ottimo : dish, bread, cheese, fish, soup, wine, beer, coffee, tea, restaurant, hotel, idea,
- answer, film, book, cook, teacher
+excellent=ottimo : dish, bread, cheese, fish, soup, wine, beer, coffee, tea, restaurant, hotel,
+ idea, answer, film, book, cook, teacher
 ugly=brutto : clothes, furniture, building, photo, city, street, plant
 expensive=costoso : : clothes, device, vehicle, furniture, restaurant, hotel, ticket, wine, gift
 cheap=economico/economici : : clothes, device, restaurant, hotel, ticket, bicycle, car, furniture
