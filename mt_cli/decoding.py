@@ -44,6 +44,8 @@ def search(model: Transformer, src_ids: Tensor, settings: SearchSettings) -> lis
     """For each sentence of `src_ids` BxS its best hypotheses, best first."""
     src_lengths = (src_ids != PAD_ID).sum(dim=1) - 1
     max_lengths = (src_lengths * settings.max_length_ratio).long() + 10
+    if model.max_positions is not None:
+        max_lengths = max_lengths.clamp(max=model.max_positions - 1)
     if settings.beam_size == 1:
         return [[best] for best in greedy_search(model, src_ids, max_lengths, settings.length_penalty)]
     return beam_search(model, src_ids, max_lengths, settings)

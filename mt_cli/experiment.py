@@ -17,7 +17,7 @@ from mt_cli.batching import EncodedPairs, epoch_batches
 from mt_cli.checkpoint import RunDirectory, load_checkpoint, save_checkpoint, write_text
 from mt_cli.config import Config, TrainingConfig
 from mt_cli.corpus.reading import Corpus, Pair, read_corpora
-from mt_cli.errors import RunInterruptedError
+from mt_cli.errors import CorpusError, RunInterruptedError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.hardware import describe_hardware, describe_versions, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
@@ -50,6 +50,9 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     corpora = read_corpora(config.corpus, config.training.seed)
     tokenizers = directory.tokenizers(config) if resuming else train_tokenizers(corpora["train"].pairs, config)
     pairs = {name: encode_pairs(corpora[name].pairs, tokenizers, config) for name in ("train", "valid")}
+    for name, encoded in pairs.items():
+        if not len(encoded):
+            raise CorpusError(f"corpus.{name}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size).to(device)
     run = _Run(directory, config, model, tokenizers, corpora, pairs)

@@ -26,7 +26,7 @@ class Tracker:
         self._samples_path = directory / "samples.txt"
         _drop_after(self._metrics_path, step)
         _drop_samples_after(self._samples_path, step)
-        self._board = SummaryWriter(str(directory), purge_step=step + 1 if step else None)
+        self._board = SummaryWriter(str(directory), purge_step=step + 1)
 
     def __enter__(self) -> Tracker:
         return self

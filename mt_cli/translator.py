@@ -18,6 +18,7 @@ from mt_cli.batching import pad
 from mt_cli.checkpoint import RunDirectory, load_checkpoint
 from mt_cli.config import Config, DecodingConfig
 from mt_cli.decoding import Hypothesis
+from mt_cli.errors import InputError
 from mt_cli.evaluation import translate_ids
 from mt_cli.hardware import pick_device
 from mt_cli.model.transformer import Transformer, recorded_attention
@@ -92,8 +93,15 @@ class Translator:
         ]
 
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
-        """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them."""
+        """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them.
+
+        Raises:
+            InputError: if a side is longer than the model was trained for.
+        """
         source, target = self.source_tokenizer.encode([sentence])[0], self.target_tokenizer.encode([translation])[0]
+        limit = self.config.corpus.max_tokens
+        if max(len(source), len(target)) > limit:
+            raise InputError(f"attention can be drawn for sentences of up to {limit} tokens (corpus.max_tokens)")
         device = next(self.model.parameters()).device
         with torch.inference_mode(), recorded_attention(self.model) as record:
             self.model(

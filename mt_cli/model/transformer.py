@@ -31,6 +31,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
+        self.max_positions = config.max_positions if config.positions == "learned" else None
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.encoder_norm = final_norm(config)
@@ -93,19 +94,16 @@ class Embedding(nn.Module):
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
         self.table = nn.Embedding(vocab_size, config.d_model)
-        self.positions = (
-            nn.Embedding(config.max_positions, config.d_model)
-            if config.positions == "learned"
-            else SinusoidalPositions(config.d_model)
-        )
+        is_learned = config.positions == "learned"
+        self.positions = LearnedPositions(config) if is_learned else SinusoidalPositions(config.d_model)
         self.scale = math.sqrt(config.d_model)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, first_position: int = 0) -> Tensor:
         """BxTxD of ids BxT that stand at `first_position` and after."""
-        positions_T = torch.arange(first_position, first_position + ids.shape[1], device=ids.device)
         x_BTD = self.table(ids) * self.scale
-        return self.dropout(x_BTD + self.positions(positions_T).to(x_BTD.dtype))
+        positions_TD = self.positions(first_position, ids.shape[1])
+        return self.dropout(x_BTD + positions_TD.to(x_BTD.dtype))
 
 
 class SinusoidalPositions(nn.Module):
@@ -118,12 +116,22 @@ class SinusoidalPositions(nn.Module):
         self.d_model = d_model
         self.register_buffer("table", sinusoids(256, d_model), persistent=False)
 
-    def forward(self, positions_T: Tensor) -> Tensor:
-        """TxD encodings of positions."""
-        needed = int(positions_T.shape[0]) and int(positions_T[-1]) + 1
-        if needed > len(self.table):
-            self.table = sinusoids(2 * needed, self.d_model).to(self.table.device)
-        return self.table[positions_T]
+    def forward(self, first: int, length: int) -> Tensor:
+        """TxD encodings of the positions from `first` on."""
+        if first + length > len(self.table):
+            self.table = sinusoids(2 * (first + length), self.d_model).to(self.table.device)
+        return self.table[first : first + length]
+
+
+class LearnedPositions(nn.Embedding):
+    """A table of positions that is trained, and ends somewhere (Gehring et al. 2017)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.max_positions, config.d_model)
+
+    def forward(self, first: int, length: int) -> Tensor:  # type: ignore[override]
+        """TxD encodings of the positions from `first` on."""
+        return self.weight[first : first + length]
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:

@@ -149,3 +149,14 @@ def test_translate_input_that_is_not_utf8(mt, trained, tmp_path):
     status, _, err = mt("translate", "--run", trained, "--input", "in.txt")
     assert status == 2
     assert "in.txt, line 2, byte 1: not UTF-8" in err
+
+
+def test_pairs_that_are_all_too_long(fails, tiny_config):
+    err = fails("train", "--config", tiny_config, "--set", "corpus.max_tokens=1")
+    assert "corpus.train: every pair has more than corpus.max_tokens 1" in err
+
+
+def test_attention_of_a_sentence_that_is_too_long(mt, trained):
+    status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
+    assert status == 2
+    assert "up to 6 tokens" in err

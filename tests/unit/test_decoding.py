@@ -114,3 +114,12 @@ def test_a_larger_length_penalty_never_shortens():
         found = search(model, src_ids, SearchSettings(beam_size=6, length_penalty=length_penalty))
         lengths.append(sum(len(best.ids) for best, *_ in found))
     assert lengths == sorted(lengths)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_learned_positions_end_a_translation_where_they_end(beam_size):
+    torch.manual_seed(0)
+    config = ModelConfig(d_model=16, d_ff=16, num_heads=2, positions="learned", max_positions=9)
+    model = Transformer(config, 7, 7).eval()
+    for best, *_ in search(model, padded(some_sources(20)), SearchSettings(beam_size=beam_size)):
+        assert len(best.ids) <= 8
