@@ -96,7 +96,7 @@ def test_a_hub_id_without_network(fails, tiny_tree, tmp_path, monkeypatch):
     assert "network" in err
 
 
-@pytest.mark.parametrize("name", ["../elsewhere", "/tmp/x", "a/b", "..", ""])
+@pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "a/b", "..", ""])
 def test_a_name_that_leaves_the_runs(fails, tiny_config, name):
     assert "name:" in fails("train", "--config", tiny_config, "--set", f"name='{name}'")
 
