@@ -160,6 +160,7 @@ class _Run:
         self.corpora, self.pairs = corpora, pairs
         self.device = next(model.parameters()).device
         self.dtype = pick_precision(config.training.precision, self.device)
+        self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         self.objective = Objective(model, config.training.label_smoothing)
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
@@ -185,9 +186,8 @@ class _Run:
         say(f"  model       {sum(weight.numel() for weight in self.model.parameters()):,} parameters")
         steps = f"{self.steps_per_epoch:,} an epoch" + (f", at most {self.num_steps:,}" if self.num_steps else "")
         say(f"  steps       {steps}, of {training.batch_tokens * training.micro_batches_per_step:,} tokens")
-        precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
-        say(f"  device      {describe_hardware(self.device)['device']}, {precision}{threads}")
+        say(f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}")
 
     def resume(self) -> None:
         """Take up the state of the last checkpoint."""
@@ -272,7 +272,6 @@ class _Run:
     def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
         tokens = score_tokens(self.objective, self.pairs["valid"], self.config.training.batch_tokens)
         sources, references = zip(*self.corpora["valid"].pairs, strict=True)
-        self.model.eval()
         hypotheses = Translator(self.model, self.tokenizers, self.config).translate(sources, beam_size=1)
         return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
 
@@ -302,7 +301,7 @@ class _Run:
             "num_target_tokens": self.progression.position.num_target_tokens,
             "elapsed_seconds": round(self.progression.elapsed_seconds, 3),
             "num_parameters": sum(weight.numel() for weight in self.model.parameters()),
-            "precision": "bf16" if self.dtype == torch.bfloat16 else "fp32",
+            "precision": self.precision,
             "hardware": describe_hardware(self.device),
             "versions": describe_versions(),
         }

@@ -53,8 +53,8 @@ class Objective(nn.Module):
 def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float) -> LossSums:
     """Sums of the cross-entropy of `hidden_ND @ weight_VD.T` against labels that keep 1 - smoothing of their mass.
 
-    The rest of the mass is spread evenly over all V entries (Szegedy et al. 2016, section 7). Logits exist for a few
-    hundred tokens at a time, in fp32, and the gradient is computed with them.
+    The rest of the mass is spread evenly over all V entries (Szegedy et al. 2016, section 7). Logits exist for about
+    a thousand tokens at a time, in fp32, and the gradient is computed with them.
     """
     sums = _SmoothedCrossEntropy.apply(hidden_ND, weight_VD, targets_N, smoothing, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return LossSums(*sums)

@@ -20,8 +20,9 @@ def attend(
 ) -> Tensor:
     """softmax(query key^T / sqrt(K)) value, BxHxTxK (Vaswani et al. 2017, equation 1).
 
-    `mask` broadcasts to BxHxTxS, True where a query may attend. On CPUs the expression is written out, which in bf16
-    takes a tenth of the time of the fused kernel (forward and backward of 256x4x16x64: 4 ms against 42 ms).
+    `mask` broadcasts to BxHxTxS, True where a query may attend. On CPUs the expression is written out, which takes less
+    time than the fused kernel (forward and backward of 256x4x16x64 on two cores: bf16 19 ms against 33 ms, fp32 5 ms
+    against 8 ms).
     """
     if query_BHTK.device.type != "cpu":
         return F.scaled_dot_product_attention(query_BHTK, key_BHSK, value_BHSK, mask, dropout)
@@ -41,8 +42,8 @@ def drop(x: Tensor, rate: float) -> Tensor:
     """`x` with a share `rate` of its elements set to zero and the rest scaled up to keep the mean.
 
     On CPUs one random byte decides over an element, so the rate is rounded to 1/256 (0.1 becomes 26/256) and the
-    scale follows the rounded rate; PyTorch's own generator takes one full draw for each (4 M elements: 5 ms
-    against 20 to 33 ms).
+    scale follows the rounded rate; PyTorch's own generator takes one full draw for each (4 M elements in bf16
+    on two cores: 6 ms against 24 ms).
     """
     if rate == 0.0:
         return x
