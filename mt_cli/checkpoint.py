@@ -17,9 +17,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mt_cli.config import Config, differences, load_config
+from mt_cli.config.loading import differences, load_config
+from mt_cli.config.sections import Config
 from mt_cli.errors import MtError, RunError
-from mt_cli.tokenizer import Tokenizer
+from mt_cli.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 
 FORMAT = 1
 """Of checkpoints; raised when older ones can no longer be read."""
@@ -44,17 +45,13 @@ class RunDirectory:
         self.last_path = path / "checkpoints" / "last.safetensors"
         self.best_path = path / "checkpoints" / "best.safetensors"
 
-    def create(self, config: Config, tokenizers: tuple[Tokenizer, Tokenizer]) -> None:
+    def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
         try:
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"{self.path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
-        if config.tokenizer.shared:
-            write_text(self.path / "tokenizer.json", tokenizers[0].to_json())
-        else:
-            write_text(self.path / "tokenizer.source.json", tokenizers[0].to_json())
-            write_text(self.path / "tokenizer.target.json", tokenizers[1].to_json())
+        save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
 
     def config(self) -> Config:
@@ -65,13 +62,9 @@ class RunDirectory:
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
         return load_config(self.config_path)
 
-    def tokenizers(self, config: Config) -> tuple[Tokenizer, Tokenizer]:
+    def tokenizers(self, config: Config) -> TokenizerPair:
         """Source and target tokenizer, one and the same if it is shared."""
-        if config.tokenizer.shared:
-            shared = Tokenizer.load(self.path / "tokenizer.json")
-            return shared, shared
-        source, target = (Tokenizer.load(self.path / f"tokenizer.{side}.json") for side in ("source", "target"))
-        return source, target
+        return load_tokenizers(self.path, config)
 
     def check_resumable(self, config: Config) -> None:
         """Raise RunError, with the differences, if the run began with a config that gives another model."""

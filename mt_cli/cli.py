@@ -18,8 +18,10 @@ import typer
 from mt_cli.errors import InputError, MtError
 
 if TYPE_CHECKING:
-    from mt_cli.config import Config
+    from mt_cli.config.sections import Config
     from mt_cli.translator import Translation, Translator
+
+RUNS = Path("runs")
 
 app = typer.Typer(
     name="mt",
@@ -67,9 +69,9 @@ def train(
 ) -> None:
     """Train the run of a config into runs/NAME; the same command again goes on with an unfinished run."""
     loaded = _load_config(config, overrides)
-    from mt_cli import experiment
+    from mt_cli.experiment import run
 
-    experiment.train(loaded, Path("runs"), fresh)
+    run.train(loaded, RUNS, fresh)
 
 
 @app.command()
@@ -163,22 +165,25 @@ def evaluate(
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     translator = _load_translator(run, device)
-    from mt_cli import experiment
-    from mt_cli.config import FilesSource
-    from mt_cli.corpus.reading import read_corpora, read_corpus
+    from mt_cli.config.corpora import FilesSource, HeldOut
+    from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
+    from mt_cli.experiment import run as experiment
 
     config = translator.config
     languages = (config.corpus.source, config.corpus.target)
     if source is not None and reference is not None:
         split = "files"
         files = FilesSource(files=(str(source), str(reference)))
-        pairs = read_corpus([files], languages, "--source and --reference").pairs
+        pairs = read_pairs([files], languages, "--source and --reference")
     else:
         sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
         if sets.get(split) is None:
             there = ", ".join(name for name, value in sets.items() if value is not None)
             raise InputError(f"--split {split}: this run's config has no such corpus, only {there}")
-        pairs = read_corpora(config.corpus, config.training.seed)[split].pairs
+        if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
+            pairs = read_corpora(config.corpus, config.training.seed, RUNS / ".cache")["valid"].pairs
+        else:
+            pairs = read_pairs(corpora_of(config.corpus)[split], languages, key_of(split))
     scores = {"run": config.name, **experiment.evaluate(translator, pairs, split, beam_size)}
     if as_json:
         print(json.dumps(scores, ensure_ascii=False))
@@ -199,7 +204,7 @@ def doctor() -> None:
 
 
 def _load_config(path: Path, overrides: list[str] | None) -> Config:
-    from mt_cli.config import load_config
+    from mt_cli.config.loading import load_config
 
     return load_config(path, overrides or ())
 
@@ -280,23 +285,19 @@ def _draw_attention(translator: Translator, item: Translation, path: Path) -> No
 
 
 def _report_on_tokenizers(config: Config) -> None:
-    from mt_cli.corpus.reading import read_corpora
-    from mt_cli.experiment import train_tokenizers
-    from mt_cli.tokenizer import UNK_ID
+    from mt_cli.experiment.data import prepare
 
-    corpora = read_corpora(config.corpus, config.training.seed)
-    tokenizers = train_tokenizers(corpora["train"].pairs, config)
+    data = prepare(config, RUNS / ".cache")
     shared = ", one for both languages" if config.tokenizer.shared else ""
-    print(f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {len(corpora['train'].pairs):,} pairs")
+    trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
+    print(f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}")
     print(f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}")
-    for side, tokenizer in enumerate(tokenizers):
-        for name, corpus in corpora.items():
-            encoded = tokenizer.encode([pair[side] for pair in corpus.pairs])
-            num_tokens = sum(map(len, encoded))
-            unknown = sum(ids.count(UNK_ID) for ids in encoded) / max(1, num_tokens)
-            label = ("source", "target")[side]
-            per_sentence = num_tokens / len(encoded)
-            print(f"{label:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}")
+    for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True):
+        for name, statistics in data.statistics.items():
+            counts = statistics.source if side == "source" else statistics.target
+            unknown = counts.num_unknown / max(1, counts.num_tokens)
+            per_sentence = counts.num_tokens / sum(counts.length_counts)
+            print(f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}")
 
 
 if __name__ == "__main__":

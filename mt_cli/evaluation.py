@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.batching import EncodedPairs, batches_in_order, collate, pad
-from mt_cli.config import DecodingConfig
+from mt_cli.batching.batches import batches_in_order, collate, pad
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding import Hypothesis, SearchSettings, search
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
@@ -41,7 +42,7 @@ def score_tokens(objective: Objective, pairs: EncodedPairs, batch_tokens: int) -
     """Teacher-forced scores over all pairs."""
     objective.eval()
     device = next(objective.parameters()).device
-    lengths = torch.maximum(pairs.source.lengths, pairs.target.lengths).tolist()
+    lengths = pairs.lengths().max(axis=0).tolist()
     cross_entropy = torch.zeros((), dtype=torch.float64)
     num_correct = torch.zeros((), dtype=torch.float64)
     num_tokens = 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt_cli.batching import Batch
+from mt_cli.batching.batches import Batch
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import PAD_ID
 

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from mt_cli.config import TrainingConfig
+from mt_cli.config.sections import TrainingConfig
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:

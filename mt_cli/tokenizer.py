@@ -10,14 +10,17 @@ unknown, and so are the special tokens: text can spell `[EOS]` but cannot produc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
+from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mt_cli.config import TokenizerConfig
+from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.errors import RunError
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
@@ -30,39 +33,45 @@ _DEFAULT_SUBWORDS = 8_000
 
 
 class Tokenizer:
-    """A vocabulary and the way text is cut into its entries."""
+    """A vocabulary and the way text is cut into its entries.
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+    A tag is an entry too. It is one where a text begins with it and a space follows, or nothing, and nowhere else.
+    """
+
+    def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
         self._backend = backend
+        self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
-        """A tokenizer whose vocabulary comes from `texts`.
+    def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
+        """A tokenizer whose vocabulary comes from `texts`, and has entries for `tags`.
 
         The same texts give the same tokenizer, except with `unigram`: the library's trainer adds up probabilities in
         no fixed order, so that two trainings may differ in a few pieces.
         """
-        backend, trainer = _untrained(config)
+        backend, trainer = _untrained(config, tags)
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
-        backend.train_from_iterator((text.translate(markers) for text in texts), trainer)
+        backend.train_from_iterator((untagged(text, tags).translate(markers) for text in texts), trainer)
         # As plain entries of the vocabulary the special tokens cannot be matched in text.
         state = json.loads(backend.to_str())
         state["added_tokens"] = []
-        return cls(tokenizers.Tokenizer.from_str(json.dumps(state)))
+        return cls(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
     @classmethod
-    def load(cls, path: Path) -> Tokenizer:
-        """The tokenizer saved at `path`; raises RunError if it cannot be read."""
+    def load(cls, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
+        """The tokenizer saved at `path`; raises RunError if it cannot be read, or has no entries for `tags`."""
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
             raise RunError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         try:
-            tokenizer = cls(tokenizers.Tokenizer.from_str(text))
+            tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags)
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {str(error)[:200]}") from None
         if tokenizer.tokens(range(4)) != list(SPECIAL_TOKENS):
             raise RunError(f"{path}: its first entries are not {' '.join(SPECIAL_TOKENS)}")
+        if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:
+            raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config beside it")
         return tokenizer
 
     def to_json(self) -> str:
@@ -76,11 +85,43 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without special tokens around them."""
-        return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+        encoded: list[list[int]] = [each.ids for each in self._backend.encode_batch_fast(self._without_tags(texts))]
+        if self._tag_ids:
+            encoded = [[*self._tag_of(text)[1], *ids] for text, ids in zip(texts, encoded, strict=True)]
+        return encoded
+
+    def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int32]]:
+        """The ids of all texts one after the other, and the length of each; works in several threads at once."""
+        encodings = self._backend.encode_batch_fast(self._without_tags(texts))
+        lengths = np.fromiter(map(len, encodings), np.int32, len(encodings))
+        ids = chain.from_iterable(encoding.ids for encoding in encodings)
+        flat = np.fromiter(ids, self.id_type, int(lengths.sum(dtype=np.int64)))
+        if self._tag_ids:
+            tags = [self._tag_of(text)[1] for text in texts]
+            tagged = np.fromiter((len(tag) for tag in tags), np.int32, len(tags))
+            starts = np.concatenate([[0], np.cumsum(lengths[:-1])])
+            flat = np.insert(flat, starts[tagged > 0], [tag[0] for tag in tags if tag])
+            lengths += tagged
+        return flat, lengths
+
+    @property
+    def id_type(self) -> Any:
+        """The smallest of NumPy's unsigned integer types that holds all ids and 16 bits."""
+        return np.uint16 if self.vocab_size <= 2**16 else np.uint32
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of a text as they are seen in it, unknown ones included."""
-        return self._backend.encode(text).tokens
+        rest, tag = self._tag_of(text)
+        return [*self.tokens(tag), *self._backend.encode(rest).tokens]
+
+    def _without_tags(self, texts: Sequence[str]) -> list[str]:
+        return [self._tag_of(text)[0] for text in texts] if self._tag_ids else list(texts)
+
+    def _tag_of(self, text: str) -> tuple[str, tuple[int, ...]]:
+        """The text after its tag, and the tag's id if it begins with one."""
+        first, _, rest = text.partition(" ")
+        index = self._tag_ids.get(first)
+        return (text, ()) if index is None else (rest, (index,))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """The vocabulary's entries with these ids."""
@@ -94,9 +135,42 @@ class Tokenizer:
         )
 
 
-def _untrained(config: TokenizerConfig) -> tuple[tokenizers.Tokenizer, Any]:
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+TokenizerPair = tuple[Tokenizer, Tokenizer]
+"""Of the source and of the target; one and the same if it is shared."""
+
+
+def save_tokenizers(folder: Path, tokenizers: TokenizerPair, write: Callable[[Path, str], object] = _write) -> None:
+    """Write one file for each tokenizer, or one for both."""
+    source, target = tokenizers
+    if source is target:
+        write(folder / "tokenizer.json", source.to_json())
+    else:
+        write(folder / "tokenizer.source.json", source.to_json())
+        write(folder / "tokenizer.target.json", target.to_json())
+
+
+def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
+    """The tokenizers of a config that `save_tokenizers` wrote; raises RunError if they cannot be read."""
+    tags = config.corpus.tags
+    if config.tokenizer.shared:
+        shared = Tokenizer.load(folder / "tokenizer.json", tags)
+        return shared, shared
+    return Tokenizer.load(folder / "tokenizer.source.json", tags), Tokenizer.load(folder / "tokenizer.target.json")
+
+
+def untagged(text: str, tags: Sequence[str]) -> str:
+    """The text without a tag before it."""
+    first, _, rest = text.partition(" ")
+    return rest if first in tags else text
+
+
+def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers.Tokenizer, Any]:
     """An empty tokenizer of the config's algorithm, and its trainer."""
-    common: dict[str, Any] = {"special_tokens": list(SPECIAL_TOKENS), "show_progress": False}
+    common: dict[str, Any] = {"special_tokens": [*SPECIAL_TOKENS, *tags], "show_progress": False}
     num_subwords = config.vocab_size or _DEFAULT_SUBWORDS
     num_words = config.vocab_size or 2**31 - 1
     backend: tokenizers.Tokenizer

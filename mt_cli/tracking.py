@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+T = TypeVar("T")
+
+_SECONDS_WORTH_A_LINE = 5.0
 
 
 class Tracker:
@@ -80,8 +86,15 @@ class Progress:
     """A bar on standard error where that is a terminal, else nothing."""
 
     def __init__(self, description: str, total: int | None, unit: str, done: int = 0) -> None:
+        self._description, self._unit, self._done = description, unit, done
         self._bar: tqdm[Any] = tqdm(
-            total=total, initial=done, desc=description, unit=unit, disable=not sys.stderr.isatty(), dynamic_ncols=True
+            total=total,
+            initial=done,
+            desc=description,
+            unit=f" {unit}s",
+            unit_scale=total is None or total > 10_000,
+            disable=not sys.stderr.isatty(),
+            dynamic_ncols=True,
         )
 
     def __enter__(self) -> Progress:
@@ -92,9 +105,27 @@ class Progress:
     ) -> None:
         self._bar.close()
 
+    @contextmanager
+    def counting(self) -> Iterator[Callable[[int], None]]:
+        """The bar as a context that gives a function to advance it by; without a terminal, one line says the rate."""
+        started_at, before = time.monotonic(), self._done
+        with self:
+            yield self.advance
+        seconds, done = time.monotonic() - started_at, self._done - before
+        if done and seconds > _SECONDS_WORTH_A_LINE:
+            say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
+
+    def over(self, items: Iterable[T]) -> Iterator[T]:
+        """The same items, counted."""
+        for item in items:
+            yield item
+            self.advance()
+
     def advance(self, amount: int = 1, **values: str) -> None:
         """Go on by `amount`, and show some values beside the bar."""
-        self._bar.set_postfix(values, refresh=False)
+        self._done += amount
+        if values:
+            self._bar.set_postfix(values, refresh=False)
         self._bar.update(amount)
 
 

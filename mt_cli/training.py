@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from mt_cli.batching import Batch, EncodedPairs, collate, epoch_batches
-from mt_cli.config import TrainingConfig
+from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
+from mt_cli.config.sections import TrainingConfig
+from mt_cli.errors import CorpusError
 from mt_cli.objective import LossSums, Objective
 
 
@@ -24,10 +26,14 @@ class Position:
     """Optimizer updates done."""
     epoch: int = 0
     """Epochs completed."""
+    pool: int = 0
+    """The pool of batches, of the current epoch, that is being read."""
     num_batches: int = 0
-    """Micro-batches done of the current epoch."""
+    """Micro-batches done of this pool."""
     num_target_tokens: int = 0
     """Target tokens seen, [EOS] counted."""
+    num_pairs: list[int] = field(default_factory=list)
+    """Pairs seen of each part of the corpus, repetitions counted."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class StepReport:
 def optimization_steps(
     objective: Objective,
     optimizer: torch.optim.Optimizer,
-    pairs: EncodedPairs,
+    pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
     position: Position,
@@ -63,13 +69,14 @@ def optimization_steps(
     """
     device = next(objective.parameters()).device
     parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    started_at = time.perf_counter()
     while True:
-        batches = epoch_batches(pairs, config.batch_tokens, config.seed, position.epoch)
-        while position.num_batches < len(batches):
-            started_at = time.perf_counter()
+        batches = epoch_batches(
+            pairs, config.batch_tokens, config.seed, position.epoch, position.pool, position.num_batches
+        )
+        for placed, ends_epoch in _in_steps(batches, config.micro_batches_per_step):
             objective.train()
-            indices = batches[position.num_batches : position.num_batches + config.micro_batches_per_step]
-            micro_batches = [collate(pairs, batch).to(device) for batch in indices]
+            micro_batches = [collate(each.pairs, each.indices).to(device) for each in placed]
             sums = accumulate_gradient(objective, micro_batches, compute_dtype)
             grad_norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
             rate = schedule(position.step + 1)
@@ -77,13 +84,8 @@ def optimization_steps(
                 group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            position.step += 1
-            position.num_batches += len(indices)
             num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-            position.num_target_tokens += num_target_tokens
-            ends_epoch = position.num_batches == len(batches)
-            if ends_epoch:
-                position.epoch, position.num_batches = position.epoch + 1, 0
+            _advance(position, placed[-1], micro_batches, ends_epoch)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
@@ -93,8 +95,28 @@ def optimization_steps(
                 elapsed_seconds=time.perf_counter() - started_at,
                 ends_epoch=ends_epoch,
             )
-            if ends_epoch:
-                break
+            started_at = time.perf_counter()
+
+
+def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[tuple[list[PlacedBatch], bool]]:
+    """The micro-batches of each step, and whether it is the last of the epoch, for which one step is read ahead."""
+    step = list(islice(batches, size))
+    if not step:
+        raise CorpusError("corpus.train: there is no pair to train on")
+    while step:
+        following = list(islice(batches, size))
+        yield step, not following
+        step = following
+
+
+def _advance(position: Position, last: PlacedBatch, batches: list[Batch], ends_epoch: bool) -> None:
+    """Move a position beyond the micro-batches of a step."""
+    position.step += 1
+    position.epoch += ends_epoch
+    position.pool, position.num_batches = (0, 0) if ends_epoch else (last.pool, last.num_batches)
+    position.num_target_tokens += sum(batch.num_target_tokens for batch in batches)
+    for batch in batches:
+        position.num_pairs = [sum(pair) for pair in zip_longest(position.num_pairs, batch.num_pairs, fillvalue=0)]
 
 
 def accumulate_gradient(objective: Objective, micro_batches: list[Batch], compute_dtype: torch.dtype) -> Tensor:

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mt_cli.batching import pad
+from mt_cli.batching.batches import pad
 from mt_cli.checkpoint import RunDirectory, load_checkpoint
-from mt_cli.config import Config, DecodingConfig
+from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.evaluation import translate_ids

@@ -1,243 +1,353 @@
-"""Pairs of sentences from the sources that a config names, cleaned and counted.
+"""The corpora that a config names: read, judged pair by pair and as a whole, and kept on disk with their judgements.
 
-A line ends at a line feed, or at a carriage return and line feed, and nowhere else. Nothing is dropped without
-being counted, and a side is never dropped without the other.
+Every row that was read is in the store, kept or not, so that what was dropped can be looked at. Nothing is dropped
+without being counted, and a side is never dropped without the other.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import random
-import socket
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import inspect
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
+from typing import Any, TypeVar
 
-from mt_cli.config import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, HeldOut, Source
-from mt_cli.corpus.phrasebook import phrasebook_pairs
-from mt_cli.corpus.reverse_words import reverse_words_pairs
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mt_cli.config.corpora import (
+    BuiltinSource,
+    CorpusConfig,
+    DatasetSource,
+    FileSource,
+    FilesSource,
+    FilterConfig,
+    HeldOut,
+    Source,
+    TextSource,
+)
+from mt_cli.corpus import phrasebook, phrasebook_lexicon, reverse_words
+from mt_cli.corpus.alignment import Features, first_misaligned_line
+from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together
+from mt_cli.corpus.formats import Languages, Row, count_lines, read_file, read_lines, reader_of
+from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.errors import CorpusError
 
 Pair = tuple[str, str]
+Advance = Callable[[int], object]
+"""Takes the number of rows that are done, for a progress bar."""
 
-_BUILTINS = {"phrasebook-en-it": phrasebook_pairs, "reverse-words": reverse_words_pairs}
+_BUILTINS = {"phrasebook-en-it": phrasebook.phrasebook_pairs, "reverse-words": reverse_words.reverse_words_pairs}
+_ROWS_PER_BLOCK = 10_000
+_THREADS = 2
+_SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one source of the config gave to a corpus: a stretch of its rows."""
+
+    name: str
+    first_row: int
+    num_rows: int
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The pairs that are kept, and how many were dropped for which reason."""
+    """Rows in a file, of which those with the judgement `code` are the corpus."""
 
-    pairs: list[Pair]
-    num_dropped: Counter[str] = field(default_factory=Counter)
+    path: Path
+    reasons: NDArray[np.uint8]
+    """What became of each row: a code of `REASONS`."""
+    parts: tuple[Part, ...]
+    code: int = KEPT
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.reasons == self.code))
+
+    def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a mask, by default the corpus, as columns `number`, `source`, `target`, a block at a time."""
+        mask = self.reasons == self.code if mask is None else mask
+        first = 0
+        with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+            for index in range(reader.num_record_batches):
+                block = reader.get_batch(index)
+                kept = mask[first : first + len(block)]
+                first += len(block)
+                yield block if kept.all() else block.filter(pa.array(kept))
+
+    def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
+        """The same as `blocks`, row by row."""
+        for block in self.blocks(mask):
+            yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The pairs in memory: for validation and test sets."""
+        return [(source, target) for _, source, target in self.rows()]
+
+    def counts(self, part: Part | None = None) -> dict[str, int]:
+        """How many rows, of a part or of all, met which fate, in the order of `REASONS`; only what occurred."""
+        rows = self.reasons if part is None else self.reasons[part.first_row : part.first_row + part.num_rows]
+        return {REASONS[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
+
+    def num_kept(self, part: Part) -> int:
+        """How many of a part's rows are in the corpus."""
+        return self.counts(part).get(REASONS[self.code], 0)
 
 
-def read_corpora(config: CorpusConfig, seed: int) -> dict[str, Corpus]:
-    """The corpora `train`, `valid` and, where the config has them, `test` and the extra tests.
+def read_corpora(
+    config: CorpusConfig, seed: int, cache: Path, advance: Advance = lambda done: None
+) -> dict[str, Corpus]:
+    """The corpora `train` (but not a stream), `valid` and, where the config has them, `test` and the extra tests.
 
-    A held-out share depends on `seed` and on the pairs alone.
+    They come from the cache, if what they are made from is unchanged. A held-out share depends on `seed` and on the
+    pairs alone.
 
     Raises:
         CorpusError: if a corpus cannot be read, or holds no pair.
+        MtError: if there is no room on the disk.
     """
-    languages = (config.source, config.target)
-    corpora = {"train": read_corpus(config.train, languages, "corpus.train")}
-    share = config.valid[0]
-    if isinstance(share, HeldOut):
-        corpora["train"], corpora["valid"] = _hold_out(corpora["train"], share.fraction, seed)
-    else:
-        valid = tuple(source for source in config.valid if not isinstance(source, HeldOut))
-        corpora["valid"] = read_corpus(valid, languages, "corpus.valid")
-    if config.test is not None:
-        corpora["test"] = read_corpus(config.test, languages, "corpus.test")
-    for name, sources in config.extra_tests.items():
-        corpora[name] = read_corpus(sources, languages, f"corpus.extra_tests.{name}")
-    return corpora
+    groups = corpora_of(config)
+    if config.is_streaming:
+        del groups["train"]
+    folder = cached(
+        cache, f"pairs-{_fingerprint(config, groups, seed)}", lambda path: _store(path, config, seed, advance)
+    )
+    return {name: _open(folder, name) for name in ([*groups, "valid"] if "valid" not in groups else groups)}
 
 
-def read_corpus(sources: Sequence[Source], languages: Pair, key: str) -> Corpus:
-    """All pairs of some sources, in order; `key` is the config's key, for messages.
+def corpora_of(config: CorpusConfig) -> dict[str, tuple[Source, ...]]:
+    """The sources of every corpus that has some of its own."""
+    groups: dict[str, tuple[Source, ...]] = {"train": config.train}
+    if valid := tuple(source for source in config.valid if not isinstance(source, HeldOut)):
+        groups["valid"] = valid
+    return groups | ({"test": config.test} if config.test else {}) | config.extra_tests
 
-    White space at the ends is removed and runs of it become one space. A pair with an empty side is dropped.
+
+def key_of(name: str) -> str:
+    """How a config spells the name of a corpus."""
+    return f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
+
+
+def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> list[Pair]:
+    """The pairs of some sources, in memory, without those that have a blank side; `key` is for messages.
 
     Raises:
         CorpusError: if a source cannot be read, or no pair is left.
     """
-    corpus = Corpus([])
-    for source in sources:
-        for pair in read_pairs(source, languages):
-            clean = (" ".join(pair[0].split()), " ".join(pair[1].split()))
-            if reason := _reason_to_drop(clean):
-                corpus.num_dropped[reason] += 1
-            else:
-                corpus.pairs.append(clean)
-    if not corpus.pairs:
-        dropped = ", ".join(f"{count:,} with {reason}" for reason, count in corpus.num_dropped.items())
-        raise CorpusError(f"{key}: the corpus is empty" + (f" ({dropped})" if dropped else ""))
-    return corpus
+    blocks = [block for source in sources for block in clean_blocks(source, languages, None)]
+    pairs = [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)]
+    if not pairs:
+        raise CorpusError(
+            f"{key}: the corpus is empty{_dropped(Counter(c for b in blocks for c in b.reasons.tolist()))}"
+        )
+    return pairs
 
 
-def _reason_to_drop(pair: Pair) -> str | None:
-    if not pair[0] and not pair[1]:
-        return "both sides empty"
-    if not pair[0]:
-        return "empty source"
-    return None if pair[1] else "empty target"
-
-
-def _hold_out(corpus: Corpus, fraction: float, seed: int) -> tuple[Corpus, Corpus]:
-    """`corpus` without a seeded share of its pairs, and that share."""
-    order = list(range(len(corpus.pairs)))
-    random.Random(seed).shuffle(order)
-    num_held_out = round(fraction * len(order))
-    if not 0 < num_held_out < len(order):
-        raise CorpusError(f"corpus.valid: a share of {fraction} of {len(order):,} pairs leaves one side empty")
-    held_out = set(order[:num_held_out])
-    train = [pair for index, pair in enumerate(corpus.pairs) if index not in held_out]
-    return Corpus(train, corpus.num_dropped), Corpus([corpus.pairs[index] for index in sorted(held_out)])
-
-
-def read_pairs(source: Source, languages: Pair) -> Iterable[Pair]:
-    """The pairs of one source as they stand there.
+def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
+    """The rows of one source as they stand there.
 
     Raises:
         CorpusError: if the source is missing, unreadable, not UTF-8, or misaligned.
     """
+    languages = source.languages or languages
     match source:
         case BuiltinSource():
             try:
-                return _BUILTINS[source.builtin](source.split)
+                pairs = _BUILTINS[source.builtin](source.split)
             except KeyError:
                 raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}") from None
+            return ((number, *pair) for number, pair in enumerate(pairs, start=1))
         case FilesSource():
             return _read_files(Path(source.files[0]), Path(source.files[1]))
         case FileSource():
-            return _read_tsv(Path(source.file))
+            return read_file(Path(source.file), languages, source.columns)
         case DatasetSource():
-            return _read_dataset(source, languages)
+            return read_dataset(source, languages)
+        case _:
+            raise TypeError(source)
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
-
-    Raises:
-        CorpusError: if the file cannot be read or is not UTF-8, with line and byte.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise CorpusError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        byte = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        found = content[error.start]
+def _read_files(source_path: Path, target_path: Path) -> Iterator[Row]:
+    numbers_of_lines = [count_lines(path) for path in (source_path, target_path)]
+    if numbers_of_lines[0] != numbers_of_lines[1]:
+        line = first_misaligned_line(Features.of(read_lines(source_path)), Features.of(read_lines(target_path)))
         raise CorpusError(
-            f"{path}, line {line:,}, byte {byte:,}: not UTF-8 (found 0x{found:02X}); convert the file to UTF-8"
-        ) from None
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def _read_files(source_path: Path, target_path: Path) -> Iterable[Pair]:
-    source, target = read_lines(source_path), read_lines(target_path)
-    if len(source) != len(target):
-        raise CorpusError(
-            f"{source_path} has {len(source):,} lines and {target_path} has {len(target):,}: line N of one must "
-            f"translate line N of the other; they seem to part near line {_first_misaligned_line(source, target):,}"
+            f"{source_path} has {numbers_of_lines[0]:,} lines and {target_path} has {numbers_of_lines[1]:,}: line N of "
+            f"one must translate line N of the other; they seem to part near line {line:,}"
         )
-    return zip(source, target, strict=True)
+    lines = zip(read_lines(source_path), read_lines(target_path), strict=True)
+    return ((number, source, target) for number, (source, target) in enumerate(lines, start=1))
 
 
-def _first_misaligned_line(source: Sequence[str], target: Sequence[str]) -> int:
-    """Where lines most likely went missing from the shorter side, counted from 1.
-
-    Lines are compared by length and by what they share (digits, final punctuation). The place is the one that makes
-    the pairs before it, taken as they stand, and the pairs after it, taken with the shift, most alike in sum.
-    """
-    shift = len(source) - len(target)
-    shorter, longer = (target, source) if shift > 0 else (source, target)
-    num_missing = abs(shift)
-    straight = [_unlikeness(a, b) for a, b in zip(shorter, longer, strict=False)]
-    shifted = [_unlikeness(a, b) for a, b in zip(shorter, longer[num_missing:], strict=True)]
-    cost = best_cost = sum(shifted)
-    best = 0
-    for position in range(len(shorter)):
-        cost += straight[position] - shifted[position]
-        if cost < best_cost:
-            best, best_cost = position + 1, cost
-    return best + 1
+def names_of(sources: Sequence[TextSource]) -> list[str]:
+    """What reports call some sources, with numbers where their names would be equal."""
+    names = [_name_of(source) for source in sources]
+    numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
+    return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 
 
-def _unlikeness(one: str, other: str) -> float:
-    lengths = abs(math.log((len(one) + 1) / (len(other) + 1)))
-    digits = [character for character in one if character.isdigit()] != [c for c in other if c.isdigit()]
-    return min(lengths, 2.0) + 0.5 * digits + 0.3 * (one[-1:] != other[-1:])
+def _name_of(source: TextSource) -> str:
+    match source:
+        case TextSource(name=str(name)):
+            return name
+        case BuiltinSource():
+            return source.builtin
+        case FilesSource():
+            return Path(source.files[0]).name
+        case FileSource():
+            return Path(source.file).name
+        case DatasetSource():
+            return " ".join([source.dataset, *([source.subset] if source.subset else [])])
+        case _:
+            raise TypeError(source)
 
 
-def _read_tsv(path: Path) -> Iterator[Pair]:
-    if path.suffix != ".tsv":
-        raise CorpusError(f"{path}: unknown kind of file; a corpus in one file is a .tsv")
-    for number, line in enumerate(read_lines(path), start=1):
-        columns = line.split("\t")
-        if len(columns) < 2:
-            raise CorpusError(f"{path}, line {number:,}: found {len(columns)} column; write source, tab, target")
-        yield columns[0], columns[1]
+def clean_blocks(source: TextSource, languages: Languages, filters: FilterConfig | None) -> Iterator[Block]:
+    """The rows of a source in blocks, each row judged by itself, and tagged."""
+    return clean_rows(read_rows(source, languages), source, languages, filters)
 
 
-def _read_dataset(source: DatasetSource, languages: Pair) -> Iterator[Pair]:
-    rows = _load_dataset(source)
-    names = list(rows.column_names)
-    where = f"dataset {source.dataset}"
-    if source.columns is None and "translation" in names:
-        for number, row in enumerate(rows, start=1):
-            translation = row["translation"] or {}
-            missing = [language for language in languages if language not in translation]
-            if missing:
-                raise CorpusError(
-                    f"{where}, row {number:,}: no language {missing[0]!r} in `translation`, "
-                    f"only {', '.join(map(repr, translation)) or 'nothing'}; see corpus.source and corpus.target"
+def clean_rows(
+    rows: Iterable[Row], source: TextSource, languages: Languages, filters: FilterConfig | None
+) -> Iterator[Block]:
+    """The same, of some rows of the source."""
+    languages = source.languages or languages
+    for block in in_threads(lambda block: clean(block, filters, languages), _in_blocks(iter(rows))):
+        yield block if source.tag is None else block.tagged(source.tag)
+
+
+def _in_blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while block := list(islice(rows, _ROWS_PER_BLOCK)):
+        yield block
+
+
+def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """`map` in threads, a few items ahead, results in order."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Future[U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _fingerprint(config: CorpusConfig, groups: Mapping[str, Sequence[Source]], seed: int) -> str:
+    """Of everything that decides what `read_corpora` gives."""
+    sources = {
+        name: [(source.model_dump(mode="json", exclude={"weight"}), _content_of(source)) for source in group]
+        for name, group in groups.items()
+    }
+    share = config.valid[0]
+    held_out = (share.fraction, seed) if isinstance(share, HeldOut) else None
+    return fingerprint(sources, config.source, config.target, config.filters.model_dump(mode="json"), held_out)
+
+
+def _content_of(source: TextSource) -> Any:
+    """What tells whether a source still holds the same."""
+    match source:
+        case BuiltinSource():
+            modules = (phrasebook, phrasebook_lexicon, reverse_words)
+            return [digest_of_file(Path(inspect.getfile(module))) for module in modules]
+        case FilesSource():
+            return [digest_of_file(Path(path)) for path in source.files]
+        case FileSource():
+            reader_of(Path(source.file))  # A kind that cannot be read is named before a file that is not there.
+            return digest_of_file(Path(source.file))
+        case _:
+            assert isinstance(source, DatasetSource)
+            return load_dataset(source)._fingerprint
+
+
+def _store(folder: Path, config: CorpusConfig, seed: int, advance: Advance) -> None:
+    """Read everything but a stream into a folder: rows, judgements, and which source gave which rows."""
+    groups = corpora_of(config)
+    files = (Path(path) for group in groups.values() for source in group for path in _files_of(source))
+    # Compressed text unpacks to about four times its size.
+    sizes = (size_of([path]) * (4 if path.suffix in (".gz", ".zst") else 1.2) for path in files if path.is_file())
+    check_free_disk(folder, sum(sizes), "the prepared corpus")
+    scored: list[Hashes] = [np.empty(0, np.int64), np.empty(0, np.int64)]
+    for name in [*(name for name in groups if name != "train"), "train"]:
+        if name == "train" and config.is_streaming:
+            continue
+        parts, reasons, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, name == "train", advance)
+        if name == "train":
+            filters = [
+                (part.num_rows, source.filters or config.filters)
+                for part, source in zip(parts, config.train, strict=True)
+            ]
+            judge_together(reasons, hashes, filters, scored)
+            _check_not_empty(reasons, name)
+            if isinstance(share := config.valid[0], HeldOut):
+                hold_out(reasons, hashes, filters, share.fraction, seed)
+        else:
+            scored = [np.concatenate([old, new]) for old, new in zip(scored, hashes, strict=True)]
+        _check_not_empty(reasons, name)
+        np.save(folder / f"{name}.npy", reasons)
+        (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
+
+
+def _check_not_empty(reasons: NDArray[np.uint8], name: str) -> None:
+    if not (reasons == KEPT).any():
+        raise CorpusError(f"{key_of(name)}: the corpus is empty{_dropped(Counter(reasons.tolist()))}")
+
+
+def _files_of(source: TextSource) -> tuple[str, ...]:
+    match source:
+        case FilesSource():
+            return source.files
+        case FileSource():
+            return (source.file,)
+        case _:
+            return ()
+
+
+def _dropped(codes: Counter[int]) -> str:
+    dropped = ", ".join(f"{count:,} {REASONS[code]}" for code, count in sorted(codes.items()) if code != KEPT)
+    return f" (dropped: {dropped})" if dropped else ""
+
+
+def _open(folder: Path, name: str) -> Corpus:
+    """A corpus of `_store`; the held-out one shares its rows with `train`."""
+    stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
+    parts = [Part(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
+    return Corpus(folder / f"{stored}.arrow", np.load(folder / f"{stored}.npy"), tuple(parts), code)
+
+
+def _store_rows(
+    path: Path, sources: Sequence[Source], config: CorpusConfig, is_train: bool, advance: Advance
+) -> tuple[list[Part], NDArray[np.uint8], list[Hashes]]:
+    """Write all rows of some sources; return where each begins, the judgement of each row by itself, and its hashes."""
+    parts: list[Part] = []
+    blocks: list[Block] = []
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
+        for name, source in zip(names_of(sources), sources, strict=True):
+            first_row = sum(len(block) for block in blocks)
+            filters = (source.filters or config.filters) if is_train else None
+            for block in clean_blocks(source, (config.source, config.target), filters):
+                writer.write_batch(
+                    pa.record_batch([pa.array(block.numbers), block.source, block.target], schema=_SCHEMA)
                 )
-            yield translation[languages[0]] or "", translation[languages[1]] or ""
-        return
-    columns = source.columns or languages
-    if missing := [column for column in columns if column not in names]:
-        raise CorpusError(f"{where}: no column {missing[0]!r} among {', '.join(map(repr, names))}; set `columns`")
-    for row in rows:
-        yield row[columns[0]] or "", row[columns[1]] or ""
-
-
-def _can_find_hub() -> bool:
-    """Whether the hub's name can be looked up, or a proxy may do that for us."""
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
-    try:
-        return bool(getproxies()) or bool(socket.getaddrinfo(host, 443))
-    except OSError:
-        return False
-
-
-def _load_dataset(source: DatasetSource) -> Any:
-    path, subset = Path(source.dataset), source.subset
-    is_local = path.is_dir()
-    if not is_local and not _can_find_hub():
-        # Otherwise the hub's client tries for half a minute; what it has cached is still found.
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    import datasets
-
-    if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
-        # Without a dataset card, which would declare it, a subset is the folder of its name.
-        path, subset = path / subset, None
-    try:
-        return datasets.load_dataset(str(path) if is_local else source.dataset, subset, split=source.split)
-    except Exception as error:
-        # The hub's client raises dozens of kinds of exceptions; all of them mean that this corpus is not to be had.
-        reason = " ".join(str(error).split()) or type(error).__name__
-        hint = "" if is_local else "; a hub id needs a network connection, a local folder must exist"
-        raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {reason[:300]}{hint}") from error
+                blocks.append(block.without_text())
+                advance(len(block))
+            parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row, source.weight))
+    reasons = np.concatenate([block.reasons for block in blocks]) if blocks else np.empty(0, np.uint8)
+    hashes = [
+        np.concatenate([getattr(block, side) for block in blocks]) if blocks else np.empty(0, np.int64)
+        for side in ("source_hashes", "target_hashes")
+    ]
+    return parts, reasons, hashes

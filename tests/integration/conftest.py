@@ -15,12 +15,15 @@ def write_lines(path, lines):
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """Four hundred pairs: words, and the same words in capitals."""
+    """Four hundred training pairs and forty test pairs: words, and the same words in capitals."""
     folder = tmp_path_factory.mktemp("corpus")
     generator = random.Random(1)
-    sentences = [" ".join(generator.choices(WORDS, k=1 + number % 5)) + "." for number in range(400)]
-    write_lines(folder / "train.en", sentences)
-    write_lines(folder / "train.xx", [sentence.upper() for sentence in sentences])
+    sentences: dict[str, None] = {}
+    while len(sentences) < 440:
+        sentences[" ".join(generator.choices(WORDS, k=generator.randrange(1, 6))) + "."] = None
+    for name, some in (("train", list(sentences)[:400]), ("test", list(sentences)[400:])):
+        write_lines(folder / f"{name}.en", some)
+        write_lines(folder / f"{name}.xx", [sentence.upper() for sentence in some])
     return folder
 
 
@@ -33,7 +36,7 @@ def tiny_tree(corpus):
             "target": "xx",
             "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
             "valid": {"fraction": 0.1},
-            "test": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
+            "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {"max_epochs": 2, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
@@ -68,8 +71,8 @@ def trained(corpus, tmp_path_factory):
     """A finished tiny run."""
     from pathlib import Path
 
-    from mt_cli.config import parse_config
-    from mt_cli.experiment import train
+    from mt_cli.config.loading import parse_config
+    from mt_cli.experiment.run import train
 
     files = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
     tree = {
@@ -79,7 +82,7 @@ def trained(corpus, tmp_path_factory):
             "target": "xx",
             "train": files,
             "valid": {"fraction": 0.1},
-            "test": files,
+            "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
             "max_tokens": 6,
         },
         "model": {

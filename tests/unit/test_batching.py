@@ -1,25 +1,46 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.batching import EncodedPairs, batches_in_order, collate, epoch_batches
+from mt_cli.batching.batches import (
+    MixedPairs,
+    batches_in_order,
+    collate,
+    count_batches,
+    epoch_batches,
+    shares_by_temperature,
+)
+from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
 
-def pairs_of(lengths, max_tokens=100):
+def pairs_of(lengths, part_sizes=None):
     source = [[4 + index % 7] * length for index, (length, _) in enumerate(lengths)]
     target = [[5 + index % 7] * length for index, (_, length) in enumerate(lengths)]
-    return EncodedPairs.from_ids(source, target, max_tokens)
+    pairs = EncodedPairs.from_ids(source, target)
+    pairs.part_sizes = tuple(part_sizes or [len(lengths)])
+    return pairs
+
+
+def mixed(lengths, batch_tokens=64, seed=1, part_sizes=None, times=None):
+    pairs = pairs_of(lengths, part_sizes)
+    return MixedPairs(pairs, times or [1.0] * len(pairs.part_sizes), batch_tokens, seed)
+
+
+def indices_of(pairs, batch_tokens, seed, epoch, *position):
+    return [placed.indices.tolist() for placed in epoch_batches(pairs, batch_tokens, seed, epoch, *position)]
 
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=80)
+MANY = [(length % 9, length % 7) for length in range(2_000)]
 
 
 @settings(deadline=None)
 @given(LENGTHS, st.integers(1, 200), st.integers(0, 5), st.integers(0, 3))
 def test_every_pair_appears_once_per_epoch(lengths, batch_tokens, seed, epoch):
-    batches = epoch_batches(pairs_of(lengths), batch_tokens, seed, epoch)
+    batches = indices_of(mixed(lengths, batch_tokens, seed), batch_tokens, seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     assert all(batches)
 
@@ -27,33 +48,80 @@ def test_every_pair_appears_once_per_epoch(lengths, batch_tokens, seed, epoch):
 @settings(deadline=None)
 @given(LENGTHS, st.integers(1, 200))
 def test_a_batch_of_several_pairs_stays_within_its_tokens(lengths, batch_tokens):
-    pairs = pairs_of(lengths)
-    for indices in epoch_batches(pairs, batch_tokens, 1, 0):
-        batch = collate(pairs, indices)
+    pairs = mixed(lengths, batch_tokens)
+    for placed in epoch_batches(pairs, batch_tokens, 1, 0):
+        batch = collate(placed.pairs, placed.indices)
         size = max(batch.src_ids.numel(), batch.tgt_input_ids.numel())
-        assert len(indices) == 1 or size <= batch_tokens
+        assert len(placed.indices) == 1 or size <= batch_tokens
 
 
 def test_the_order_is_a_function_of_seed_and_epoch():
-    pairs = pairs_of([(length % 9, length % 7) for length in range(200)])
-    same, again = epoch_batches(pairs, 64, 3, 2), epoch_batches(pairs, 64, 3, 2)
+    same, again = indices_of(mixed(MANY, seed=3), 64, 3, 2), indices_of(mixed(MANY, seed=3), 64, 3, 2)
     assert same == again
-    assert same != epoch_batches(pairs, 64, 3, 3)
-    assert same != epoch_batches(pairs, 64, 4, 2)
+    assert same != indices_of(mixed(MANY, seed=3), 64, 3, 3)
+    assert same != indices_of(mixed(MANY, seed=4), 64, 4, 2)
+
+
+@pytest.mark.parametrize("batch_tokens", [8, 64])
+def test_an_epoch_goes_on_from_any_of_its_positions(batch_tokens):
+    pairs = mixed(MANY, batch_tokens)
+    whole = list(epoch_batches(pairs, batch_tokens, 1, 1))
+    assert pairs.num_pools > 1 or batch_tokens > 8
+    for done in range(0, len(whole), 37):
+        position = (whole[done - 1].pool, whole[done - 1].num_batches) if done else (0, 0)
+        rest = indices_of(pairs, batch_tokens, 1, 1, *position)
+        assert rest == [placed.indices.tolist() for placed in whole[done:]]
+
+
+def test_the_number_of_batches_is_known_beforehand():
+    pairs = mixed(MANY, 50)
+    assert count_batches(pairs, 50) == len(indices_of(pairs, 50, 1, 0))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.floats(0.1, 4.0)), min_size=1, max_size=4),
+    st.integers(0, 5),
+)
+def test_a_part_is_seen_as_often_as_its_weight_says_and_its_pairs_alike(parts, seed):
+    sizes, times = [size for size, _ in parts], [times for _, times in parts]
+    pairs = mixed([(1, 1)] * sum(sizes), seed=seed, part_sizes=sizes, times=times)
+    num_epochs = 8
+    counts = np.zeros(sum(sizes), dtype=int)
+    for epoch in range(num_epochs):
+        for batch in indices_of(pairs, 64, seed, epoch):
+            np.add.at(counts, batch, 1)
+    first = 0
+    for size, each in zip(sizes, times, strict=True):
+        part = counts[first : first + size]
+        assert part.sum() == num_epochs * max(1, round(each * size))
+        assert part.max() - part.min() <= 1
+        first += size
+
+
+def test_batches_say_which_part_their_pairs_come_from():
+    pairs = mixed([(3, 3)] * 30, part_sizes=[10, 0, 20], times=[2.0, 1.0, 0.5])
+    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 64, 1, 0)]
+    assert [sum(part) for part in zip(*(batch.num_pairs for batch in batches), strict=True)] == [20, 0, 10]
+
+
+@given(st.lists(st.integers(1, 1_000_000), min_size=1, max_size=5))
+def test_temperature_leaves_an_epoch_its_length_and_evens_out_the_parts(sizes):
+    as_they_are, even = shares_by_temperature(sizes, 1.0), shares_by_temperature(sizes, 1e9)
+    assert as_they_are == pytest.approx([1.0] * len(sizes))
+    assert [times * size for times, size in zip(even, sizes, strict=True)] == pytest.approx(
+        [sum(sizes) / len(sizes)] * len(sizes), rel=1e-4
+    )
+    warm = shares_by_temperature(sizes, 5.0)
+    assert sum(times * size for times, size in zip(warm, sizes, strict=True)) == pytest.approx(sum(sizes))
 
 
 def test_a_batch_reads_a_prefix_and_predicts_the_next_token():
-    pairs = EncodedPairs.from_ids([[7, 8], [9]], [[5], [5, 6]], max_tokens=10)
-    batch = collate(pairs, [0, 1])
+    batch = collate(EncodedPairs.from_ids([[7, 8], [9]], [[5], [5, 6]]), [0, 1])
     assert batch.src_ids.tolist() == [[7, 8, EOS_ID], [9, EOS_ID, PAD_ID]]
     assert batch.tgt_input_ids.tolist() == [[SOS_ID, 5, PAD_ID], [SOS_ID, 5, 6]]
     assert batch.tgt_output_ids.tolist() == [[5, EOS_ID, PAD_ID], [5, 6, EOS_ID]]
     assert (batch.num_source_tokens, batch.num_target_tokens) == (5, 5)
-
-
-def test_pairs_that_are_too_long_are_counted():
-    pairs = pairs_of([(3, 3), (11, 1), (1, 11), (10, 10)], max_tokens=10)
-    assert (len(pairs), pairs.num_too_long) == (2, 2)
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 200))
@@ -67,13 +135,12 @@ def test_decoding_batches_hold_every_sentence_longest_first(lengths, batch_token
 def test_similar_lengths_share_a_batch():
     torch.manual_seed(0)
     lengths = torch.randint(1, 40, (5_000, 1)).expand(-1, 2).tolist()
-    pairs = pairs_of(lengths)
-    batches = [collate(pairs, indices) for indices in epoch_batches(pairs, 1_000, 1, 0)]
+    pairs = mixed(lengths, 1_000)
+    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 1_000, 1, 0)]
     padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.tgt_input_ids.numel() for b in batches)
     assert padding < 0.05
 
 
-@pytest.mark.parametrize("source,target", [([], []), ([[4]], [[4]])])
-def test_no_pairs_make_no_batches(source, target):
-    pairs = EncodedPairs.from_ids(source, target, 5)
-    assert len(epoch_batches(pairs, 10, 1, 0)) == len(source)
+@pytest.mark.parametrize("lengths", [[], [(1, 1)]])
+def test_no_pairs_make_no_batches(lengths):
+    assert len(indices_of(mixed(lengths), 10, 1, 0)) == len(lengths)

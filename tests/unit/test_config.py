@@ -5,7 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.config import Config, differences, load_config, parse_config
+from mt_cli.config.loading import differences, load_config, parse_config
+from mt_cli.config.sections import Config
 from mt_cli.errors import ConfigError
 
 SMALLEST = {

@@ -1,83 +1,207 @@
 import random
 
+import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from mt_cli.config import BuiltinSource, CorpusConfig, FileSource, FilesSource
-from mt_cli.corpus.reading import read_corpora, read_corpus, read_lines
+from mt_cli.config.corpora import BuiltinSource, CorpusConfig, FileSource, FilesSource
+from mt_cli.corpus.cleaning import CODES
+from mt_cli.corpus.reading import names_of, read_corpora, read_pairs
 from mt_cli.corpus.reverse_words import reverse_words_pairs
-from mt_cli.errors import CorpusError
+from mt_cli.errors import CorpusError, MtError
 
 LANGUAGES = ("en", "it")
-LINE = st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=20)
 
 
-@given(st.lists(LINE, max_size=20), st.sampled_from(["\n", "\r\n"]), st.booleans())
-def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path_factory, lines, end, ends_last):
-    path = tmp_path_factory.mktemp("lines") / "text"
-    if lines and not lines[-1] and not ends_last:
-        lines = [*lines, "last"]  # Without its end an empty last line cannot be told from none.
-    text = end.join(lines) + (end if ends_last and lines else "")
-    path.write_bytes(text.encode())
-    expected = [line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(lines)]
-    assert read_lines(path) == expected
+def write(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def table(path, pairs):
+    return {"file": write(path, [f"{source}\t{target}" for source, target in pairs])}
+
+
+def corpora_of(tmp_path, seed=1, **corpus):
+    config = CorpusConfig.model_validate({"source": "xx", "target": "yy", **corpus}, strict=False)
+    return read_corpora(config, seed, tmp_path / "cache")
+
+
+def some_pairs(first, last):
+    return [(f"source {number}", f"target {number}") for number in range(first, last)]
 
 
 def test_two_files_and_a_table_give_the_same_pairs(tmp_path):
-    (tmp_path / "a.en").write_text("one\u2028two\nthree\n", encoding="utf-8")
-    (tmp_path / "a.it").write_text("uno due\n\ufefftre\n", encoding="utf-8")
-    (tmp_path / "a.tsv").write_text("one\u2028two\tuno due\textra\nthree\t\ufefftre\n", encoding="utf-8")
-    files = FilesSource(files=(str(tmp_path / "a.en"), str(tmp_path / "a.it")))
-    table = FileSource(file=str(tmp_path / "a.tsv"))
-    assert read_corpus([files], LANGUAGES, "k").pairs == read_corpus([table], LANGUAGES, "k").pairs
+    english = write(tmp_path / "a.en", ["one\u2028two", "three"])
+    italian = write(tmp_path / "a.it", ["uno due", "\ufefftre"])
+    both = table(tmp_path / "a.tsv", [("one\u2028two", "uno due\textra"), ("three", "\ufefftre")])
+    files = FilesSource(files=(english, italian))
+    assert read_pairs([files], LANGUAGES, "k") == read_pairs([FileSource(**both)], LANGUAGES, "k")
 
 
 def test_a_pair_with_an_empty_side_is_dropped_and_counted_and_nothing_shifts(tmp_path):
-    (tmp_path / "a.tsv").write_text("one\tuno\n \tdue\nthree\t\n\t\nfour\tquattro\n", encoding="utf-8")
-    corpus = read_corpus([FileSource(file=str(tmp_path / "a.tsv"))], LANGUAGES, "k")
-    assert corpus.pairs == [("one", "uno"), ("four", "quattro")]
-    assert corpus.num_dropped == {"empty source": 1, "empty target": 1, "both sides empty": 1}
+    pairs = [("one", "uno"), (" ", "due"), ("three", ""), ("", "\u2003"), ("four", "quattro")]
+    train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", pairs), valid={"builtin": "reverse-words"})["train"]
+    assert train.pairs == [("one", "uno"), ("four", "quattro")]
+    assert train.counts() == {"kept": 2, "blank_source": 1, "blank_target": 1, "blank_pair": 1}
+    assert [number for number, _, _ in train.rows()] == [1, 5]
 
 
-def test_several_sources_follow_each_other(tmp_path):
-    (tmp_path / "a.tsv").write_text("a\tb\n", encoding="utf-8")
-    (tmp_path / "b.tsv").write_text("c\td\n", encoding="utf-8")
-    sources = [FileSource(file=str(tmp_path / name)) for name in ("a.tsv", "b.tsv")]
-    assert read_corpus(sources, LANGUAGES, "k").pairs == [("a", "b"), ("c", "d")]
+def test_several_sources_follow_each_other_and_are_named(tmp_path):
+    first, second = table(tmp_path / "a.tsv", [("a", "b")]), table(tmp_path / "b.tsv", [("c", "d"), ("e", "f")])
+    train = corpora_of(tmp_path, train=[first, second], valid={"builtin": "reverse-words"})["train"]
+    assert train.pairs == [("a", "b"), ("c", "d"), ("e", "f")]
+    assert [(part.name, part.first_row, part.num_rows) for part in train.parts] == [("a.tsv", 0, 1), ("b.tsv", 1, 2)]
 
 
-def config_with(fraction):
-    train = {"builtin": "reverse-words", "split": "valid"}
-    return CorpusConfig.model_validate(
-        {"source": "a", "target": "b", "train": train, "valid": {"fraction": fraction}}, strict=False
-    )
+def test_equal_names_are_numbered():
+    sources = [FileSource(file="x/a.tsv"), FileSource(file="y/a.tsv"), FileSource(file="z", name="own")]
+    assert names_of(sources) == ["a.tsv 1", "a.tsv 2", "own"]
 
 
-def test_the_held_out_share_depends_on_the_seed_alone():
-    first, again, other = (read_corpora(config_with(0.2), seed) for seed in (1, 1, 2))
+def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
+    reverse = {"train": {"builtin": "reverse-words", "split": "valid", "filters": {"identical": False}}}
+    reverse["valid"] = {"fraction": 0.2}
+    first, again, other = (corpora_of(tmp_path / str(run), seed, **reverse) for run, seed in enumerate((1, 1, 2)))
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
-    assert len(first["valid"].pairs) == 100
+    assert len(first["valid"]) == 100
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
     assert set(first["valid"].pairs) | set(first["train"].pairs) == set(reverse_words_pairs("valid"))
 
 
-def test_a_share_that_leaves_nothing_is_refused():
+@pytest.mark.parametrize("duplicates", [True, False])
+def test_a_held_out_share_never_leaks(tmp_path, duplicates):
+    generator = random.Random(3)
+    pairs = [(f"s {generator.randrange(300)}", f"t {generator.randrange(300)}") for _ in range(600)]
+    pairs += pairs[:100]
+    test = [(f"s {number}", f"t {number + 500}") for number in range(20)]
+    settings = {
+        "train": table(tmp_path / "a.tsv", pairs),
+        "valid": {"fraction": 0.1},
+        "test": table(tmp_path / "t.tsv", test),
+        "filters": {"duplicates": duplicates},
+    }
+    corpora = corpora_of(tmp_path, **settings)
+    for name in ("valid", "test"):
+        for side in (0, 1):
+            assert not {pair[side] for pair in corpora["train"].pairs} & {pair[side] for pair in corpora[name].pairs}
+    assert corpora["train"].counts()["overlap"] > 20
+    # Resuming reads the same again, from the cache or, where it was deleted, from the text.
+    for cache in (tmp_path, tmp_path / "elsewhere"):
+        again = corpora_of(cache, **settings)
+        assert all(again[name].pairs == corpora[name].pairs for name in corpora)
+
+
+def test_a_share_that_leaves_nothing_is_refused(tmp_path):
     with pytest.raises(CorpusError, match="leaves one side empty"):
-        read_corpora(config_with(0.0001), 1)
+        corpora_of(tmp_path, train={"builtin": "reverse-words", "split": "valid"}, valid={"fraction": 0.0001})
+
+
+def test_a_sentence_of_valid_or_test_is_not_trained_on(tmp_path):
+    train = [*some_pairs(0, 10), ("source 100", "other"), ("other", "target 100"), ("source 200", "target 3 too")]
+    sets = {name: table(tmp_path / f"{name}.tsv", some_pairs(*span)) for name, span in SPANS.items()}
+    settings = {"valid": sets["valid"], "test": sets["test"], "extra_tests": {"extra": sets["extra"]}}
+    settings["train"] = table(tmp_path / "a.tsv", [*train, ("source 300", "x"), ("fine", "fine too")])
+    corpora = corpora_of(tmp_path, **settings)
+    assert corpora["train"].pairs == [*some_pairs(0, 10), ("fine", "fine too")]
+    assert corpora["train"].counts()["overlap"] == 4
+    kept = corpora_of(tmp_path, **settings, filters={"overlap": False})
+    assert len(kept["train"]) == 15
+
+
+SPANS = {"valid": (100, 105), "test": (200, 205), "extra": (300, 305)}
+
+
+def test_duplicates_are_dropped_across_corpora_and_by_each_corpus_filters(tmp_path):
+    first = table(tmp_path / "a.tsv", [("a", "b"), ("a", "b"), ("a", "c")])
+    second = table(tmp_path / "b.tsv", [("a", "b"), ("d", "e"), ("d", "e")])
+    valid = {"builtin": "reverse-words"}
+    assert corpora_of(tmp_path, train=[first, second], valid=valid)["train"].pairs == [
+        ("a", "b"),
+        ("a", "c"),
+        ("d", "e"),
+    ]
+    second["filters"] = {"duplicates": False}
+    assert len(corpora_of(tmp_path, train=[first, second], valid=valid)["train"]) == 5
+
+
+def test_a_source_may_have_so_many_targets(tmp_path):
+    pairs = [("a", f"t {number}") for number in range(5)] + [("b", "t 0"), ("a", "t 0")]
+    settings = {"train": table(tmp_path / "a.tsv", pairs), "valid": {"builtin": "reverse-words"}}
+    train = corpora_of(tmp_path, **settings, filters={"max_targets_per_source": 2})["train"]
+    assert train.pairs == [("a", "t 0"), ("a", "t 1"), ("b", "t 0")]
+    assert train.counts() == {"kept": 3, "duplicates": 1, "max_targets_per_source": 3}
+
+
+def test_every_row_meets_one_fate(tmp_path):
+    rows = [*some_pairs(0, 30), *some_pairs(0, 5), ("", "x"), ("same", "same"), ("bell\x07", "x"), ("Ã©", "e")]
+    train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", rows), valid={"fraction": 0.1})["train"]
+    assert sum(train.counts().values()) == len(rows) == len(train.reasons)
+    assert train.counts() == {
+        **{"kept": 27, "held_out": 3, "blank_source": 1, "control_characters": 1, "garbled": 1},
+        **{"identical": 1, "duplicates": 5},
+    }
+
+
+def test_validation_and_test_sets_are_taken_whole(tmp_path):
+    odd = [("same", "same"), ("same", "same"), ("bell\x07", "x")]
+    settings = {name: table(tmp_path / f"{name}.tsv", odd) for name in ("valid", "test")}
+    corpora = corpora_of(tmp_path, train={"builtin": "reverse-words"}, **settings)
+    assert len(corpora["valid"]) == len(corpora["test"]) == 3
+
+
+def test_a_tag_stands_before_each_source_and_does_not_hide_repetitions(tmp_path):
+    plain, tagged = table(tmp_path / "a.tsv", [("a", "b")]), table(tmp_path / "b.tsv", [("a", "b"), ("c", "d")])
+    tagged["tag"] = "<bt>"
+    train = corpora_of(tmp_path, train=[plain, tagged], valid={"builtin": "reverse-words"})["train"]
+    assert train.pairs == [("a", "b"), ("<bt> c", "d")]
+
+
+def test_the_cache_is_used_until_the_data_changes(tmp_path):
+    settings = {"train": table(tmp_path / "a.tsv", some_pairs(0, 50)), "valid": {"fraction": 0.1}}
+    first = corpora_of(tmp_path, **settings)["train"].path.parent
+    (tmp_path / "a.tsv").touch()
+    assert corpora_of(tmp_path, **settings)["train"].path.parent == first
+    changed = [
+        corpora_of(tmp_path, **settings, filters={"identical": False}),
+        corpora_of(tmp_path, 2, **settings),
+        corpora_of(tmp_path, **{**settings, "valid": {"fraction": 0.2}}),
+        corpora_of(tmp_path, **settings, source="zz"),
+    ]
+    table(tmp_path / "a.tsv", some_pairs(1, 51))
+    changed.append(corpora_of(tmp_path, **settings))
+    assert len({first, *(each["train"].path.parent for each in changed)}) == 6
+
+
+def test_a_corpus_that_cannot_be_read_leaves_nothing_behind(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nc\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="line 2"):
+        corpora_of(tmp_path, train={"file": str(tmp_path / "a.tsv")}, valid={"fraction": 0.1})
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
+    usage = type("Usage", (), {"free": 10})
+    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+    with pytest.raises(MtError, match=r"prepared corpus needs about .* only 10 bytes are free"):
+        corpora_of(tmp_path, train=table(tmp_path / "a.tsv", some_pairs(0, 50)), valid={"fraction": 0.1})
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
-def test_the_line_where_files_part_is_found(tmp_path, lost):
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
+    import gzip
+
     generator = random.Random(lost)
     english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
     italian = [line.replace("word", "parola") for line in english]
     del italian[lost]
     for name, lines in (("a.en", english), ("a.it", italian)):
-        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    source = FilesSource(files=(str(tmp_path / "a.en"), str(tmp_path / "a.it")))
+        content = "".join(line + "\n" for line in lines).encode()
+        (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
+    source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
     with pytest.raises(CorpusError) as caught:
-        read_corpus([source], LANGUAGES, "k")
+        read_pairs([source], LANGUAGES, "k")
     assert "2,000 lines" in str(caught.value)
     assert "1,999" in str(caught.value)
     assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2
@@ -89,4 +213,8 @@ def test_reversed_words_are_reversed_distinct_and_apart():
     assert all(target == source[::-1] for pairs in splits for source, target in pairs)
     assert len({source for pairs in splits for source, _ in pairs}) == 21_500
     with pytest.raises(CorpusError, match="no split"):
-        read_corpus([BuiltinSource(builtin="reverse-words", split="exam")], LANGUAGES, "k")
+        read_pairs([BuiltinSource(builtin="reverse-words", split="exam")], LANGUAGES, "k")
+
+
+def test_codes_fit_into_a_byte():
+    assert max(CODES.values()) <= np.iinfo(np.uint8).max

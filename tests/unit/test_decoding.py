@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from mt_cli.config import DecodingConfig, ModelConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding import NEVER_PRODUCED, SearchSettings, beam_search, greedy_search, penalty, search
 from mt_cli.evaluation import translate_ids
 from mt_cli.model.transformer import Transformer

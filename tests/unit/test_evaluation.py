@@ -3,8 +3,9 @@ import math
 import pytest
 import torch
 
-from mt_cli.batching import EncodedPairs, collate
-from mt_cli.config import ModelConfig
+from mt_cli.batching.batches import collate
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.sections import ModelConfig
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
@@ -12,7 +13,7 @@ from mt_cli.objective import Objective
 
 def test_token_scores_are_those_of_one_large_batch():
     source = [[4 + n % 5] * (1 + n % 6) for n in range(30)]
-    pairs = EncodedPairs.from_ids(source, source[::-1], 20)
+    pairs = EncodedPairs.from_ids(source, source[::-1])
     objective = Objective(Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10), 0.1)
     scores = score_tokens(objective, pairs, batch_tokens=20)
     batch = collate(pairs, range(30))

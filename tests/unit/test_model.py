@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from mt_cli.config import ModelConfig
+from mt_cli.config.sections import ModelConfig
 from mt_cli.model.kernels import attend, attention_weights, drop
 from mt_cli.model.transformer import Transformer, causal_mask, recorded_attention, sinusoids
 

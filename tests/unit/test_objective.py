@@ -2,8 +2,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mt_cli.batching import EncodedPairs, collate
-from mt_cli.config import ModelConfig
+from mt_cli.batching.batches import collate
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.sections import ModelConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective, smoothed_cross_entropy
 
@@ -29,7 +30,7 @@ def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
 
 
 def test_sums_of_batches_add_up_and_padding_counts_nothing():
-    pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]], max_tokens=9)
+    pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]])
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10).eval()
     objective = Objective(model, label_smoothing=0.1)
     with torch.no_grad():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from mt_cli.config import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.optimizer import build_optimizer, learning_rate
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mt_cli.config import TokenizerConfig
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import RunError
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer
 

@@ -3,10 +3,11 @@ import copy
 import pytest
 import torch
 
-from mt_cli.batching import EncodedPairs, collate
-from mt_cli.config import ModelConfig, TrainingConfig
+from mt_cli.batching.batches import MixedPairs, collate
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import RunInterruptedError
-from mt_cli.experiment import Progression, follow
+from mt_cli.experiment.run import Progression, follow
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
@@ -17,7 +18,11 @@ def some_pairs(number=40):
     generator = torch.Generator().manual_seed(5)
     lengths = torch.randint(1, 9, (number, 2), generator=generator).tolist()
     sequences = [[torch.randint(4, 12, (n,), generator=generator).tolist() for n in row] for row in lengths]
-    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences], 20)
+    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
+
+
+def mixed_pairs(config):
+    return MixedPairs(some_pairs(), [1.0], config.batch_tokens, config.seed)
 
 
 def tiny_objective(**options):
@@ -68,7 +73,9 @@ def run_steps(number, position=None, objective=None, optimizer=None, **options):
     objective = objective or tiny_objective()
     optimizer = optimizer or build_optimizer(objective, config)
     position = position or Position()
-    steps = optimization_steps(objective, optimizer, some_pairs(), config, lambda step: 1e-2, position, torch.float32)
+    steps = optimization_steps(
+        objective, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position, torch.float32
+    )
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
 

@@ -13,22 +13,20 @@ from typing import Any
 
 import torch
 
-from mt_cli.batching import EncodedPairs, epoch_batches
+from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.checkpoint import RunDirectory, load_checkpoint, save_checkpoint, write_text
-from mt_cli.config import Config, TrainingConfig
-from mt_cli.corpus.reading import Corpus, Pair, read_corpora
-from mt_cli.errors import CorpusError, RunInterruptedError
+from mt_cli.config.sections import Config, TrainingConfig
+from mt_cli.corpus.reading import Pair
+from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
+from mt_cli.experiment.data import Data, describe_data, names_of_parts, prepare, report_on_data, training_pairs
 from mt_cli.hardware import describe_hardware, describe_versions, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
-from mt_cli.tokenizer import Tokenizer
 from mt_cli.tracking import Progress, Tracker, say
 from mt_cli.training import Position, StepReport, optimization_steps
 from mt_cli.translator import Translator
-
-TokenizerPair = tuple[Tokenizer, Tokenizer]
 
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
@@ -47,44 +45,21 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     resuming = directory.last_path.exists() and not fresh
     if resuming:
         directory.check_resumable(config)
-    corpora = read_corpora(config.corpus, config.training.seed)
-    tokenizers = directory.tokenizers(config) if resuming else train_tokenizers(corpora["train"].pairs, config)
-    pairs = {name: encode_pairs(corpora[name].pairs, tokenizers, config) for name in ("train", "valid")}
-    for name, encoded in pairs.items():
-        if not len(encoded):
-            raise CorpusError(f"corpus.{name}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
+    data = prepare(config, runs / ".cache", directory.tokenizers(config) if resuming else None)
     torch.manual_seed(config.training.seed)
-    model = Transformer(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size).to(device)
-    run = _Run(directory, config, model, tokenizers, corpora, pairs)
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers)).to(device)
+    run = _Run(directory, config, model, data)
     run.print_plan()
     if resuming:
         run.resume()
     else:
         if fresh and directory.path.exists():
             say(f"The old run was moved to {directory.move_aside()}.")
-        directory.create(config, tokenizers)
+        directory.create(config, data.tokenizers)
     stopped_because = run.optimize()
     report = run.report(stopped_because)
     _print_summary(report, directory.path)
     return report
-
-
-def train_tokenizers(pairs: Sequence[Pair], config: Config) -> TokenizerPair:
-    """Source and target tokenizer learned from training pairs; one and the same if the config shares it."""
-    if config.tokenizer.shared:
-        shared = Tokenizer.train((text for pair in pairs for text in pair), config.tokenizer)
-        return shared, shared
-    return (
-        Tokenizer.train((source for source, _ in pairs), config.tokenizer),
-        Tokenizer.train((target for _, target in pairs), config.tokenizer),
-    )
-
-
-def encode_pairs(pairs: Sequence[Pair], tokenizers: TokenizerPair, config: Config) -> EncodedPairs:
-    """The ids of the pairs that are within `corpus.max_tokens`."""
-    source = tokenizers[0].encode([source for source, _ in pairs])
-    target = tokenizers[1].encode([target for _, target in pairs])
-    return EncodedPairs.from_ids(source, target, config.corpus.max_tokens)
 
 
 @dataclass
@@ -147,44 +122,34 @@ def follow(
 class _Run:
     """One training run in its directory."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        config: Config,
-        model: Transformer,
-        tokenizers: TokenizerPair,
-        corpora: dict[str, Corpus],
-        pairs: dict[str, EncodedPairs],
-    ) -> None:
-        self.directory, self.config, self.model, self.tokenizers = directory, config, model, tokenizers
-        self.corpora, self.pairs = corpora, pairs
+    def __init__(self, directory: RunDirectory, config: Config, model: Transformer, data: Data) -> None:
+        self.directory, self.config, self.model, self.data = directory, config, model, data
         self.device = next(model.parameters()).device
         self.dtype = pick_precision(config.training.precision, self.device)
         self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         self.objective = Objective(model, config.training.label_smoothing)
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
-        batches = len(epoch_batches(pairs["train"], config.training.batch_tokens, config.training.seed, 0))
-        self.steps_per_epoch = -(-batches // config.training.micro_batches_per_step)
-        limits = (config.training.max_steps, (config.training.max_epochs or 0) * self.steps_per_epoch)
+        self.pairs = training_pairs(data, config)
+        self.steps_per_epoch = None
+        if isinstance(self.pairs, MixedPairs):
+            num_batches = count_batches(self.pairs, config.training.batch_tokens)
+            self.steps_per_epoch = -(-num_batches // config.training.micro_batches_per_step)
+        limits = (config.training.max_steps, (config.training.max_epochs or 0) * (self.steps_per_epoch or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)
 
     def print_plan(self) -> None:
         """Say what will be trained on what, before the first step."""
         corpus, training = self.config.corpus, self.config.training
         say(f"{self.config.name}: {corpus.source} to {corpus.target}, into {self.directory.path}")
-        for name, corpora in self.corpora.items():
-            dropped = dict(corpora.num_dropped)
-            if name in self.pairs and self.pairs[name].num_too_long:
-                dropped[f"more than {corpus.max_tokens} tokens"] = self.pairs[name].num_too_long
-            kept = len(self.pairs.get(name, corpora.pairs))
-            reasons = ", ".join(f"{count:,} with {reason}" for reason, count in dropped.items())
-            say(f"  {name:<12}{kept:>10,} pairs" + (f", dropped {reasons}" if reasons else ""))
-        source, target = (tokenizer.vocab_size for tokenizer in self.tokenizers)
+        for line in describe_data(self.data, self.config):
+            say(f"  {line}")
+        source, target = (tokenizer.vocab_size for tokenizer in self.data.tokenizers)
         shared = f"{source:,} entries, shared" if self.config.tokenizer.shared else f"{source:,} and {target:,} entries"
         say(f"  vocabulary  {shared} ({self.config.tokenizer.algorithm})")
         say(f"  model       {sum(weight.numel() for weight in self.model.parameters()):,} parameters")
-        steps = f"{self.steps_per_epoch:,} an epoch" + (f", at most {self.num_steps:,}" if self.num_steps else "")
+        steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
+        steps += f", at most {self.num_steps:,}" if self.num_steps else ""
         say(f"  steps       {steps}, of {training.batch_tokens * training.micro_batches_per_step:,} tokens")
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         say(f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}")
@@ -204,7 +169,7 @@ class _Run:
         reports = optimization_steps(
             self.objective,
             self.optimizer,
-            self.pairs["train"],
+            self.pairs,
             training,
             lambda step: learning_rate(training, step, self.num_steps),
             progression.position,
@@ -216,10 +181,10 @@ class _Run:
             Progress("train", self.num_steps, "step", progression.position.step) as bar,
             _signals_noted() as received,
         ):
-            self.log = _TrainingLog(self.tracker, bar, training.log_every_steps)
+            self.log = _TrainingLog(self.tracker, bar, training.log_every_steps, names_of_parts(self.config))
             return follow(
                 self._timed(reports),
-                log=lambda report: self.log.add(report, progression.elapsed_seconds),
+                log=lambda report: self.log.add(report, progression),
                 is_time_to_validate=lambda report: report.step % every == 0 if every else report.ends_epoch,
                 validate=self.validate,
                 save=self.save,
@@ -259,20 +224,25 @@ class _Run:
             "valid/chrf": values["chrf"],
         }
         self.tracker.write_metrics(step, progression.elapsed_seconds, metrics)
-        pairs = self.corpora["valid"].pairs[: self.config.training.num_samples]
+        pairs = self.data.corpora["valid"].pairs[: self.config.training.num_samples]
         samples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=False)]
         self.tracker.write_samples(step, samples)
         say(
-            f"step {step:>6,}  epoch {step / self.steps_per_epoch:5.1f}  {_clock(progression.elapsed_seconds)}"
+            f"step {step:>6,}  epoch {self._epoch():5.1f}  {_clock(progression.elapsed_seconds)}"
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
             f"{tokens.token_accuracy:.1%}  BLEU {values['bleu']:.2f}  chrF {values['chrf']:.2f}"
             + ("  best" if is_best else "")
         )
 
+    def _epoch(self) -> float:
+        """How many epochs are done, as far as that is known of the current one."""
+        position = self.progression.position
+        return position.step / self.steps_per_epoch if self.steps_per_epoch else float(position.epoch)
+
     def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
-        tokens = score_tokens(self.objective, self.pairs["valid"], self.config.training.batch_tokens)
-        sources, references = zip(*self.corpora["valid"].pairs, strict=True)
-        hypotheses = Translator(self.model, self.tokenizers, self.config).translate(sources, beam_size=1)
+        tokens = score_tokens(self.objective, self.data.encoded["valid"], self.config.training.batch_tokens)
+        sources, references = zip(*self.data.corpora["valid"].pairs, strict=True)
+        hypotheses = Translator(self.model, self.data.tokenizers, self.config).translate(sources, beam_size=1)
         return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
 
     def save(self) -> None:
@@ -286,9 +256,9 @@ class _Run:
             if old["num_steps"] == self.progression.position.step:
                 say(f"This run is finished ({old['stopped_because']}); nothing is left to do.")
                 return old
-        tests = [name for name in self.corpora if name not in ("train", "valid")]
+        tests = [name for name in self.data.corpora if name not in ("train", "valid")]
         translator = Translator.load(self.directory.path, str(self.device))
-        scores = {name: evaluate(translator, self.corpora[name].pairs, name) for name in tests or ["valid"]}
+        scores = {name: evaluate(translator, self.data.corpora[name].pairs, name) for name in tests or ["valid"]}
         first, *others = scores.values()
         report = {
             "run": self.config.name,
@@ -299,6 +269,7 @@ class _Run:
             "num_steps": self.progression.position.step,
             "num_epochs": self.progression.position.epoch,
             "num_target_tokens": self.progression.position.num_target_tokens,
+            "corpora": report_on_data(self.data, self.config, self.progression.position.num_pairs),
             "elapsed_seconds": round(self.progression.elapsed_seconds, 3),
             "num_parameters": sum(weight.numel() for weight in self.model.parameters()),
             "precision": self.precision,
@@ -312,12 +283,12 @@ class _Run:
 class _TrainingLog:
     """Averages of the step reports since the last row, and the row when it is due."""
 
-    def __init__(self, tracker: Tracker, bar: Progress, every_steps: int) -> None:
-        self._tracker, self._bar, self._every_steps = tracker, bar, every_steps
+    def __init__(self, tracker: Tracker, bar: Progress, every_steps: int, parts: Sequence[str]) -> None:
+        self._tracker, self._bar, self._every_steps, self._parts = tracker, bar, every_steps, parts
         self._reports: list[StepReport] = []
         self.recent_loss = float("nan")
 
-    def add(self, report: StepReport, elapsed_seconds: float) -> None:
+    def add(self, report: StepReport, progression: Progression) -> None:
         self._reports.append(report)
         num_tokens = sum(item.num_target_tokens for item in self._reports)
         self.recent_loss = sum(item.cross_entropy for item in self._reports) / num_tokens
@@ -330,7 +301,10 @@ class _TrainingLog:
                 "train/tokens_per_second": round(tokens_per_second, 1),
                 "train/grad_norm": report.grad_norm,
             }
-            self._tracker.write_metrics(report.step, elapsed_seconds, metrics)
+            if len(self._parts) > 1:
+                seen = zip(self._parts, progression.position.num_pairs, strict=False)
+                metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
+            self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
             self._reports = []
 
 

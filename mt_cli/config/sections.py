@@ -1,0 +1,197 @@
+"""The sections of a run. Knows every option, its default and its limits; does not know what they do."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from mt_cli.config.corpora import CorpusConfig, Section
+
+
+class TokenizerConfig(Section):
+    """How text is cut into tokens."""
+
+    algorithm: Literal["word_level", "bpe", "unigram", "char"] = "word_level"
+    """Whole words and punctuation marks, byte-pair merges, a unigram language model, or characters."""
+    vocab_size: int | None = Field(default=None, ge=8)
+    """Entries of a vocabulary at most; None: no limit for words and characters, 8,000 for bpe and unigram."""
+    min_frequency: int = Field(default=1, ge=1)
+    """Words (with bpe: merges) seen less often get no entry."""
+    shared: bool = False
+    """One vocabulary for both languages instead of one each."""
+    lowercase: bool = False
+    """Turn text into lower case; translations then come out in lower case."""
+    nfkc: bool = False
+    """Apply Unicode's NFKC normalisation (full-width letters, ligatures, ...)."""
+    sample_pairs: int | None = Field(default=1_000_000, ge=1)
+    """Pairs, a seeded sample, that the tokenizers are trained on; None: all. Of a stream: its first."""
+
+
+class ModelConfig(Section):
+    """The Transformer's shape."""
+
+    d_model: int = Field(default=256, ge=2)
+    """Width of embeddings and layers."""
+    d_ff: int = Field(default=1024, ge=1)
+    """Width inside the feed-forward blocks."""
+    num_heads: int = Field(default=4, ge=1)
+    """Attention heads; must divide `d_model`."""
+    num_encoder_layers: int = Field(default=3, ge=1)
+    """Encoder depth."""
+    num_decoder_layers: int = Field(default=3, ge=1)
+    """Decoder depth."""
+    norm_order: Literal["pre", "post"] = "pre"
+    """Layer norm before each sub-layer, or after each residual addition as in the 2017 paper."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Non-linearity of the feed-forward blocks."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """How a token's position enters."""
+    max_positions: int = Field(default=1024, ge=1)
+    """Entries of the table of learned positions; sinusoidal ones have no limit."""
+    tie_embeddings: Literal["none", "target", "all"] = "target"
+    """Which tables are one: none, target embedding and output projection, or the source embedding as well."""
+    qkv_bias: bool = True
+    """Biases in the query, key and value projections."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Share of units dropped from embeddings and from each sub-layer's output."""
+    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of attention weights dropped."""
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> ModelConfig:
+        if self.d_model % self.num_heads:
+            raise ValueError(f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}")
+        if self.d_model % 2:
+            raise ValueError(f"d_model: {self.d_model} is odd; sines and cosines come in pairs")
+        return self
+
+
+class TrainingConfig(Section):
+    """The optimisation. Training stops at the first of `max_*` and `patience` that is reached."""
+
+    seed: int = Field(default=1, ge=0, lt=2**31)
+    """Of initial weights, order of pairs, dropout and held-out share."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Stop after this many optimizer updates."""
+    max_epochs: int | None = Field(default=10, ge=1)
+    """Stop after this many passes over the pairs."""
+    max_minutes: float | None = Field(default=None, gt=0)
+    """Stop after this much time, validation included."""
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after this many validations in a row without a better `best_metric`."""
+    best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
+    """What the best checkpoint is best at, on the validation pairs."""
+    batch_tokens: int = Field(default=4096, ge=1)
+    """Size of a micro-batch: its number of pairs times its longest side, padding included."""
+    micro_batches_per_step: int = Field(default=1, ge=1)
+    """Batches whose gradients are added up before one update."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """Peak learning rate of AdamW."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """How the rate falls after the warm-up; linear and cosine reach zero at the last step."""
+    warmup_steps: int = Field(default=400, ge=0)
+    """Updates during which the rate rises from zero to its peak."""
+    adam_betas: Annotated[
+        tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
+    ] = (0.9, 0.98)
+    """Decay of AdamW's averages of the gradient and of its square."""
+    adam_epsilon: float = Field(default=1e-9, gt=0)
+    """Added to AdamW's denominator."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Decoupled decay of weight matrices; biases, norms and embeddings do not decay."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Probability mass that the objective spreads evenly over the vocabulary."""
+    max_grad_norm: float | None = Field(default=1.0, gt=0)
+    """Longer gradients are scaled down to this norm."""
+    validate_every_steps: int | None = Field(default=None, ge=1)
+    """Updates between validations, which also save; None: at the end of every epoch."""
+    log_every_steps: int = Field(default=10, ge=1)
+    """Updates between two rows of `metrics.jsonl` and points in TensorBoard."""
+    num_samples: int = Field(default=5, ge=0)
+    """Sentences whose translations every validation shows."""
+    device: str = "auto"
+    """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Number format of activations; weights are kept in fp32. `auto`: bf16 where the hardware is fast at it."""
+    num_threads: int | None = Field(default=None, ge=1)
+    """CPU threads; None: PyTorch's own choice."""
+
+    @field_validator("device")
+    @classmethod
+    def _device_exists(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
+            raise ValueError(f"unknown device {value!r}; use auto, cpu, cuda, cuda:1 or mps")
+        return value
+
+    @model_validator(mode="after")
+    def _ends(self) -> TrainingConfig:
+        if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
+            raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
+        if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is None:
+            raise ValueError(f"schedule: {self.schedule} falls to zero at the last step; set max_steps or max_epochs")
+        return self
+
+
+class DecodingConfig(Section):
+    """How translations are searched, in tests and in `mt translate`. Validation is greedy."""
+
+    beam_size: int = Field(default=4, ge=1)
+    """Hypotheses kept per sentence; 1 is greedy search."""
+    length_penalty: float = Field(default=1.0, ge=0)
+    """0 prefers short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
+    max_length_ratio: float = Field(default=3.0, gt=0)
+    """A translation has at most this many times the source's tokens, plus 10."""
+    batch_tokens: int = Field(default=4096, ge=1)
+    """Source tokens translated at once, padding and beams included."""
+
+
+class Config(Section):
+    """A whole run."""
+
+    name: str
+    """The run's directory below `runs`."""
+    corpus: CorpusConfig
+    """Parallel text."""
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    """Text to tokens."""
+    model: ModelConfig = ModelConfig()
+    """The network."""
+    training: TrainingConfig = TrainingConfig()
+    """The optimisation."""
+    decoding: DecodingConfig = DecodingConfig()
+    """The search."""
+
+    @field_validator("name")
+    @classmethod
+    def _name_stays_in_runs(cls, value: str) -> str:
+        if not re.fullmatch(r"[\w][\w.-]{0,99}", value):
+            raise ValueError(
+                f"{value!r} cannot name a directory below runs; "
+                "use letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> Config:
+        if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
+            raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")
+        if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:
+            raise ValueError(
+                f"model.max_positions: {self.model.max_positions} learned positions do not hold "
+                f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
+            )
+        if self.corpus.is_streaming:
+            if self.training.validate_every_steps is None:
+                raise ValueError("training.validate_every_steps: missing; an epoch of a stream may never end")
+            if self.training.schedule in ("linear", "cosine") and self.training.max_steps is None:
+                raise ValueError("training.max_steps: missing; without it a stream does not say where the rate ends")
+            if self.tokenizer.sample_pairs is None:
+                raise ValueError("tokenizer.sample_pairs: missing; a stream has no end that all of it could reach")
+        return self
+
+    def to_yaml(self) -> str:
+        """The complete config, which reads back as an equal one."""
+        return str(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110))

@@ -1,0 +1,1 @@
+"""A whole run. Wires the other rooms."""

@@ -1,0 +1,222 @@
+"""From a config to pairs to train on: corpora, tokenizers and ids, made once and found again in the cache."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mt_cli.batching.batches import MixedPairs, TrainingPairs, shares_by_temperature
+from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
+from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
+from mt_cli.corpus.cleaning import HELD_OUT, Hashes, Mask, hashes_of
+from mt_cli.corpus.reading import Corpus, key_of, names_of, read_corpora
+from mt_cli.errors import CorpusError
+from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
+from mt_cli.tracking import Progress
+
+_MANY_DROPPED = 0.1
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run is trained, validated and tested on."""
+
+    corpora: Mapping[str, Corpus]
+    """Text of `train` (but not of a stream), `valid`, `test` and the extra tests."""
+    tokenizers: TokenizerPair
+    encoded: Mapping[str, EncodedPairs]
+    """Ids of the same."""
+    statistics: Mapping[str, Statistics]
+    """What encoding showed of the same."""
+
+
+def prepare(config: Config, cache: Path, tokenizers: TokenizerPair | None = None) -> Data:
+    """Read, clean and encode all corpora but streams, or find them in the cache; train the tokenizers unless given.
+
+    Raises:
+        CorpusError: if a corpus cannot be read, or no pair of it is left.
+        MtError: if there is no room on the disk.
+    """
+    with _bar("reading", None) as advance:
+        corpora = read_corpora(config.corpus, config.training.seed, cache, advance)
+    tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
+    any_corpus = next(iter(corpora.values()))
+    key = fingerprint(
+        any_corpus.path.parent.name,
+        [each.to_json() for each in tokenizers],
+        config.corpus.max_tokens,
+        config.corpus.tags,
+    )
+
+    def encode(folder: Path) -> None:
+        check_free_disk(folder, size_of({corpus.path for corpus in corpora.values()}), "the encoded corpus")
+        for name, corpus in corpora.items():
+            with _bar(f"encoding {name}", len(corpus)) as advance:
+                path = folder / f"{name}.arrow"
+                statistics = encode_corpus(corpus, tokenizers, config.corpus.max_tokens, path, advance)
+            statistics.save(path.with_suffix(".json"))
+
+    folder = cached(cache, f"ids-{key}", encode)
+    statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
+    encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
+    for name, pairs in encoded.items():
+        if not len(pairs) and name in ("train", "valid"):
+            raise CorpusError(f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
+    return Data(corpora, tokenizers, encoded, statistics)
+
+
+def _bar(description: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:
+    return Progress(description, total, "pair").counting()
+
+
+def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> TokenizerPair:
+    """Source and target tokenizer of the training pairs, or of a seeded sample of them; from the cache if there."""
+    if config.corpus.is_streaming:
+        pairs = first_pairs(config.corpus, config.tokenizer.sample_pairs or 0)
+        return _train_tokenizers(lambda: iter(pairs), config)
+    train = corpora["train"]
+    settings = config.tokenizer.model_dump(mode="json")
+    key = fingerprint(train.path.parent.name, settings, config.training.seed, config.corpus.tags)
+
+    def make(folder: Path) -> None:
+        mask = _sample(train, config.tokenizer.sample_pairs, config.training.seed)
+        save_tokenizers(folder, _train_tokenizers(lambda: (row[1:] for row in train.rows(mask)), config))
+
+    return load_tokenizers(cached(cache, f"tokenizers-{key}", make), config)
+
+
+def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
+    """A mask of the corpus' rows with `number` of them, or all if there are fewer."""
+    mask: Mask = corpus.reasons == corpus.code
+    rows = np.flatnonzero(mask)
+    if number is not None and number < len(rows):
+        mask[:] = False
+        mask[rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]] = True
+    return mask
+
+
+def _train_tokenizers(pairs: Callable[[], Iterator[tuple[str, str]]], config: Config) -> TokenizerPair:
+    """Both tokenizers, one and the same if the config shares it; `pairs` gives the text anew each time."""
+
+    def learn(description: str, texts: Iterable[str], tags: tuple[str, ...]) -> Tokenizer:
+        with Progress(description, None, "sentence") as bar:
+            return Tokenizer.train(bar.over(texts), config.tokenizer, tags)
+
+    tags = config.corpus.tags
+    if config.tokenizer.shared:
+        shared = learn("learning the vocabulary", (text for pair in pairs() for text in pair), tags)
+        return shared, shared
+    return (
+        learn("learning the source vocabulary", (source for source, _ in pairs()), tags),
+        learn("learning the target vocabulary", (target for _, target in pairs()), ()),
+    )
+
+
+def training_pairs(data: Data, config: Config) -> TrainingPairs:
+    """The pairs of `train` in the proportions of the config, or its stream."""
+    corpus, training = config.corpus, config.training
+    if corpus.is_streaming:
+        return StreamedPairs(corpus, data.tokenizers, scored_hashes(data, config), training.seed)
+    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.batch_tokens, training.seed)
+
+
+def times_per_epoch(data: Data, config: Config) -> list[float]:
+    """How often each pair of each training corpus is seen per epoch."""
+    if config.corpus.temperature is not None:
+        return shares_by_temperature(data.statistics["train"].num_pairs, config.corpus.temperature)
+    return [part.weight or 1.0 for part in data.corpora["train"].parts]
+
+
+def names_of_parts(config: Config) -> list[str]:
+    """What reports call the training corpora."""
+    return names_of(config.corpus.train)
+
+
+def scored_hashes(data: Data, config: Config) -> list[Hashes]:
+    """Hashes of all sources, without tags, and of all targets of validation and test sets."""
+    pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
+    tags = config.corpus.tags
+    return [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
+
+
+def report_on_data(data: Data, config: Config, num_seen: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """For every source of every corpus: its name, how many pairs were read, kept, dropped for which reason.
+
+    Those of `train` also have `times_per_epoch` and, where `num_seen` says so, `num_pairs_seen`. Of a stream, what was
+    read and dropped is not known as a whole.
+    """
+    rows: list[dict[str, Any]] = []
+    for name, corpus in data.corpora.items():
+        statistics = data.statistics[name]
+        for index, part in enumerate(corpus.parts):
+            counts = corpus.counts(part)
+            dropped = {reason: count for reason, count in counts.items() if reason not in ("kept", "held_out")}
+            if statistics.num_too_long[index]:
+                dropped["max_tokens"] = statistics.num_too_long[index]
+            is_share = corpus.code == HELD_OUT
+            rows.append(
+                {
+                    "corpus": name,
+                    "name": part.name,
+                    "num_read": corpus.num_kept(part) if is_share else part.num_rows,
+                    "num_kept": statistics.num_pairs[index],
+                    "num_held_out": 0 if is_share else counts.get("held_out", 0),
+                    "dropped": {} if is_share else dropped,
+                }
+            )
+    training = [row for row in rows if row["corpus"] == "train"]
+    if config.corpus.is_streaming:
+        training = [{"corpus": "train", "name": name} for name in names_of_parts(config)]
+        rows = [*training, *rows]
+    else:
+        for row, times in zip(training, times_per_epoch(data, config), strict=True):
+            row["times_per_epoch"] = round(times, 4)
+    for row, seen in zip(training, num_seen, strict=False):
+        row["num_pairs_seen"] = seen
+    return rows
+
+
+def describe_data(data: Data, config: Config) -> list[str]:
+    """What is trained, validated and tested on, for people, several lines."""
+    lines: list[str] = []
+    rows = report_on_data(data, config)
+    for name in dict.fromkeys(row["corpus"] for row in rows):
+        parts = [row for row in rows if row["corpus"] == name]
+        if "num_kept" not in parts[0]:
+            lines.append(f"{name:<12}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            continue
+        dropped = sum((Counter(row["dropped"]) for row in parts), Counter())
+        lines.append(f"{name:<12}{sum(row['num_kept'] for row in parts):>10,} pairs{_dropped(dropped)}")
+        if len(parts) > 1:
+            lines.extend(
+                f"  {row['name']:<20}{row['num_kept']:>10,} pairs"
+                + (f", each {row['times_per_epoch']:.3g} times an epoch" if row.get("times_per_epoch", 1) != 1 else "")
+                for row in parts
+            )
+    return lines + [f"note: {note}" for note in notes_on_data(rows)]
+
+
+def notes_on_data(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a user should not overlook in `report_on_data`."""
+    rows = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read, num_dropped = sum(row["num_read"] for row in rows), sum(sum(row["dropped"].values()) for row in rows)
+    notes = []
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows):
+        notes.append(
+            f"{overlap:,} pairs of train have a sentence of valid or test; they were left out (corpus.filters.overlap)"
+        )
+    if num_dropped > _MANY_DROPPED * num_read:
+        notes.append(f"{num_dropped / num_read:.0%} of train was left out; `mt data check` shows what and why")
+    return notes
+
+
+def _dropped(counts: Mapping[str, int]) -> str:
+    return ", dropped " + ", ".join(f"{count:,} {reason}" for reason, count in counts.items()) if counts else ""

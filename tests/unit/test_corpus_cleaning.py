@@ -1,0 +1,162 @@
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.config.corpora import FilterConfig
+from mt_cli.corpus.alignment import Features, first_misaligned_line, slipped_stretches
+from mt_cli.corpus.cleaning import CODES, KEPT, REASONS, clean, judge_together
+from mt_cli.corpus.languages import COMMON_WORDS, scripts_of
+
+ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+def fate(source, target, languages=("en", "de"), **filters):
+    return REASONS[clean([(1, source, target)], FilterConfig(**filters), languages).reasons[0]]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ANY, ANY), min_size=1, max_size=30))
+def test_a_kept_pair_is_the_pair_that_was_read_with_its_spaces_tidied(pairs):
+    block = clean([(number, *pair) for number, pair in enumerate(pairs)], FilterConfig(), ("en", "zh"))
+    tidy = [tuple(" ".join(text.split()) for text in pair) for pair in pairs]
+    kept = [pair for pair, code in zip(tidy, block.reasons, strict=True) if code == KEPT]
+    assert list(zip(*block.kept_texts(), strict=True)) == kept
+    assert all(source and target and source != target for source, target in kept)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ANY, ANY), min_size=1, max_size=30))
+def test_a_pair_is_judged_alike_whatever_stands_beside_it(pairs):
+    rows = [(number, *pair) for number, pair in enumerate(pairs)]
+    together = clean(rows, FilterConfig(), ("en", "de")).reasons.tolist()
+    assert together == [CODES[fate(*pair)] for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("reason", "source", "target", "off"),
+    [
+        ("control_characters", "a NUL \0 byte", "ein Byte", {"control_characters": False}),
+        ("control_characters", "fine", "nicht\x1b[0m gut", {"control_characters": False}),
+        ("garbled", "a caf\ufffd", "ein Cafe", {"garbled": False}),
+        ("garbled", "coffee", "ein CafÃ©", {"garbled": False}),
+        ("garbled", "itâ€™s so", "so ist es", {"garbled": False}),
+        ("identical", "Berlin", "Berlin", {"identical": False}),
+        ("max_characters", "a " * 1_500, "b " * 1_500, {"max_characters": None}),
+        ("max_length_ratio", "It is a rather long sentence that goes on.", "Ja", {"max_length_ratio": None}),
+        ("min_script_share", "Это совсем не английский", "Das ist gut so", {"min_script_share": None}),
+        ("min_script_share", "not at all", "这不是德语", {"min_script_share": None}),
+        ("wrong_language", "Der Hund und die Katze", "Der Hund und die Katze schlafen", {"wrong_language": False}),
+        ("wrong_language", "Two dogs are in the garden", "Deux chiens sont dans le jardin", {"wrong_language": False}),
+    ],
+)
+def test_a_filter_catches_what_it_is_for_and_can_be_turned_off(reason, source, target, off):
+    assert fate(source, target) == reason
+    assert fate(source, target, **off) == "kept"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "languages"),
+    [
+        ("A tab\tand a\u2028separator\x0b", "Ein\u00a0Tab", ("en", "de")),
+        ("São João, Ångström & Õ", "Straße, Ñandú", ("pt", "de")),
+        ("I like 北京 very much", "Ich mag Peking", ("en", "de")),
+        ("Yes", "Jawohl, mein Herr, gerne", ("en", "de")),
+        ("12:30", "12.30 ώρα", ("ru", "el")),
+        ("Gå hjem", "Geh heim", ("nb", "de")),
+        ("It is a déjà vu de la vie", "Es ist so", ("en", "de")),
+        ("Пливе човен", "Плывёт лодка", ("uk", "ru")),
+        ("Dobro došli", "Добро дошли", ("sr-Latn", "sr")),
+        ("anything за не", "at all", ("klingon", "tlh")),
+        ("日本語のテキスト", "한국어 텍스트", ("ja", "ko")),
+    ],
+)
+def test_good_pairs_are_kept(source, target, languages):
+    assert fate(source, target, languages) == "kept"
+
+
+def test_the_first_reason_counts():
+    assert fate("", "\0") == "blank_source"
+    assert fate("\0 Ã©", "\0 Ã©") == "control_characters"
+    assert fate("Ã© Ã©", "Ã© Ã©") == "garbled"
+
+
+def test_every_filter_has_a_reason_of_its_name():
+    assert set(FilterConfig.model_fields) <= set(REASONS)
+    filters = [reason for reason in REASONS if reason in FilterConfig.model_fields]
+    assert filters == list(FilterConfig.model_fields)
+
+
+def test_common_words_of_a_language_are_enough_to_know_it():
+    for code, words in COMMON_WORDS.items():
+        assert len(words) >= 20, code
+        assert scripts_of(code) is not None
+    assert scripts_of("zh-Latn") is None
+    assert scripts_of("pt_BR") == scripts_of("pt")
+
+
+def naive(pairs, scored_sources, scored_targets, limit):
+    seen, targets, fates = set(), {}, []
+    for source, target in pairs:
+        if (source, target) in seen:
+            fates.append("duplicates")
+            continue
+        seen.add((source, target))
+        targets[source] = targets.get(source, 0) + 1
+        if targets[source] > limit:
+            fates.append("max_targets_per_source")
+        else:
+            fates.append("overlap" if source in scored_sources or target in scored_targets else "kept")
+    return fates
+
+
+NUMBERS = st.integers(-3, 3)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40), st.sets(NUMBERS), st.sets(NUMBERS), st.integers(1, 3))
+def test_judging_together_equals_a_walk_through_the_pairs(pairs, scored_sources, scored_targets, limit):
+    reasons = np.zeros(len(pairs), np.uint8)
+    hashes = [np.array([pair[side] * 7_777_777_777 for pair in pairs], np.int64) for side in (0, 1)]
+    scored = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (scored_sources, scored_targets)]
+    judge_together(reasons, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], scored)
+    assert [REASONS[code] for code in reasons] == naive(pairs, scored_sources, scored_targets, limit)
+
+
+def sides(number=3_000, seed=1):
+    generator = random.Random(seed)
+    source, target = [], []
+    for _ in range(number):
+        words, mark = generator.randrange(3, 25), generator.choice(".?!")
+        source.append("word " * words + mark)
+        target.append("parola " * max(2, words + generator.randrange(-2, 3)) + mark)
+    return source, target
+
+
+def test_aligned_sides_have_not_slipped():
+    source, target = sides()
+    assert slipped_stretches(Features.of(source), Features.of(target)) == []
+
+
+@pytest.mark.parametrize(("removed", "slip"), [("target", -1), ("source", 1)])
+def test_a_slip_between_sides_of_equal_length_is_found(removed, slip):
+    source, target = sides()
+    lines = target if removed == "target" else source
+    del lines[1_000]
+    lines.insert(2_200, "something else altogether")
+    ((first, last, found),) = slipped_stretches(Features.of(source), Features.of(target))
+    assert found == slip
+    assert abs(first - 1_001) <= 100
+    assert abs(last - 2_200) <= 100
+
+
+def test_real_captions_are_told_where_a_line_is_missing(multi30k):
+    def lines(language):
+        return (multi30k / f"train.{language}").read_text(encoding="utf-8").split("\n")[:-1]
+
+    english, german = lines("en"), lines("de")
+    assert slipped_stretches(Features.of(english), Features.of(german)) == []
+    for missing in (500, 14_321, 28_000):
+        shorter = german[:missing] + german[missing + 1 :]
+        assert abs(first_misaligned_line(Features.of(english), Features.of(shorter)) - missing - 1) <= 10

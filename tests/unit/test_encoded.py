@@ -1,0 +1,174 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mt_cli.batching.batches import collate
+from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
+from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.cleaning import hashes_of
+from mt_cli.corpus.reading import read_corpora
+from mt_cli.tokenizer import UNK_ID, Tokenizer
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def write(path, pairs):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
+    return {"file": str(path)}
+
+
+def some_pairs(number, first=0):
+    return [
+        (f"{WORDS[n % 10]} " * (1 + n % 9) + str(n), f"{WORDS[n % 7]} " * (1 + n % 5) + f"x{n}")
+        for n in range(first, first + number)
+    ]
+
+
+def corpus_config(tmp_path, train, **options):
+    valid = write(tmp_path / "valid.tsv", [("a valid", "b valid"), ("c valid", "d valid")])
+    tree = {"source": "xx", "target": "yy", "train": train, "valid": valid, **options}
+    return CorpusConfig.model_validate(tree, strict=False)
+
+
+def tokenizers_for(pairs, tags=(), **options):
+    config = TokenizerConfig(**options)
+    return tuple(Tokenizer.train((pair[side] for pair in pairs), config, () if side else tags) for side in (0, 1))
+
+
+def encode(tmp_path, config, tokenizers, max_tokens=100):
+    corpus = read_corpora(config, 1, tmp_path / "cache")["train"]
+    statistics = encode_corpus(corpus, tokenizers, max_tokens, tmp_path / "ids.arrow")
+    return corpus, statistics, EncodedPairs.open(tmp_path / "ids.arrow", statistics.num_pairs)
+
+
+def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.corpus.reading._ROWS_PER_BLOCK", 7)
+    pairs = some_pairs(50)
+    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
+    tokenizers = tokenizers_for(pairs[:30])
+    _, statistics, encoded = encode(tmp_path, config, tokenizers)
+    expected = [tokenizers[side].encode([pair[side] for pair in pairs]) for side in (0, 1)]
+    assert len(encoded) == 50
+    for index in range(50):
+        assert [ids.tolist() for ids in encoded[index]] == [expected[0][index], expected[1][index]]
+    indices = np.array([3, 49, 0, 3, 20])
+    assert encoded.lengths(indices).tolist() == [[len(side[index]) for index in indices] for side in expected]
+    assert encoded.lengths().shape == (2, 50)
+    for side, ids in zip((statistics.source, statistics.target), expected, strict=True):
+        assert side.num_tokens == sum(map(len, ids))
+        assert side.num_unknown == sum(sequence.count(UNK_ID) for sequence in ids) > 0
+        assert [count for count in side.length_counts if count] == np.unique(list(map(len, ids)), return_counts=True)[
+            1
+        ].tolist()
+
+
+def test_pairs_that_are_too_long_are_left_out_and_counted_by_part(tmp_path):
+    first, second = [("a b c d", "x"), ("a", "y"), ("a", "x y z w")], [("b", "x y"), ("c", "v v v v v")]
+    config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", first), write(tmp_path / "b.tsv", second)])
+    _, statistics, encoded = encode(tmp_path, config, tokenizers_for(first + second), max_tokens=3)
+    assert (statistics.num_pairs, statistics.num_too_long) == ((1, 1), (2, 1))
+    assert len(encoded) == 2
+    assert collate(encoded, [0, 1]).num_pairs == (1, 1)
+    assert sum(statistics.source.length_counts) == 5
+
+
+def test_statistics_are_saved(tmp_path):
+    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", some_pairs(9)))
+    _, statistics, _ = encode(tmp_path, config, tokenizers_for(some_pairs(9)))
+    statistics.save(tmp_path / "s.json")
+    assert Statistics.load(tmp_path / "s.json") == statistics
+    assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["num_pairs"] == [9]
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])
+def test_flat_ids_are_the_ids_tags_included(algorithm):
+    pairs = some_pairs(40)
+    tokenizer, _ = tokenizers_for(pairs, tags=("<bt>", "<2it>"), algorithm=algorithm)
+    texts = ["<bt> one two", "one <bt> two", "<2it>", "<bt>one", "", "<2it> <bt> one", "three"]
+    ids, lengths = tokenizer.encode_flat(texts)
+    assert np.split(ids, np.cumsum(lengths)[:-1])[0].tolist() == tokenizer.encode(texts)[0]
+    assert [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])] == tokenizer.encode(texts)
+    tags = tokenizer.encode(["<bt>", "<2it>"])
+    assert [len(tag) for tag in tags] == [1, 1]
+    assert tokenizer.encode(["<bt> one two"])[0] == tags[0] + tokenizer.encode(["one two"])[0]
+    assert tags[0][0] not in tokenizer.encode(["one <bt> two"])[0]
+    assert tokenizer.pieces("<bt> one")[0] == "<bt>"
+
+
+def streamed(tmp_path, train, buffer=16, **options):
+    config = corpus_config(tmp_path, train, shuffle_buffer=buffer, **options)
+    tokenizers = tokenizers_for(some_pairs(100), config.tags)
+    return StreamedPairs(config, tokenizers, [hashes_of([]), hashes_of([])], seed=1), tokenizers
+
+
+def stream(source, **options):
+    return {**source, "streaming": True, **options}
+
+
+def texts_of(pools, tokenizer):
+    return [[" ".join(tokenizer.tokens(pairs[int(i)][0])) for i in order] for pairs, order in pools]
+
+
+def test_a_stream_gives_every_pair_once_in_shuffled_buffers(tmp_path):
+    pairs, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
+    pools = texts_of(pairs.pools(0, 0), tokenizer)
+    expected = [tokenizer.tokens(ids) for ids in tokenizer.encode([source for source, _ in some_pairs(100)])]
+    assert sorted(text for pool in pools for text in pool) == sorted(" ".join(tokens) for tokens in expected)
+    assert [len(pool) for pool in pools] == [16] * 6 + [4]
+    assert pools[0] != [" ".join(tokens) for tokens in expected[:16]]
+    assert pairs.counts["kept"] == 100
+
+
+def test_a_stream_goes_on_from_any_buffer_and_shuffles_each_epoch_anew(tmp_path):
+    pairs, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
+    pools = texts_of(pairs.pools(1, 0), tokenizer)
+    assert texts_of(pairs.pools(1, 3), tokenizer) == pools[3:]
+    assert texts_of(pairs.pools(2, 0), tokenizer) != pools
+
+
+def test_streams_are_mixed_by_weight_until_all_have_ended(tmp_path):
+    sources = [
+        stream(write(tmp_path / "a.tsv", some_pairs(40)), weight=3.0),
+        stream(write(tmp_path / "b.tsv", some_pairs(40, 200)), weight=1.0, tag="<bt>"),
+    ]
+    pairs, (tokenizer, _) = streamed(tmp_path, sources)
+    pools = list(pairs.pools(0, 0))
+    assert [pairs.part_sizes for pairs, _ in pools[:3]] == [(12, 4)] * 3
+    assert np.sum([pairs.part_sizes for pairs, _ in pools], axis=0).tolist() == [40, 40]
+    tagged = [text for pool in texts_of(pools, tokenizer) for text in pool if text.startswith("<bt> ")]
+    assert len(tagged) == 40
+
+
+def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
+    rows = [*some_pairs(10), *some_pairs(3), ("", "x"), ("a valid", "new"), ("one " * 30, "x " * 30)]
+    pairs, _ = streamed(tmp_path, stream(write(tmp_path / "a.tsv", rows)), buffer=100, max_tokens=20)
+    pairs = StreamedPairs(pairs._config, pairs._tokenizers, [hashes_of(["a valid"]), hashes_of([])], 1)
+    assert sum(len(order) for _, order in pairs.pools(0, 0)) == 10
+    assert +pairs.counts == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
+
+
+def test_tokenizers_learn_from_the_beginning_of_a_stream(tmp_path):
+    config = corpus_config(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))), shuffle_buffer=8)
+    assert first_pairs(config, 10) == [tuple(" ".join(side.split()) for side in pair) for pair in some_pairs(10)]
+
+
+def test_what_was_read_from_disk_is_let_go(tmp_path, monkeypatch):
+    pairs = some_pairs(50)
+    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
+    _, _, encoded = encode(tmp_path, config, tokenizers_for(pairs))
+    monkeypatch.setattr("mt_cli.batching.encoded._PAIRS_BEFORE_RELEASE", 5)
+    before = [encoded[index][0].tolist() for index in range(50)]
+    assert [encoded[index][0].tolist() for index in range(50)] == before
+
+
+def test_a_part_without_pairs_is_allowed(tmp_path):
+    empty = {**write(tmp_path / "b.tsv", [("same", "same")]), "name": "empty"}
+    config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", some_pairs(5)), empty])
+    corpus, statistics, encoded = encode(tmp_path, config, tokenizers_for(some_pairs(5)))
+    assert statistics.num_pairs == (5, 0)
+    assert [replace(part, first_row=0).name for part in corpus.parts] == ["a.tsv", "empty"]
+    assert len(encoded) == 5
