@@ -91,6 +91,9 @@ def translate(
         float | None, typer.Option("--length-penalty", min=0.0, help="0 prefers short translations, more longer ones.")
     ] = None,
     n_best: Annotated[int, typer.Option("--n-best", min=1, help="Translations per sentence, one a line.")] = 1,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="A tag of the config, put before every sentence, such as <2it>.")
+    ] = None,
     as_json: JsonOption = False,
     attention: Annotated[
         Path | None, typer.Option("--attention", help="Draw the attention of one sentence as a picture (PNG, SVG).")
@@ -106,7 +109,7 @@ def translate(
     translator = _load_translator(run, device)
     blocks = _blocks(lines, size=1 if input_file is None and not sentences and sys.stdin.isatty() else 256)
     results = (
-        item for block in blocks for item in translator.translate_fully(block, beam_size, length_penalty, n_best)
+        item for block in blocks for item in translator.translate_fully(block, beam_size, length_penalty, n_best, tag)
     )
     with _output(output_file) as write:
         for item in results:
@@ -189,6 +192,55 @@ def evaluate(
         print(json.dumps(scores, ensure_ascii=False))
         return
     print(f"{config.name}: {experiment.format_scores(scores)}")
+
+
+data_app = typer.Typer(help="Look at a config's corpora before training on them.", no_args_is_help=True)
+app.add_typer(data_app, name="data")
+
+
+@data_app.command("check")
+def data_check(
+    config: ConfigOption,
+    overrides: SetOption = None,
+    as_json: JsonOption = False,
+    clean: Annotated[
+        Path | None, typer.Option("--write-clean", help="Write the pairs that are trained on to a new TSV file.")
+    ] = None,
+) -> None:
+    """Report what is kept and dropped and why, tokens, lengths, coverage, and the most suspicious pairs."""
+    loaded = _load_config(config, overrides)
+    if clean is not None and clean.exists():
+        raise InputError(f"{clean}: is there already; give the clean pairs a new name")
+    from mt_cli.experiment.data import prepare
+    from mt_cli.experiment.examination import examine, format_examination, write_clean
+
+    data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    report = examine(data, loaded)
+    print(json.dumps(report, ensure_ascii=False) if as_json else "\n".join(format_examination(report)))
+    if clean is not None:
+        print(f"{write_clean(data, loaded, clean):,} pairs written to {clean}", file=sys.stderr)
+    if data.problems:
+        raise InputError("the corpora have problems, see above; look at these lines before training on them")
+
+
+@data_app.command("show")
+def data_show(
+    config: ConfigOption,
+    overrides: SetOption = None,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many pairs.")] = 5,
+    dropped: Annotated[
+        str | None, typer.Option("--dropped", metavar="REASON", help="Pairs that were dropped; `any` for all reasons.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, valid, test, or one of extra_tests.")] = "train",
+) -> None:
+    """Show pairs as the model will see them, or pairs that were dropped."""
+    loaded = _load_config(config, overrides)
+    from mt_cli.experiment.data import prepare
+    from mt_cli.experiment.examination import shown_pairs
+
+    data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    for line in shown_pairs(data, split, number, dropped):
+        print(line)
 
 
 @app.command()

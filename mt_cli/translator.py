@@ -22,7 +22,7 @@ from mt_cli.errors import InputError
 from mt_cli.evaluation import translate_ids
 from mt_cli.hardware import pick_device
 from mt_cli.model.transformer import Transformer, recorded_attention
-from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, Tokenizer
+from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, Tokenizer, untagged
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,17 @@ class Translator:
         return cls(model.to(pick_device(device)).eval(), tokenizers, config)
 
     def translate(
-        self, sentences: Sequence[str], beam_size: int | None = None, length_penalty: float | None = None
+        self,
+        sentences: Sequence[str],
+        beam_size: int | None = None,
+        length_penalty: float | None = None,
+        tag: str | None = None,
     ) -> list[str]:
-        """The translation of each sentence; an empty one stays empty. None means: as the config says."""
-        return [item.text for item in self.translate_fully(sentences, beam_size, length_penalty)]
+        """The translation of each sentence; an empty one stays empty. None means: as the config says.
+
+        A `tag` is put before sentences that do not begin with one.
+        """
+        return [item.text for item in self.translate_fully(sentences, beam_size, length_penalty, tag=tag)]
 
     def translate_fully(
         self,
@@ -81,11 +88,19 @@ class Translator:
         beam_size: int | None = None,
         length_penalty: float | None = None,
         num_best: int = 1,
+        tag: str | None = None,
     ) -> list[Translation]:
-        """The translation of each sentence with scores and up to `num_best` alternatives."""
+        """The translation of each sentence with scores and up to `num_best` alternatives.
+
+        Raises:
+            InputError: for a tag that the model was not trained with.
+        """
+        if tag is not None and tag not in self.config.corpus.tags:
+            known = ", ".join(self.config.corpus.tags) or "none"
+            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
         changes = {"beam_size": beam_size, "length_penalty": length_penalty}
         decoding = self.config.decoding.model_copy(update={k: v for k, v in changes.items() if v is not None})
-        parts = [self._parts(" ".join(sentence.split())) for sentence in sentences]
+        parts = [self._tagged_parts(" ".join(sentence.split()), tag) for sentence in sentences]
         searched = iter(self._search([part for row in parts for part, _ in row], decoding, num_best))
         return [
             Translation(sentence, self._join([(glue, next(searched)) for _, glue in row]), len(row))
@@ -135,6 +150,12 @@ class Translator:
             )
             for rank in range(num_hypotheses)
         ]
+
+    def _tagged_parts(self, text: str, tag: str | None) -> list[tuple[str, str]]:
+        """`text` in parts that the model can read, each with its own tag or else with the one given."""
+        rest = untagged(text, self.config.corpus.tags)
+        own = text.partition(" ")[0] if rest != text else tag
+        return [(f"{own} {part}" if own and part else part, glue) for part, glue in self._parts(rest)]
 
     def _parts(self, text: str, glue: str = "") -> list[tuple[str, str]]:
         """`text` in parts that the model can read, each with the text that stands between it and the next."""

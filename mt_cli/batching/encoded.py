@@ -184,7 +184,10 @@ def encode_block(texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer]
 def encode_corpus(
     corpus: Corpus, tokenizers: Sequence[Tokenizer], max_tokens: int, path: Path, advance: Advance = lambda done: None
 ) -> Statistics:
-    """Write the ids of a corpus to an Arrow file, without the pairs that have a side of more than `max_tokens`."""
+    """Write the ids of a corpus to an Arrow file, without the pairs that have a side of more than `max_tokens`.
+
+    Beside it, in a `.npy` file, stands which pairs of the corpus are in it.
+    """
     counts = [_Counts(), _Counts()]
     is_kept: list[NDArray[np.bool_]] = []
     types = [pa.list_(pa.from_numpy_dtype(tokenizer.id_type)) for tokenizer in tokenizers]
@@ -203,7 +206,9 @@ def encode_corpus(
             for side in (0, 1):
                 counts[side].add(block.lengths[side], block.ids[side])
             advance(len(block.is_kept))
-    by_part = _per_part(corpus, np.concatenate(is_kept) if is_kept else np.empty(0, bool))
+    all_kept = np.concatenate(is_kept) if is_kept else np.empty(0, bool)
+    np.save(path.with_suffix(".npy"), all_kept)
+    by_part = _per_part(corpus, all_kept)
     return Statistics(
         counts[0].statistics(),
         counts[1].statistics(),

@@ -60,7 +60,6 @@ class Part:
     name: str
     first_row: int
     num_rows: int
-    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,22 +107,28 @@ class Corpus:
 
 
 def read_corpora(
-    config: CorpusConfig, seed: int, cache: Path, advance: Advance = lambda done: None
+    config: CorpusConfig,
+    seed: int,
+    cache: Path,
+    advance: Advance = lambda done: None,
+    stream_rows: int | None = None,
 ) -> dict[str, Corpus]:
     """The corpora `train` (but not a stream), `valid` and, where the config has them, `test` and the extra tests.
 
     They come from the cache, if what they are made from is unchanged. A held-out share depends on `seed` and on the
-    pairs alone.
+    pairs alone. With `stream_rows`, so many rows of each stream are taken as if they were all.
 
     Raises:
         CorpusError: if a corpus cannot be read, or holds no pair.
         MtError: if there is no room on the disk.
     """
     groups = corpora_of(config)
-    if config.is_streaming:
+    if config.is_streaming and stream_rows is None:
         del groups["train"]
     folder = cached(
-        cache, f"pairs-{_fingerprint(config, groups, seed)}", lambda path: _store(path, config, seed, advance)
+        cache,
+        f"pairs-{_fingerprint(config, groups, seed, stream_rows)}",
+        lambda path: _store(path, config, groups, seed, stream_rows, advance),
     )
     return {name: _open(folder, name) for name in ([*groups, "valid"] if "valid" not in groups else groups)}
 
@@ -215,9 +220,11 @@ def _name_of(source: TextSource) -> str:
             raise TypeError(source)
 
 
-def clean_blocks(source: TextSource, languages: Languages, filters: FilterConfig | None) -> Iterator[Block]:
-    """The rows of a source in blocks, each row judged by itself, and tagged."""
-    return clean_rows(read_rows(source, languages), source, languages, filters)
+def clean_blocks(
+    source: TextSource, languages: Languages, filters: FilterConfig | None, limit: int | None = None
+) -> Iterator[Block]:
+    """The rows of a source, or its first ones, in blocks, each row judged by itself, and tagged."""
+    return clean_rows(islice(read_rows(source, languages), limit), source, languages, filters)
 
 
 def clean_rows(
@@ -246,19 +253,25 @@ def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
             yield waiting.popleft().result()
 
 
-def _fingerprint(config: CorpusConfig, groups: Mapping[str, Sequence[Source]], seed: int) -> str:
+def _fingerprint(
+    config: CorpusConfig, groups: Mapping[str, Sequence[Source]], seed: int, stream_rows: int | None
+) -> str:
     """Of everything that decides what `read_corpora` gives."""
     sources = {
-        name: [(source.model_dump(mode="json", exclude={"weight"}), _content_of(source)) for source in group]
+        name: [(source.model_dump(mode="json", exclude={"weight"}), _content_of(source, config)) for source in group]
         for name, group in groups.items()
     }
     share = config.valid[0]
     held_out = (share.fraction, seed) if isinstance(share, HeldOut) else None
-    return fingerprint(sources, config.source, config.target, config.filters.model_dump(mode="json"), held_out)
+    return fingerprint(
+        sources, config.source, config.target, config.filters.model_dump(mode="json"), held_out, stream_rows
+    )
 
 
-def _content_of(source: TextSource) -> Any:
-    """What tells whether a source still holds the same."""
+def _content_of(source: TextSource, config: CorpusConfig) -> Any:
+    """What tells whether a source still holds the same; of a stream, its beginning."""
+    if source.streaming:
+        return list(islice(read_rows(source, (config.source, config.target)), 1_000))
     match source:
         case BuiltinSource():
             modules = (phrasebook, phrasebook_lexicon, reverse_words)
@@ -273,19 +286,25 @@ def _content_of(source: TextSource) -> Any:
             return load_dataset(source)._fingerprint
 
 
-def _store(folder: Path, config: CorpusConfig, seed: int, advance: Advance) -> None:
-    """Read everything but a stream into a folder: rows, judgements, and which source gave which rows."""
-    groups = corpora_of(config)
+def _store(
+    folder: Path,
+    config: CorpusConfig,
+    groups: Mapping[str, Sequence[Source]],
+    seed: int,
+    stream_rows: int | None,
+    advance: Advance,
+) -> None:
+    """Read groups of sources into a folder: rows, judgements, and which source gave which rows."""
     files = (Path(path) for group in groups.values() for source in group for path in _files_of(source))
     # Compressed text unpacks to about four times its size.
     sizes = (size_of([path]) * (4 if path.suffix in (".gz", ".zst") else 1.2) for path in files if path.is_file())
     check_free_disk(folder, sum(sizes), "the prepared corpus")
     scored: list[Hashes] = [np.empty(0, np.int64), np.empty(0, np.int64)]
-    for name in [*(name for name in groups if name != "train"), "train"]:
-        if name == "train" and config.is_streaming:
-            continue
-        parts, reasons, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, name == "train", advance)
-        if name == "train":
+    for name in sorted(groups, key=lambda name: name == "train"):  # `train` last: it is held against the others.
+        is_train = name == "train"
+        limit = stream_rows if is_train else None
+        parts, reasons, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, is_train, limit, advance)
+        if is_train:
             filters = [
                 (part.num_rows, source.filters or config.filters)
                 for part, source in zip(parts, config.train, strict=True)
@@ -329,7 +348,12 @@ def _open(folder: Path, name: str) -> Corpus:
 
 
 def _store_rows(
-    path: Path, sources: Sequence[Source], config: CorpusConfig, is_train: bool, advance: Advance
+    path: Path,
+    sources: Sequence[Source],
+    config: CorpusConfig,
+    is_train: bool,
+    limit: int | None,
+    advance: Advance,
 ) -> tuple[list[Part], NDArray[np.uint8], list[Hashes]]:
     """Write all rows of some sources; return where each begins, the judgement of each row by itself, and its hashes."""
     parts: list[Part] = []
@@ -338,13 +362,13 @@ def _store_rows(
         for name, source in zip(names_of(sources), sources, strict=True):
             first_row = sum(len(block) for block in blocks)
             filters = (source.filters or config.filters) if is_train else None
-            for block in clean_blocks(source, (config.source, config.target), filters):
+            for block in clean_blocks(source, (config.source, config.target), filters, limit):
                 writer.write_batch(
                     pa.record_batch([pa.array(block.numbers), block.source, block.target], schema=_SCHEMA)
                 )
                 blocks.append(block.without_text())
                 advance(len(block))
-            parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row, source.weight))
+            parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row))
     reasons = np.concatenate([block.reasons for block in blocks]) if blocks else np.empty(0, np.uint8)
     hashes = [
         np.concatenate([getattr(block, side) for block in blocks]) if blocks else np.empty(0, np.int64)

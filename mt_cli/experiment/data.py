@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mt_cli.batching.batches import MixedPairs, TrainingPairs, shares_by_temperature
 from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
-from mt_cli.corpus.cleaning import HELD_OUT, Hashes, Mask, hashes_of
-from mt_cli.corpus.reading import Corpus, key_of, names_of, read_corpora
+from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
+from mt_cli.corpus.formats import Languages
+from mt_cli.corpus.reading import Corpus, corpora_of, key_of, names_of, read_corpora
+from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
 from mt_cli.tracking import Progress
@@ -36,17 +41,33 @@ class Data:
     """Ids of the same."""
     statistics: Mapping[str, Statistics]
     """What encoding showed of the same."""
+    folder: Path
+    """Where the ids lie."""
+    problems: Sequence[Problem]
+    """Stretches of lines that look wrong."""
+
+    def fates(self, name: str) -> NDArray[np.uint8]:
+        """What became of each row of a corpus, as a code of `REASONS`, `max_tokens` included."""
+        corpus = self.corpora[name]
+        fates = corpus.reasons.copy()
+        is_short_enough = np.load(self.folder / f"{name}.npy")
+        fates[np.flatnonzero(fates == corpus.code)[~is_short_enough]] = CODES["max_tokens"]
+        return fates
 
 
-def prepare(config: Config, cache: Path, tokenizers: TokenizerPair | None = None) -> Data:
+def prepare(
+    config: Config, cache: Path, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
+) -> Data:
     """Read, clean and encode all corpora but streams, or find them in the cache; train the tokenizers unless given.
+
+    With `stream_rows`, so many rows of each stream are taken as if they were all.
 
     Raises:
         CorpusError: if a corpus cannot be read, or no pair of it is left.
         MtError: if there is no room on the disk.
     """
     with _bar("reading", None) as advance:
-        corpora = read_corpora(config.corpus, config.training.seed, cache, advance)
+        corpora = read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     any_corpus = next(iter(corpora.values()))
     key = fingerprint(
@@ -70,7 +91,29 @@ def prepare(config: Config, cache: Path, tokenizers: TokenizerPair | None = None
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
             raise CorpusError(f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
-    return Data(corpora, tokenizers, encoded, statistics)
+    return Data(corpora, tokenizers, encoded, statistics, folder, _problems(corpora, config, cache))
+
+
+def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> list[Problem]:
+    """What looks wrong with the corpora, from the cache if they were examined before."""
+
+    def examine(folder: Path) -> None:
+        own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
+        found = [
+            each for name, corpus in own.items() for each in find_problems(name, corpus, languages_of(config, name))
+        ]
+        (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
+
+    key = next(iter(corpora.values())).path.parent.name.removeprefix("pairs-")
+    text = (cached(cache, f"problems-{key}", examine) / "problems.json").read_text(encoding="utf-8")
+    return [Problem(**each) for each in json.loads(text)]
+
+
+def languages_of(config: Config, name: str) -> list[Languages]:
+    """The languages of each part of a corpus."""
+    both = (config.corpus.source, config.corpus.target)
+    sources: Sequence[TextSource] = corpora_of(config.corpus)[name]
+    return [source.languages or both for source in sources]
 
 
 def _bar(description: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:
@@ -79,7 +122,7 @@ def _bar(description: str, total: int | None) -> AbstractContextManager[Callable
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> TokenizerPair:
     """Source and target tokenizer of the training pairs, or of a seeded sample of them; from the cache if there."""
-    if config.corpus.is_streaming:
+    if "train" not in corpora:
         pairs = first_pairs(config.corpus, config.tokenizer.sample_pairs or 0)
         return _train_tokenizers(lambda: iter(pairs), config)
     train = corpora["train"]
@@ -132,7 +175,7 @@ def times_per_epoch(data: Data, config: Config) -> list[float]:
     """How often each pair of each training corpus is seen per epoch."""
     if config.corpus.temperature is not None:
         return shares_by_temperature(data.statistics["train"].num_pairs, config.corpus.temperature)
-    return [part.weight or 1.0 for part in data.corpora["train"].parts]
+    return [source.weight or 1.0 for source in config.corpus.train]
 
 
 def names_of_parts(config: Config) -> list[str]:
@@ -173,7 +216,7 @@ def report_on_data(data: Data, config: Config, num_seen: Sequence[int] = ()) -> 
                 }
             )
     training = [row for row in rows if row["corpus"] == "train"]
-    if config.corpus.is_streaming:
+    if not training:
         training = [{"corpus": "train", "name": name} for name in names_of_parts(config)]
         rows = [*training, *rows]
     else:
@@ -201,21 +244,21 @@ def describe_data(data: Data, config: Config) -> list[str]:
                 + (f", each {row['times_per_epoch']:.3g} times an epoch" if row.get("times_per_epoch", 1) != 1 else "")
                 for row in parts
             )
-    return lines + [f"note: {note}" for note in notes_on_data(rows)]
-
-
-def notes_on_data(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a user should not overlook in `report_on_data`."""
-    rows = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
-    num_read, num_dropped = sum(row["num_read"] for row in rows), sum(sum(row["dropped"].values()) for row in rows)
-    notes = []
-    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows):
-        notes.append(
-            f"{overlap:,} pairs of train have a sentence of valid or test; they were left out (corpus.filters.overlap)"
-        )
+    lines.extend(f"note: {note}" for note in note_on_overlap(rows))
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read = sum(row["num_read"] for row in training)
+    num_dropped = sum(sum(row["dropped"].values()) for row in training)
     if num_dropped > _MANY_DROPPED * num_read:
-        notes.append(f"{num_dropped / num_read:.0%} of train was left out; `mt data check` shows what and why")
-    return notes
+        lines.append(f"note: {num_dropped / num_read:.0%} of train was left out; `mt data check` shows what and why")
+    return [*lines, *map(str, data.problems)]
+
+
+def note_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What should not be overlooked: how many pairs of `report_on_data` were left out for fairness of the scores."""
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
+        found = f"{overlap:,} pairs of train have" if overlap > 1 else "1 pair of train has"
+        return [f"{found} a sentence of valid or test and will not be trained on (corpus.filters.overlap)"]
+    return []
 
 
 def _dropped(counts: Mapping[str, int]) -> str:

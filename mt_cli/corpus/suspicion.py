@@ -1,0 +1,171 @@
+"""What looks wrong with a corpus, and where. Knows text; changes nothing.
+
+No single pair is condemned here: stretches of lines that have slipped or are in another language are found by windows,
+and the oddest of the pairs that are kept are listed for a person to look at.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.corpus.alignment import Features, slipped_stretches, unlikeness
+from mt_cli.corpus.cleaning import CODES, KEPT
+from mt_cli.corpus.formats import Languages, Row
+from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
+from mt_cli.corpus.reading import Corpus, Part
+
+_BLOCKS_EXAMINED = 50
+"""Of ten thousand rows each, evenly spread over a part that has more."""
+_WINDOW = 500
+_FOREIGN_SHARE = 0.25
+_WORD = re.compile(r"[^\W\d_]+")
+_MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
+_REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A stretch of lines of a source that needs a person's eyes."""
+
+    corpus: str
+    part: str
+    first: int
+    last: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"PROBLEM in {self.corpus}: {self.part}, lines {self.first:,} to {self.last:,}: {self.text}"
+
+
+@dataclass(frozen=True)
+class OddPair:
+    """One of the most suspicious pairs."""
+
+    part: str
+    number: int
+    source: str
+    target: str
+    suspicion: float
+    why: tuple[str, ...]
+
+
+def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> list[Problem]:
+    """Stretches of a corpus that have slipped, or are in other languages; `languages` are those of its parts."""
+    problems: list[Problem] = []
+    for part, expected in zip(corpus.parts, languages, strict=True):
+        for block, codes in _blocks(corpus, part):
+            problems.extend(_slips(name, part, block))
+            problems.extend(_foreign_stretches(name, part, block, codes, expected))
+    return _joined(problems)
+
+
+def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
+    """Rows of a part, with their judgements, in blocks, of which some are left out if there are very many."""
+    size = 10_000
+    count = -(-part.num_rows // size)
+    for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _BLOCKS_EXAMINED))}):
+        rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
+        mask = np.zeros(len(corpus.reasons), dtype=bool)
+        mask[rows] = True
+        yield list(corpus.rows(mask)), corpus.reasons[rows]
+
+
+def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:
+    _, sources, targets = zip(*block, strict=True)
+    for first, last, slip in slipped_stretches(Features.of(sources), Features.of(targets)):
+        text = f"line N of the source seems to belong to line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
+        yield Problem(name, part.name, block[first - 1][0], block[last - 1][0], text)
+
+
+def _foreign_stretches(
+    name: str, part: Part, block: Sequence[Row], codes: NDArray[np.uint8], languages: Languages
+) -> Iterator[Problem]:
+    """Windows in which a good share of the lines is in another language or script."""
+    suspected = np.isin(codes, [CODES["wrong_language"], CODES["min_script_share"]])
+    for start in range(0, len(block), _WINDOW):
+        rows = block[start : start + _WINDOW]
+        _, *texts = zip(*rows, strict=True)
+        found = tuple(map(_prevailing_language, texts))
+        if found == tuple(map(primary, languages))[::-1] and found[0] != found[1]:
+            yield Problem(name, part.name, rows[0][0], rows[-1][0], "the two languages seem to be swapped")
+        elif suspected[start : start + _WINDOW].mean() > _FOREIGN_SHARE:
+            sides = zip(("source", "target"), found, languages, strict=True)
+            foreign = [
+                f"the {side} looks like `{code}`, not `{language}`"
+                for side, code, language in sides
+                if code and code != primary(language)
+            ]
+            text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
+            yield Problem(name, part.name, rows[0][0], rows[-1][0], text)
+
+
+def _prevailing_language(texts: Iterable[str]) -> str | None:
+    """The language that most of the texts look like, or None."""
+    votes = Counter(language_of(set(_WORD.findall(text.lower()))) for text in texts)
+    del votes[None]
+    best = votes.most_common(1)
+    return best[0][0] if best and best[0][1] >= 5 else None
+
+
+def _joined(problems: Sequence[Problem]) -> list[Problem]:
+    """Neighbouring stretches with the same problem as one."""
+    joined: list[Problem] = []
+    for problem in sorted(problems, key=lambda each: (each.corpus, each.part, each.text, each.first)):
+        former = joined[-1] if joined else None
+        same = former and (former.corpus, former.part, former.text) == (problem.corpus, problem.part, problem.text)
+        if former and same and problem.first <= former.last + _WINDOW + 1:
+            joined[-1] = Problem(former.corpus, former.part, former.first, problem.last, former.text)
+        else:
+            joined.append(problem)
+    return sorted(joined, key=lambda each: (each.corpus, each.part, each.first))
+
+
+def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> list[OddPair]:
+    """The kept pairs, of those examined, that most look as if they do not belong together, worst first."""
+    found: list[OddPair] = []
+    for part, expected in zip(corpus.parts, languages, strict=True):
+        for block, codes in _blocks(corpus, part):
+            kept = [row for row, code in zip(block, codes, strict=True) if code == KEPT]
+            if kept:
+                found = heapq.nlargest(
+                    number, [*found, *_judged(part, kept, expected)], key=lambda each: each.suspicion
+                )
+    return found
+
+
+def _judged(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
+    source, target = Features.of(row[1] for row in rows), Features.of(row[2] for row in rows)
+    ratios = source.log_length - target.log_length
+    middle = float(np.median(ratios))
+    spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
+    differences = unlikeness(source, target)
+    for row, ratio, difference, digits_differ in zip(
+        rows, ratios, differences, source.digits != target.digits, strict=True
+    ):
+        why: dict[str, float] = {}
+        deviation = abs(float(ratio) - middle) / spread
+        # Short sentences differ in length by chance.
+        deviation *= min(1.0, min(len(row[1]), len(row[2])) / 20 + 0.4)
+        if deviation > 3:
+            why["lengths"] = deviation - 2
+        if digits_differ:
+            why["digits"] = 1.5
+        for side, text, language in (("source", row[1], languages[0]), ("target", row[2], languages[1])):
+            words = set(_WORD.findall(text.lower()))
+            own = COMMON_WORDS.get(primary(language))
+            found = language_of(words)
+            if own and found and found != primary(language) and not words & own:
+                why[f"{side} looks like {found}"] = 2.0
+            if _REPETITION.search(text):
+                why[f"{side} repeats itself"] = 1.5
+        if bool(_MARKUP.search(row[1])) != bool(_MARKUP.search(row[2])):
+            why["markup on one side"] = 1.5
+        if why:
+            yield OddPair(part.name, *row, round(sum(why.values()) + float(difference) / 10, 2), tuple(why))

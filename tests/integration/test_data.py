@@ -1,0 +1,292 @@
+import json
+
+import pytest
+import yaml
+
+WORDS = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
+GERMAN = ["der", "Hund", "und", "eine", "Katze", "von", "zwei", "sind", "in", "auf", "mit", "Haus", "wer"]
+
+
+def sentences(number):
+    """English and German in step: different lengths, and every sentence with words that its language is known by."""
+    pairs = []
+    for index in range(number):
+        chosen = [(index * 7 + offset * (1 + index % 5)) % len(WORDS) for offset in range(5 + (index * index) % 17)]
+        ends = f" {index}{'.?!'[index % 3]}"
+        pairs.append(tuple(" ".join(words[each] for each in chosen) + ends for words in (WORDS, GERMAN)))
+    return pairs
+
+
+def write(folder, name, pairs):
+    for side, language in enumerate(("en", "de")):
+        (folder / f"{name}.{language}").write_text("".join(pair[side] + "\n" for pair in pairs), encoding="utf-8")
+    return {"files": [f"{name}.en", f"{name}.de"]}
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Writes a config whose training corpus are these pairs, and gives its path."""
+
+    def write_config(pairs, **changes):
+        tree = {
+            "name": "checked",
+            "corpus": {
+                "source": "en",
+                "target": "de",
+                "train": write(tmp_path, "train", pairs),
+                "valid": write(tmp_path, "valid", [(f"valid {n} a", f"gültig {n} a") for n in range(9)]),
+                **changes,
+            },
+            "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+            "training": {"max_steps": 4, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+        }
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return "c.yaml"
+
+    return write_config
+
+
+def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
+    pairs = [*sentences(1_000), *sentences(30), ("", "leer"), ("same", "same"), ("valid 3 a", "neu")]
+    path = config(pairs)
+    status, out, err = mt("data", "check", "--config", path, "--json")
+    assert status == 0, err
+    report = json.loads(out)
+    row = report["corpora"][0]
+    assert (row["corpus"], row["num_read"], row["num_kept"]) == ("train", 1_033, 1_000)
+    assert row["dropped"] == {"blank_source": 1, "identical": 1, "duplicates": 30, "overlap": 1}
+    assert report["problems"] == []
+    counts = report["tokens"]["train"]["source"]
+    assert sum(counts["length_counts"]) == 1_000
+    assert sum(length * count for length, count in enumerate(counts["length_counts"])) == counts["num_tokens"]
+    status, out, _ = mt("data", "check", "--config", path)
+    assert status == 0
+    assert "duplicates                        30     2.9%" in out
+    assert "1 pair of train has a sentence of valid or test" in out
+
+
+def test_a_line_missing_in_the_middle_is_found(mt, config, tmp_path):
+    path = config(sentences(2_000))
+    lines = (tmp_path / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "train.de").write_text("".join(lines[:1_200] + lines[1_201:]), encoding="utf-8")
+    status, _, err = mt("data", "check", "--config", path)
+    assert status == 2
+    assert "train.en has 2,000 lines and train.de has 1,999" in err
+    assert "near line 1,201" in err
+
+
+def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
+    pairs = sentences(2_000)
+    english, german = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    del german[700]
+    german.insert(1_500, "etwas anderes")
+    status, out, err = mt("data", "check", "--config", config(list(zip(english, german, strict=True))))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 701 to 1,500: line N of the source seems to belong to line N - 1" in out
+    assert "look at these lines" in err
+
+
+def test_swapped_columns_are_found(mt, config):
+    pairs = sentences(2_000)
+    pairs[500:1_500] = [pair[::-1] for pair in pairs[500:1_500]]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 501 to 1,500: the two languages seem to be swapped" in out
+
+
+def test_a_third_language_is_found_and_named(mt, config):
+    pairs = sentences(2_000)
+    pairs[500:1_000] = [
+        (english, f"le chien et la maison sont dans les rues {n}") for n, (english, _) in enumerate(pairs[500:1_000])
+    ]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 501 to 1,000: the target looks like `fr`, not `de`" in out
+    status, _, err = mt("train", "--config", "c.yaml")
+    assert status == 0, err
+    assert "PROBLEM in train: train.en, lines 501 to 1,000" in err
+
+
+def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
+    pairs = sentences(1_000)
+    pairs[123] = ("the dog and a cat of two are in the house " * 2 + "123.", "der Hund und")
+    pairs[456] = (pairs[456][0], "der Hund und der <b>Katze</b> ja ja ja ja 9999")
+    status, out, _ = mt("data", "check", "--config", config(pairs, filters={"max_length_ratio": None}), "--json")
+    assert status == 0
+    odd = json.loads(out)["suspicious"]
+    assert {pair["number"] for pair in odd[:2]} == {124, 457}
+    assert len(odd) <= 10
+    assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
+
+
+def test_what_is_kept_can_be_written_and_read_again(mt, config, tmp_path):
+    pairs = [*sentences(300), ("two\u2028lines", "zwei\tZeilen"), ("", "leer")]
+    status, _, err = mt("data", "check", "--config", config(pairs), "--write-clean", "clean.tsv")
+    assert status == 0, err
+    assert "301 pairs written to clean.tsv" in err
+    lines = (tmp_path / "clean.tsv").read_text(encoding="utf-8").split("\n")[:-1]
+    assert [tuple(line.split("\t")) for line in lines] == [*sentences(300), ("two lines", "zwei Zeilen")]
+    status, out, _ = mt("data", "check", "--config", "c.yaml", "--json", "--set", "corpus.train={file: clean.tsv}")
+    assert json.loads(out)["corpora"][0]["num_kept"] == 301
+    status, _, err = mt("data", "check", "--config", "c.yaml", "--write-clean", "clean.tsv")
+    assert status == 2
+    assert "clean.tsv: is there already" in err
+
+
+def test_pairs_are_shown_as_the_model_sees_them(mt, config):
+    path = config([*sentences(300), ("same", "same"), ("x " * 300, "y " * 300)])
+    status, out, _ = mt("data", "show", "--config", path, "-n", "2")
+    assert status == 0
+    assert out.splitlines()[0] == "train.en, line 1"
+    assert out.count("tokens") == 4
+    assert "￭." in out
+    status, out, _ = mt("data", "show", "--config", path, "--dropped", "identical")
+    assert out.splitlines()[:2] == ["train.en, line 301, dropped: identical", "  source  same"]
+    status, out, _ = mt("data", "show", "--config", path, "--dropped", "any")
+    assert "line 302, dropped: max_tokens" in out
+    for arguments, message in ((("--dropped", "boredom"), "unknown reason"), (("--split", "exam"), "no such corpus")):
+        status, _, err = mt("data", "show", "--config", path, *arguments)
+        assert status == 2
+        assert message in err
+
+
+def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
+    pairs = sentences(300)
+    first = {**write(tmp_path, "a", pairs[:200]), "name": "books"}
+    second = {**write(tmp_path, "b", pairs[200:]), "name": "web", "tag": "<web>", "weight": 3.0}
+    second["filters"] = {"max_characters": 60}
+    path = config(pairs, train=[first, second])
+    status, _, err = mt("train", "--config", path, "--set", "training.max_steps=null", "--set", "training.max_epochs=1")
+    assert status == 0, err
+    assert "books" in err
+    assert "each 3 times an epoch" in err
+    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    books, web = (row for row in report["corpora"] if row["corpus"] == "train")
+    assert (books["num_kept"], books["num_pairs_seen"]) == (200, 200)
+    assert 0 < web["num_kept"] < 100
+    assert web["dropped"] == {"max_characters": 100 - web["num_kept"]}
+    assert web["num_pairs_seen"] == 3 * web["num_kept"]
+    rows = [json.loads(line) for line in (tmp_path / "runs/checked/metrics.jsonl").read_text().splitlines()]
+    seen = [row for row in rows if "train/num_pairs/web" in row]
+    assert seen[-1]["train/num_pairs/books"] == 200
+    assert seen[-1]["train/num_pairs/web"] == web["num_pairs_seen"]
+    status, out, _ = mt("tokenize", "--run", "runs/checked", "<web> the dog")
+    assert out == "<web> the dog\n"
+    assert mt("translate", "--run", "runs/checked", "--tag", "<web>", "the dog")[0] == 0
+    status, _, err = mt("translate", "--run", "runs/checked", "--tag", "<bt>", "the dog")
+    assert status == 2
+    assert "was not trained with it; it knows <web>" in err
+
+
+def test_temperature_mixes_corpora_of_different_sizes(mt, config, tmp_path):
+    pairs = sentences(300)
+    train = [write(tmp_path, "a", pairs[:250]), write(tmp_path, "b", pairs[250:])]
+    path = config(pairs, train=train, temperature=5.0)
+    _, out, _ = mt("data", "check", "--config", path, "--json")
+    large, small = (row["times_per_epoch"] for row in json.loads(out)["corpora"] if row["corpus"] == "train")
+    assert large < 1 < small
+    assert 250 * large + 50 * small == pytest.approx(300, abs=0.1)
+
+
+STREAM = ["training.validate_every_steps=2", "training.max_steps=4", "corpus.shuffle_buffer=64"]
+
+
+def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp_path):
+    path = config(sentences(300))
+    tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8"))
+    tree["corpus"]["train"]["streaming"] = True
+    (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
+    settings = [part for setting in STREAM for part in ("--set", setting)]
+    status, out, err = mt("data", "check", "--config", path, *settings, "--json")
+    assert status == 0, err
+    assert json.loads(out)["corpora"][0]["num_read"] == 64
+    status, _, err = mt("train", "--config", path, *settings)
+    assert status == 0, err
+    assert "streaming" in err
+    status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")
+    assert status == 0, err
+    assert "Going on from step 4." in err
+    straight = [*settings, "--set", "training.max_steps=9", "--set", "name=straight"]
+    assert mt("train", "--config", path, *straight)[0] == 0
+    losses = [
+        {
+            row["step"]: row["train/loss"]
+            for row in map(json.loads, file.read_text().splitlines())
+            if "train/loss" in row
+        }
+        for file in (tmp_path / "runs/checked/metrics.jsonl", tmp_path / "runs/straight/metrics.jsonl")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path, monkeypatch):
+    path = config(sentences(300))
+    assert mt("train", "--config", path)[0] == 0
+    monkeypatch.setattr("mt_cli.corpus.reading._store_rows", None)
+    monkeypatch.setattr("mt_cli.experiment.data.encode_corpus", None)
+    monkeypatch.setattr("mt_cli.experiment.data._train_tokenizers", None)
+    status, _, err = mt("train", "--config", path, "--set", "name=other", "--set", "model.d_ff=32")
+    assert status == 0, err
+
+
+HUB = {
+    "multi30k_en_de": ("", {"train": "train", "validation": "val", "test": "test"}, "jsonl"),
+    "opus_books_en_it": ("en-it", {"train": "train-00000-of-00001"}, "parquet"),
+    "vaswani_base": (
+        "de-en",
+        {
+            "train": "train-00000-of-00003",
+            "validation": "validation-00000-of-00001",
+            "test": "test-00000-of-00001",
+        },
+        "parquet",
+    ),
+}
+
+
+def hub_folder(folder, subset, files, kind, languages):
+    """A folder with the files, columns and card of a data set on the hub."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / subset).mkdir(parents=True)
+    splits = []
+    for number, (split, name) in enumerate(files.items()):
+        pairs = [(f"{source} {number}", f"{target} {number}") for source, target in sentences(300)]
+        rows = [dict(zip(languages, pair, strict=True)) for pair in pairs]
+        if kind == "parquet":
+            rows = [{"id": str(index), "translation": row} for index, row in enumerate(rows)]
+            rows = [{"translation": row["translation"]} for row in rows] if len(files) > 1 else rows
+            pq.write_table(pa.Table.from_pylist(rows), folder / subset / f"{name}.parquet")
+        else:
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        splits.append({"split": split, "path": f"{subset}/{name}.parquet" if subset else f"{name}.jsonl"})
+    card = {"configs": [{"config_name": subset or "default", "data_files": splits}]}
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(card)}---\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("is_streaming", [False, True])
+@pytest.mark.parametrize("name", HUB)
+def test_every_hub_config_reads_a_local_folder_with_the_same_columns(
+    mt, root, tmp_path, monkeypatch, name, is_streaming
+):
+    tree = yaml.safe_load((root / f"configs/{name}.yaml").read_text(encoding="utf-8"))
+    corpus = tree["corpus"]
+    subset, files, kind = HUB[name]
+    assert corpus["train"].get("subset", "") == subset
+    hub_folder(tmp_path / "hub", subset, files, kind, (corpus["source"], corpus["target"]))
+    for split in ("train", "valid", "test"):
+        if "dataset" in corpus.get(split, {}):
+            corpus[split]["dataset"] = str(tmp_path / "hub")
+    tree["tokenizer"]["vocab_size"] = 300
+    if is_streaming:
+        corpus["train"]["streaming"] = True
+        corpus["valid"] = corpus.get("test") or {**corpus["train"], "streaming": False}
+        tree["training"] |= {"validate_every_steps": 10, "max_steps": 10}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", "c.yaml", "--json", "--set", "corpus.filters.overlap=false")
+    assert status == 0, err
+    counts = {row["corpus"]: row["num_read"] for row in json.loads(out)["corpora"]}
+    assert counts["train"] == 300
+    assert set(counts) == {"train", "valid", *(["test"] if "test" in corpus else [])}
