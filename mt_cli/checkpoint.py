@@ -30,7 +30,7 @@ _MAY_CHANGE = {
     *("training.validate_every_steps", "training.log_every_steps", "training.num_samples"),
     *("training.device", "training.num_threads"),
 }
-_MAY_CHANGE_PREFIXES = ("corpus.test", "corpus.extra_tests", "decoding.")
+_MAY_CHANGE_PREFIXES = ("decoding.",)
 
 
 class RunDirectory:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from mt_cli.corpus.cache import format_bytes, size_of
 from mt_cli.hardware import describe_versions, has_fast_bf16
 
 _MIN_FREE_DISK = 2 * 2**30
@@ -26,7 +27,7 @@ class Finding:
 
 def examine(directory: Path) -> list[Finding]:
     """Findings about the machine and the disk that `directory` is on."""
-    return [*_versions(), *_devices(), _threads(), _disk(directory)]
+    return [*_versions(), *_devices(), _threads(), _disk(directory), *_cache(directory / "runs" / ".cache")]
 
 
 def _versions() -> list[Finding]:
@@ -73,3 +74,12 @@ def _disk(directory: Path) -> Finding:
     free = shutil.disk_usage(directory).free
     note = "" if free >= _MIN_FREE_DISK else "; checkpoints may not fit"
     return Finding(free >= _MIN_FREE_DISK, "disk", f"{free / 2**30:.1f} GiB free at {directory}{note}")
+
+
+def _cache(cache: Path) -> list[Finding]:
+    if not cache.is_dir():
+        return []
+    size = format_bytes(size_of([cache]))
+    return [
+        Finding(True, "cache", f"{size} of prepared corpora in {cache}; may be deleted, and is made again when needed")
+    ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +26,7 @@ Pool = tuple[EncodedPairs, Indices]
 """Pairs, and which of them to train on next, in random order."""
 
 _BATCHES_PER_POOL = 200
+_POOLS_COUNTED = 20
 
 
 @dataclass(frozen=True)
@@ -195,9 +197,10 @@ def cut_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -
 
 
 def count_batches(training: MixedPairs, batch_tokens: int) -> int:
-    """Number of batches of the first epoch; later ones may have a few more or fewer."""
-    pools = training.pools(0, 0)
-    return sum(len(cut_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools)
+    """Number of batches of the first epoch, of a large corpus by its first pools; later epochs differ by a few."""
+    pools = islice(training.pools(0, 0), _POOLS_COUNTED)
+    counts = [len(cut_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools]
+    return round(sum(counts) * training.num_pools / len(counts))
 
 
 def batches_in_order(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

@@ -24,7 +24,8 @@ from mt_cli.tokenizer import UNK_ID, Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]
 
-_PAIRS_BEFORE_RELEASE = 2_000
+_PAIRS_BEFORE_RELEASE = 400
+"""A pair that is touched brings up to 128 kB into memory, since the system maps what lies around it as well."""
 _LONGEST_COUNTED = 1_000
 
 
@@ -135,7 +136,7 @@ class EncodedPairs:
                 for side in (0, 1):
                     offsets = sequences[side].offsets
                     lengths[side, order[first:last]] = offsets[rows + 1] - offsets[rows]
-        self._release_if_many(len(indices))
+                self._release_if_many(len(rows))
         return lengths
 
     def _release_if_many(self, num_pairs: int) -> None:

@@ -29,8 +29,8 @@ class StreamedPairs:
         self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], scored: Sequence[Hashes], seed: int
     ) -> None:
         self._config, self._tokenizers, self._scored, self._seed = config, tokenizers, scored, seed
-        self.counts: Counter[str] = Counter()
-        """What became of the rows read so far, by the names of `REASONS`."""
+        self.counts: list[Counter[str]] = [Counter() for _ in config.train]
+        """What became of the rows that were read, since the start, of each corpus, by the names of `REASONS`."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""
@@ -50,8 +50,8 @@ class StreamedPairs:
             chunks.append((ids.kept(0), ids.kept(1)))
             part_sizes[part] += int(ids.is_kept.sum())
             too_long = int((~ids.is_kept).sum())
-            self.counts.update(REASONS[code] for code in judged.reasons.tolist())
-            self.counts.update({"kept": -too_long, "max_tokens": too_long})
+            self.counts[part].update(REASONS[code] for code in judged.reasons.tolist())
+            self.counts[part].update({"kept": -too_long, "max_tokens": too_long})
         return EncodedPairs(chunks, part_sizes)
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,9 @@ def cached(cache: Path, name: str, make: Callable[[Path], object]) -> Path:
         raise MtError(f"{cache}: cannot be written: {(error.strerror or str(error)).lower()}") from None
     try:
         make(unfinished)
+        for path in unfinished.iterdir():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())  # A machine that crashes must not leave a whole name for half a content.
         try:
             unfinished.rename(folder)
         except OSError:
@@ -78,8 +83,9 @@ def cached(cache: Path, name: str, make: Callable[[Path], object]) -> Path:
 def _remove_stale(cache: Path) -> None:
     """Remove what a killed process has left, when it is too old to be still in the making."""
     for path in cache.glob("*.unfinished-*"):
-        if time.time() - path.stat().st_mtime > _STALE_AFTER_SECONDS:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # Another process may be removing it.
+            if time.time() - path.stat().st_mtime > _STALE_AFTER_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:

@@ -78,13 +78,17 @@ class Corpus:
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a mask, by default the corpus, as columns `number`, `source`, `target`, a block at a time."""
         mask = self.reasons == self.code if mask is None else mask
-        first = 0
         with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
-            for index in range(reader.num_record_batches):
-                block = reader.get_batch(index)
-                kept = mask[first : first + len(block)]
-                first += len(block)
-                yield block if kept.all() else block.filter(pa.array(kept))
+            for index, kept in enumerate(np.split(mask, np.cumsum(self._block_sizes)[:-1])):
+                if kept.any():
+                    block = reader.get_batch(index)
+                    yield block if kept.all() else block.filter(pa.array(kept))
+
+    @property
+    def _block_sizes(self) -> list[int]:
+        """Numbers of rows: blocks are full but for the last of each part."""
+        size = _ROWS_PER_BLOCK
+        return [min(size, part.num_rows - row) for part in self.parts for row in range(0, part.num_rows, size)]
 
     def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
         """The same as `blocks`, row by row."""

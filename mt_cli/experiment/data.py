@@ -24,6 +24,7 @@ from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.reading import Corpus, corpora_of, key_of, names_of, read_corpora
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
+from mt_cli.hardware import release_memory
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
 from mt_cli.tracking import Progress
 
@@ -86,6 +87,7 @@ def prepare(
             statistics.save(path.with_suffix(".json"))
 
     folder = cached(cache, f"ids-{key}", encode)
+    release_memory()
     statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
     encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
     for name, pairs in encoded.items():
@@ -132,6 +134,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Pa
     def make(folder: Path) -> None:
         mask = _sample(train, config.tokenizer.sample_pairs, config.training.seed)
         save_tokenizers(folder, _train_tokenizers(lambda: (row[1:] for row in train.rows(mask)), config))
+        release_memory()
 
     return load_tokenizers(cached(cache, f"tokenizers-{key}", make), config)
 
@@ -190,11 +193,13 @@ def scored_hashes(data: Data, config: Config) -> list[Hashes]:
     return [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
 
 
-def report_on_data(data: Data, config: Config, num_seen: Sequence[int] = ()) -> list[dict[str, Any]]:
+def report_on_data(
+    data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
+) -> list[dict[str, Any]]:
     """For every source of every corpus: its name, how many pairs were read, kept, dropped for which reason.
 
-    Those of `train` also have `times_per_epoch` and, where `num_seen` says so, `num_pairs_seen`. Of a stream, what was
-    read and dropped is not known as a whole.
+    Those of `train` also have `times_per_epoch` and, where `num_seen` says so, `num_pairs_seen`. Of streams only
+    `streamed` tells what became of their rows, since the last start of the run and repetitions counted.
     """
     rows: list[dict[str, Any]] = []
     for name, corpus in data.corpora.items():
@@ -218,6 +223,9 @@ def report_on_data(data: Data, config: Config, num_seen: Sequence[int] = ()) -> 
     training = [row for row in rows if row["corpus"] == "train"]
     if not training:
         training = [{"corpus": "train", "name": name} for name in names_of_parts(config)]
+        for row, counts in zip(training, map(dict, streamed), strict=False):
+            row |= {"num_read": sum(counts.values()), "num_kept": counts.pop("kept", 0)}
+            row["dropped"] = {reason: count for reason, count in counts.items() if count}
         rows = [*training, *rows]
     else:
         for row, times in zip(training, times_per_epoch(data, config), strict=True):

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from mt_cli.batching.batches import MixedPairs, count_batches
+from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint import RunDirectory, load_checkpoint, save_checkpoint, write_text
 from mt_cli.config.sections import Config, TrainingConfig
 from mt_cli.corpus.reading import Pair
@@ -146,7 +147,10 @@ class _Run:
             say(f"  {line}")
         source, target = (tokenizer.vocab_size for tokenizer in self.data.tokenizers)
         shared = f"{source:,} entries, shared" if self.config.tokenizer.shared else f"{source:,} and {target:,} entries"
-        say(f"  vocabulary  {shared} ({self.config.tokenizer.algorithm})")
+        sample = self.config.tokenizer.sample_pairs
+        is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
+        learned = f", learned from {sample:,} of the pairs" if is_sample else ""
+        say(f"  vocabulary  {shared} ({self.config.tokenizer.algorithm}{learned})")
         say(f"  model       {sum(weight.numel() for weight in self.model.parameters()):,} parameters")
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
         steps += f", at most {self.num_steps:,}" if self.num_steps else ""
@@ -234,6 +238,10 @@ class _Run:
             + ("  best" if is_best else "")
         )
 
+    def _report_on_data(self) -> list[dict[str, Any]]:
+        streamed = self.pairs.counts if isinstance(self.pairs, StreamedPairs) else ()
+        return report_on_data(self.data, self.config, self.progression.position.num_pairs, streamed)
+
     def _epoch(self) -> float:
         """How many epochs are done, as far as that is known of the current one."""
         position = self.progression.position
@@ -269,7 +277,7 @@ class _Run:
             "num_steps": self.progression.position.step,
             "num_epochs": self.progression.position.epoch,
             "num_target_tokens": self.progression.position.num_target_tokens,
-            "corpora": report_on_data(self.data, self.config, self.progression.position.num_pairs),
+            "corpora": self._report_on_data(),
             "elapsed_seconds": round(self.progression.elapsed_seconds, 3),
             "num_parameters": sum(weight.numel() for weight in self.model.parameters()),
             "precision": self.precision,

@@ -203,6 +203,8 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     status, _, err = mt("train", "--config", path, *settings)
     assert status == 0, err
     assert "streaming" in err
+    report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
+    assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
     status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")
     assert status == 0, err
     assert "Going on from step 4." in err
@@ -290,3 +292,80 @@ def test_every_hub_config_reads_a_local_folder_with_the_same_columns(
     counts = {row["corpus"]: row["num_read"] for row in json.loads(out)["corpora"]}
     assert counts["train"] == 300
     assert set(counts) == {"train", "valid", *(["test"] if "test" in corpus else [])}
+
+
+def plan_of(mt, path):
+    """What `mt train` says before the first step, and the pairs that it trains on."""
+    status, _, err = mt("train", "--config", path)
+    assert status == 0, err
+    mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
+    return err
+
+
+def kept_pairs(tmp_path):
+    return [tuple(line.split("\t")) for line in (tmp_path / "kept.tsv").read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def test_blank_lines_on_one_side_shift_nothing_and_are_counted(mt, config, tmp_path):
+    pairs = sentences(50)
+    blanks = [(10, ("", "leer")), (20, ("blank", "\u00a0")), (30, ("", ""))]
+    rows = list(pairs)
+    for index, pair in blanks:
+        rows.insert(index, pair)
+    plan = plan_of(mt, config(rows))
+    assert "50 pairs, dropped 1 blank_source, 1 blank_target, 1 blank_pair" in plan
+    assert kept_pairs(tmp_path) == pairs
+
+
+def test_separators_within_a_line_do_not_end_it(mt, config, tmp_path):
+    pairs = sentences(50)
+    rows = list(pairs)
+    for index, separator in enumerate("\u2028\u2029\x85\x0b\x0c\x1c\x1d\x1e"):
+        rows[index] = (pairs[index][0].replace(" ", separator, 1), pairs[index][1])
+    plan = plan_of(mt, config(rows))
+    assert "50 pairs\n" in plan
+    assert kept_pairs(tmp_path) == pairs
+
+
+def test_long_pairs_do_not_vanish_unsaid(mt, config):
+    long = ("the dog and " * 120 + "now", "der Hund und " * 120 + "jetzt")
+    assert "50 pairs, dropped 1 max_tokens" in plan_of(mt, config([*sentences(50), long]))
+
+
+def test_a_validation_sentence_in_train_is_removed_and_said(mt, config, tmp_path):
+    pairs = sentences(50)
+    plan = plan_of(mt, config([*pairs, ("valid 3 a", "etwas neues"), ("something new", "gültig 4 a")]))
+    assert "50 pairs, dropped 2 overlap" in plan
+    assert "note: 2 pairs of train have a sentence of valid or test and will not be trained on" in plan
+    assert kept_pairs(tmp_path) == pairs
+
+
+def test_a_held_out_share_stays_apart_when_a_run_goes_on(mt, config, tmp_path):
+    import shutil
+
+    path = config(sentences(200) + sentences(200)[:50], valid={"fraction": 0.1})
+    assert mt("train", "--config", path)[0] == 0
+    shutil.rmtree(tmp_path / "runs/.cache")
+    status, _, err = mt("train", "--config", path, "--set", "training.max_steps=8")
+    assert status == 0, err
+    assert "Going on from step 4." in err
+    samples = (tmp_path / "runs/checked/samples.txt").read_text(encoding="utf-8")
+    held_out = {line.split(maxsplit=1)[1] for line in samples.splitlines() if line.startswith("source")}
+    assert len(held_out) == 5
+    _, _, _ = mt("data", "check", "--config", path, "--write-clean", "kept.tsv")
+    assert not held_out & {source for source, _ in kept_pairs(tmp_path)}
+    assert len(kept_pairs(tmp_path)) == 180
+
+
+def test_a_large_corpus_teaches_the_tokenizers_by_a_seeded_sample(mt, config, tmp_path):
+    path = config(sentences(300))
+    status, _, err = mt("train", "--config", path, "--set", "tokenizer.sample_pairs=50")
+    assert status == 0, err
+    assert "learned from 50 of the pairs" in err
+    sizes = {}
+    for name, seed, number in (("a", 1, 50), ("b", 1, 50), ("c", 2, 50), ("d", 1, "null")):
+        settings = [f"training.seed={seed}", f"tokenizer.sample_pairs={number}", f"name={name}"]
+        assert mt("train", "--config", path, *(part for each in settings for part in ("--set", each)))[0] == 0
+        sizes[name] = (tmp_path / "runs" / name / "tokenizer.source.json").read_text(encoding="utf-8")
+    assert sizes["a"] == sizes["b"] != sizes["c"]
+    assert len(sizes["a"]) < len(sizes["d"])

@@ -120,7 +120,7 @@ def test_a_stream_gives_every_pair_once_in_shuffled_buffers(tmp_path):
     assert sorted(text for pool in pools for text in pool) == sorted(" ".join(tokens) for tokens in expected)
     assert [len(pool) for pool in pools] == [16] * 6 + [4]
     assert pools[0] != [" ".join(tokens) for tokens in expected[:16]]
-    assert pairs.counts["kept"] == 100
+    assert pairs.counts[0]["kept"] == 100
 
 
 def test_a_stream_goes_on_from_any_buffer_and_shuffles_each_epoch_anew(tmp_path):
@@ -148,7 +148,7 @@ def test_a_stream_drops_and_counts_like_a_prepared_corpus(tmp_path):
     pairs, _ = streamed(tmp_path, stream(write(tmp_path / "a.tsv", rows)), buffer=100, max_tokens=20)
     pairs = StreamedPairs(pairs._config, pairs._tokenizers, [hashes_of(["a valid"]), hashes_of([])], 1)
     assert sum(len(order) for _, order in pairs.pools(0, 0)) == 10
-    assert +pairs.counts == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
+    assert +pairs.counts[0] == {"kept": 10, "duplicates": 3, "blank_source": 1, "overlap": 1, "max_tokens": 1}
 
 
 def test_tokenizers_learn_from_the_beginning_of_a_stream(tmp_path):

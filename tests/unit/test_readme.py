@@ -2,10 +2,26 @@ import re
 import shlex
 
 import pytest
+import typer
 
 from mt_cli import cli
+from mt_cli.config.corpora import FilterConfig
+from mt_cli.corpus.formats import _READERS
 
-COMMANDS = {command.callback.__name__ for command in cli.app.registered_commands}
+
+def commands():
+    """Every command by its words, such as ("data", "check")."""
+    found = {}
+    for name, command in typer.main.get_command(cli.app).commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {
+            (name, *rest): each
+            for rest, each in ([((key,), value) for key, value in inner.items()] if inner else [((), command)])
+        }
+    return found
+
+
+COMMANDS = commands()
 
 
 def readme_commands(root):
@@ -14,15 +30,13 @@ def readme_commands(root):
 
 
 def test_every_command_of_the_readme_parses(root):
-    import typer
-
-    group = typer.main.get_command(cli.app)
     lines = readme_commands(root)
     assert len(lines) >= 8
     for line in lines:
-        name, *arguments = shlex.split(line)[1:]
-        assert name in COMMANDS, line
-        group.commands[name].make_context(name, arguments)
+        words = tuple(shlex.split(line)[1:])
+        name = next((words[:length] for length in (1, 2) if words[:length] in COMMANDS), None)
+        assert name, line
+        COMMANDS[name].make_context(name[-1], list(words[len(name) :]))
 
 
 def test_every_config_of_the_readme_exists(root):
@@ -35,8 +49,16 @@ def test_every_config_of_the_readme_exists(root):
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_every_command_and_option_has_a_sentence(name):
-    import typer
-
-    command = typer.main.get_command(cli.app).commands[name]
+    command = COMMANDS[name]
     assert command.help
     assert all(getattr(parameter, "help", None) for parameter in command.params if parameter.name != "help")
+
+
+def test_every_filter_and_format_is_documented(root):
+    text = (root / "docs/data.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| `(\w+)` \| (\S+) \| \S", text, flags=re.MULTILINE)
+    defaults = {name: {True: "true", None: "null"}.get(value, str(value)) for name, value in FilterConfig()}
+    assert dict(table) == defaults
+    assert [name for name, _ in table] == list(defaults)
+    for ending in _READERS:
+        assert f"`file: a{ending}`" in text
