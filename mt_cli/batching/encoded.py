@@ -24,7 +24,7 @@ from mt_cli.tokenizer import UNK_ID, Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]
 
-_PAIRS_BEFORE_RELEASE = 400
+_PAIRS_BEFORE_RELEASE = 200
 """A pair that is touched brings up to 128 kB into memory, since the system maps what lies around it as well."""
 _LONGEST_COUNTED = 1_000
 

@@ -87,13 +87,14 @@ def prepare(
             statistics.save(path.with_suffix(".json"))
 
     folder = cached(cache, f"ids-{key}", encode)
-    release_memory()
     statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
     encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
             raise CorpusError(f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
-    return Data(corpora, tokenizers, encoded, statistics, folder, _problems(corpora, config, cache))
+    problems = _problems(corpora, config, cache)
+    release_memory()
+    return Data(corpora, tokenizers, encoded, statistics, folder, problems)
 
 
 def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> list[Problem]:

@@ -88,12 +88,14 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 10_000_000])
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep-cache", action="store_true", help="Measure starts from the cache alone.")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-benchmarks")
     options = parser.parse_args()
-    shutil.rmtree(options.work / "runs", ignore_errors=True)
+    if not options.keep_cache:
+        shutil.rmtree(options.work / "runs", ignore_errors=True)
     rows: dict[tuple[int, str], list[dict[str, Any]]] = {}
     # The first starts, which prepare everything, and then the second ones in turn, several rounds.
-    starts = [(number, "first") for number in options.pairs]
+    starts = [] if options.keep_cache else [(number, "first") for number in options.pairs]
     starts += [(number, "from the cache") for _ in range(options.rounds) for number in options.pairs]
     for number, start in starts:
         name = f"scale-{number}"
