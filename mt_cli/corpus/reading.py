@@ -127,7 +127,9 @@ def read_corpora(
         MtError: if there is no room on the disk.
     """
     groups = corpora_of(config)
-    if config.is_streaming and stream_rows is None:
+    if not config.is_streaming:
+        stream_rows = None
+    elif stream_rows is None:
         del groups["train"]
     folder = cached(
         cache,

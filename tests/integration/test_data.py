@@ -48,7 +48,7 @@ def config(tmp_path):
 
 def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
     pairs = [*sentences(1_000), *sentences(30), ("", "leer"), ("same", "same"), ("valid 3 a", "neu")]
-    path = config(pairs)
+    path = config(pairs, shuffle_buffer=64)  # That is for streams alone.
     status, out, err = mt("data", "check", "--config", path, "--json")
     assert status == 0, err
     report = json.loads(out)
