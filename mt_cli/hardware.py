@@ -74,6 +74,21 @@ def describe_versions() -> dict[str, str]:
     return versions
 
 
+def keep_memory() -> None:
+    """Let glibc keep freed memory for the next step instead of giving each tensor's pages back and asking anew.
+
+    A training step of 4,000 tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults without and 5,000 with
+    it, and took 850 against 750 ms; peak memory is the same.
+    """
+    with suppress(OSError, AttributeError, TypeError):  # Other C libraries, and Windows, have no such function.
+        options = {_M_MMAP_THRESHOLD: 2**30, _M_TRIM_THRESHOLD: 2**31 - 1, _M_TOP_PAD: 2**26}
+        for option, value in options.items():
+            ctypes.CDLL(None).mallopt(option, value)
+
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+
+
 def release_memory() -> None:
     """Give memory that is no longer used back to the system; glibc keeps it otherwise, a gigabyte at times."""
     with suppress(OSError, AttributeError, TypeError):  # Other C libraries, and Windows, have no such function.

@@ -21,7 +21,7 @@ from mt_cli.corpus.reading import Pair
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.experiment.data import Data, describe_data, names_of_parts, prepare, report_on_data, training_pairs
-from mt_cli.hardware import describe_hardware, describe_versions, pick_device, pick_precision
+from mt_cli.hardware import describe_hardware, describe_versions, keep_memory, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
@@ -47,6 +47,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     if resuming:
         directory.check_resumable(config)
     data = prepare(config, runs / ".cache", directory.tokenizers(config) if resuming else None)
+    keep_memory()
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers)).to(device)
     run = _Run(directory, config, model, data)

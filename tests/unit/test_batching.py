@@ -141,6 +141,16 @@ def test_similar_lengths_share_a_batch():
     assert padding < 0.05
 
 
+def test_both_sides_of_a_batch_are_of_similar_length():
+    generator = np.random.default_rng(1)
+    source = generator.integers(5, 30, 20_000)
+    target = np.maximum(1, source + generator.integers(-4, 5, 20_000))
+    pairs = mixed(list(zip(source.tolist(), target.tolist(), strict=True)), 4_096)
+    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
+    num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+    assert num_tokens / sum(batch.src_ids.numel() + batch.tgt_input_ids.numel() for batch in batches) > 0.95
+
+
 @pytest.mark.parametrize("lengths", [[], [(1, 1)]])
 def test_no_pairs_make_no_batches(lengths):
     assert len(indices_of(mixed(lengths), 10, 1, 0)) == len(lengths)

@@ -10,7 +10,7 @@ from mt_cli.objective import Objective, smoothed_cross_entropy
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("num_tokens", [1, 5, 1_100])
+@pytest.mark.parametrize("num_tokens", [1, 5, 1_100, 5_000])
 def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
     hidden = torch.randn(num_tokens, 8, requires_grad=True)
     weight = torch.randn(37, 8, requires_grad=True)
@@ -27,6 +27,28 @@ def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
     assert sums.num_correct.item() == (logits.argmax(dim=-1) == targets).sum().item()
     for our_grad, their_grad in zip(ours, theirs, strict=True):
         assert torch.allclose(our_grad, their_grad, atol=1e-6)
+
+
+def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones():
+    hidden, weight, targets = torch.randn(600, 64), torch.randn(1_000, 64) / 8, torch.randint(0, 1_000, (600,))
+    results = []
+    for dtype in (torch.float64, torch.bfloat16):
+        inputs = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
+        sums = smoothed_cross_entropy(*inputs, targets, 0.1)
+        results.append((sums.objective.double(), *torch.autograd.grad(sums.objective, inputs)))
+    (exact_loss, *exact), (rough_loss, *rough) = results
+    assert rough_loss.item() == pytest.approx(exact_loss.item(), rel=2e-3)
+    for one, other in zip(exact, rough, strict=True):
+        assert torch.cosine_similarity(one.double().flatten(), other.double().flatten(), dim=0) > 0.999
+
+
+def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
+    hidden = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    weight = torch.tensor([[500.0, 0.0], [-500.0, 0.0], [0.0, 1.0]])
+    sums = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), 0.0)
+    assert sums.cross_entropy.item() == pytest.approx(1_000.0)
+    sums.objective.backward()
+    assert hidden.grad[0, 0].item() == pytest.approx(1_000.0)
 
 
 def test_sums_of_batches_add_up_and_padding_counts_nothing():
