@@ -75,12 +75,12 @@ def judged_blocks(
     """The rows of a buffer as blocks, judged by themselves and together; with each the number of its corpus."""
     blocks: list[tuple[int, Block]] = []
     for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True)):
-        filters = source.filters or config.filters
+        filters = config.filters_of(source)
         blocks.extend((part, block) for block in clean_rows(rows, source, (config.source, config.target), filters))
     if blocks:
         reasons = np.concatenate([block.reasons for _, block in blocks])
         hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
-        filters_of = [(len(block), config.train[part].filters or config.filters) for part, block in blocks]
+        filters_of = [(len(block), config.filters_of(config.train[part])) for part, block in blocks]
         judge_together(reasons, hashes, filters_of, scored)
         ends = np.cumsum([len(block) for _, block in blocks])
         for (_, block), judged in zip(blocks, np.split(reasons, ends[:-1]), strict=True):

@@ -261,6 +261,10 @@ class CorpusConfig(Section):
         """Whether the training corpora are read on the go."""
         return self.train[0].streaming
 
+    def filters_of(self, source: TextSource) -> FilterConfig:
+        """A training corpus' own filters, which are complete, or else those of all."""
+        return source.filters or self.filters
+
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of all corpora, each once, in order."""

@@ -182,7 +182,10 @@ def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
                 raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}") from None
             return ((number, *pair) for number, pair in enumerate(pairs, start=1))
         case FilesSource():
-            return _read_files(Path(source.files[0]), Path(source.files[1]))
+            paths = Path(source.files[0]), Path(source.files[1])
+            if not source.streaming:  # Counting is a full pass, which a stream does not need.
+                _check_line_counts(*paths)
+            return _read_files(*paths)
         case FileSource():
             return read_file(Path(source.file), languages, source.columns)
         case DatasetSource():
@@ -191,7 +194,7 @@ def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
             raise TypeError(source)
 
 
-def _read_files(source_path: Path, target_path: Path) -> Iterator[Row]:
+def _check_line_counts(source_path: Path, target_path: Path) -> None:
     numbers_of_lines = [count_lines(path) for path in (source_path, target_path)]
     if numbers_of_lines[0] != numbers_of_lines[1]:
         line = first_misaligned_line(Features.of(read_lines(source_path)), Features.of(read_lines(target_path)))
@@ -199,8 +202,19 @@ def _read_files(source_path: Path, target_path: Path) -> Iterator[Row]:
             f"{source_path} has {numbers_of_lines[0]:,} lines and {target_path} has {numbers_of_lines[1]:,}: line N of "
             f"one must translate line N of the other; they seem to part near line {line:,}"
         )
+
+
+def _read_files(source_path: Path, target_path: Path) -> Iterator[Row]:
     lines = zip(read_lines(source_path), read_lines(target_path), strict=True)
-    return ((number, source, target) for number, (source, target) in enumerate(lines, start=1))
+    number = 0
+    try:
+        for number, (source, target) in enumerate(lines, start=1):
+            yield number, source, target
+    except ValueError:
+        raise CorpusError(
+            f"{source_path} and {target_path}: one of them ends after {number:,} lines and the other goes on; line N "
+            "of one must translate line N of the other"
+        ) from None
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
@@ -312,8 +326,7 @@ def _store(
         parts, reasons, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, is_train, limit, advance)
         if is_train:
             filters = [
-                (part.num_rows, source.filters or config.filters)
-                for part, source in zip(parts, config.train, strict=True)
+                (part.num_rows, config.filters_of(source)) for part, source in zip(parts, config.train, strict=True)
             ]
             judge_together(reasons, hashes, filters, scored)
             _check_not_empty(reasons, name)
@@ -367,7 +380,7 @@ def _store_rows(
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for name, source in zip(names_of(sources), sources, strict=True):
             first_row = sum(len(block) for block in blocks)
-            filters = (source.filters or config.filters) if is_train else None
+            filters = config.filters_of(source) if is_train else None
             for block in clean_blocks(source, (config.source, config.target), filters, limit):
                 writer.write_batch(
                     pa.record_batch([pa.array(block.numbers), block.source, block.target], schema=_SCHEMA)

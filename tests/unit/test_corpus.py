@@ -5,7 +5,7 @@ import pytest
 
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, FileSource, FilesSource
 from mt_cli.corpus.cleaning import CODES
-from mt_cli.corpus.reading import names_of, read_corpora, read_pairs
+from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
 from mt_cli.corpus.reverse_words import reverse_words_pairs
 from mt_cli.errors import CorpusError, MtError
 
@@ -205,6 +205,15 @@ def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
     assert "2,000 lines" in str(caught.value)
     assert "1,999" in str(caught.value)
     assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2
+
+
+def test_a_stream_of_files_is_never_counted_and_says_where_one_ends(tmp_path, monkeypatch):
+    english, italian = write(tmp_path / "a.en", ["one", "two", "three"]), write(tmp_path / "a.it", ["uno", "due"])
+    monkeypatch.setattr("mt_cli.corpus.reading.count_lines", None)
+    rows = read_rows(FilesSource(files=(english, italian), streaming=True), LANGUAGES)
+    assert [next(rows), next(rows)] == [(1, "one", "uno"), (2, "two", "due")]
+    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other goes on"):
+        next(rows)
 
 
 def test_reversed_words_are_reversed_distinct_and_apart():
