@@ -75,18 +75,29 @@ def describe_versions() -> dict[str, str]:
 
 
 def keep_memory() -> None:
-    """Let glibc keep freed memory for the next step instead of giving each tensor's pages back and asking anew.
+    """Let glibc keep freed memory for the next step, in huge pages where the system has them.
 
-    A training step of 4,000 tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults without and 5,000 with
-    it, and took 850 against 750 ms; peak memory is the same.
+    Otherwise it gives each tensor's pages back and asks for them anew. A training step of 4,000 tokens (8.09 M
+    parameters, bf16, two cores) had 46,000 page faults without it, 1,200 with memory kept and 13 with huge pages;
+    peak memory is the same.
     """
-    with suppress(OSError, AttributeError, TypeError):  # Other C libraries, and Windows, have no such function.
-        options = {_M_MMAP_THRESHOLD: 2**30, _M_TRIM_THRESHOLD: 2**31 - 1, _M_TOP_PAD: 2**26}
-        for option, value in options.items():
-            ctypes.CDLL(None).mallopt(option, value)
+    with suppress(OSError, AttributeError, TypeError):  # Other C libraries, and Windows, have no such functions.
+        libc = ctypes.CDLL(None)
+        for option, value in {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 2**26}.items():
+            libc.mallopt(option, value)
+        # Address space at the end of the heap, not memory: a page is taken when it is written to.
+        libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = _POINTER, [_SIZE], [_POINTER]
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        address = libc.malloc(size)
+        if address:
+            start = -(-address // _HUGE_PAGE) * _HUGE_PAGE
+            libc.madvise.argtypes = [_POINTER, _SIZE, ctypes.c_int]
+            libc.madvise(start, (address + size - start) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
+            libc.free(address)
 
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _MADV_HUGEPAGE, _HUGE_PAGE = -1, -2, -4, 14, 2**21
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
 
 
 def release_memory() -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.batching.packing import Grid, grid_of, pack
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, S source positions, T target positions.
@@ -31,41 +32,53 @@ _POOLS_COUNTED = 20
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids for teacher forcing: reading `tgt_input_ids` up to T, predict `tgt_output_ids` at T."""
+    """Packed ids for teacher forcing: reading `tgt_input_ids` of a sentence up to T, predict `tgt_output_ids` at T."""
 
     src_ids: Tensor
-    """BxS, each sentence followed by [EOS]."""
+    """Each sentence followed by [EOS]."""
+    source_grid: Grid
     tgt_input_ids: Tensor
-    """BxT, each sentence after [SOS]."""
+    """Each sentence after [SOS]."""
     tgt_output_ids: Tensor
-    """BxT, each sentence followed by [EOS]."""
-    num_source_tokens: int
-    """Without padding, [EOS] counted."""
-    num_target_tokens: int
-    """Without padding, [EOS] counted: what a loss is divided by."""
+    """Each sentence followed by [EOS]."""
+    target_grid: Grid
     num_pairs: tuple[int, ...] = ()
     """From each part of the corpus."""
 
+    @property
+    def num_source_tokens(self) -> int:
+        """Without padding, [EOS] counted."""
+        return self.source_grid.num_tokens
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Without padding, [EOS] counted: what a loss is divided by."""
+        return self.target_grid.num_tokens
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device; the copy does not wait where memory is pinned."""
-        src_ids, tgt_input_ids, tgt_output_ids = (
-            ids.to(device, non_blocking=True) for ids in (self.src_ids, self.tgt_input_ids, self.tgt_output_ids)
-        )
         return Batch(
-            src_ids, tgt_input_ids, tgt_output_ids, self.num_source_tokens, self.num_target_tokens, self.num_pairs
+            self.src_ids.to(device, non_blocking=True),
+            self.source_grid.to(device),
+            self.tgt_input_ids.to(device, non_blocking=True),
+            self.tgt_output_ids.to(device, non_blocking=True),
+            self.target_grid.to(device),
+            self.num_pairs,
         )
 
 
 def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
-    """The batch of these pairs, padded on the right."""
+    """The batch of these pairs."""
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
+    source_grid, target_grid = (grid_of(np.array([len(ids) + 1 for ids in side])) for side in (source, target))
+    source_ids, target_ids = np.concatenate(source), np.concatenate(target)
     parts = np.searchsorted(np.cumsum(pairs.part_sizes), np.asarray(indices), side="right")
     return Batch(
-        src_ids=pad(source, end=EOS_ID),
-        tgt_input_ids=pad(target, start=SOS_ID),
-        tgt_output_ids=pad(target, end=EOS_ID),
-        num_source_tokens=sum(map(len, source)) + len(source),
-        num_target_tokens=sum(map(len, target)) + len(target),
+        src_ids=pack(source_ids, source_grid, end=EOS_ID),
+        source_grid=source_grid,
+        tgt_input_ids=pack(target_ids, target_grid, start=SOS_ID),
+        tgt_output_ids=pack(target_ids, target_grid, end=EOS_ID),
+        target_grid=target_grid,
         num_pairs=tuple(np.bincount(parts, minlength=len(pairs.part_sizes)).tolist()),
     )
 

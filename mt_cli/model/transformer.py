@@ -3,8 +3,9 @@
     source ids > embedding, positions > encoder layers > memory ─┐
     target ids > embedding, positions > decoder layers ──────────┴> hidden states > projection > logits
 
-Legend of the shapes: B sentences, T query positions, S key positions, D d_model, H heads, K d_head, F d_ff,
-V vocabulary. Masks are boolean, True = may be attended to. Every module works in the number format of its weights.
+Legend of the shapes: N target tokens, M source tokens, B sentences, T query positions, S key positions, D d_model,
+H heads, K d_head, F d_ff, V vocabulary. Masks are boolean, True = may be attended to. Every module works in the number
+format of its weights. Hidden states are rows, one a token; only attention knows to which sentence a row belongs.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.kernels import attend, attention_weights, drop
-from mt_cli.tokenizer import PAD_ID
+from mt_cli.model.kernels import add_dropped, attend, attention_weights, drop
+from mt_cli.model.layouts import Layout, Packed, Padded, padded
 
 KeysValues = tuple[Tensor, Tensor]
+"""BxHxSxK keys and values."""
+LookedUp = tuple[Tensor, Tensor, Tensor | None]
+"""Keys, values, and the mask, broadcast to BxHxTxS, of which a query may attend to."""
 
 
 class Transformer(nn.Module):
@@ -31,6 +36,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
+        self.num_heads = config.num_heads
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
@@ -46,45 +52,58 @@ class Transformer(nn.Module):
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
-        """Logits BxTxV of the token after each target position."""
-        memory, memory_mask = self.encode(src_ids)
-        logits_BTV: Tensor = self.projection(self.decode(tgt_input_ids, memory, memory_mask))
+        """Logits BxTxV of the token after each target position, of padded ids."""
+        hidden_ND = self.decode(tgt_input_ids, *self.encode(src_ids))
+        logits_BTV: Tensor = self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
         return logits_BTV
 
-    def encode(self, src_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Memory BxSxD of source ids BxS, and its mask Bx1x1xS."""
-        mask_B11S = (src_ids != PAD_ID)[:, None, None, :]
-        x_BSD = self.source_embedding(src_ids)
+    def encode(self, src_ids: Tensor, grid: Grid | None = None) -> tuple[Tensor, Layout]:
+        """Memory MxD, a row for each source token, and its layout; of ids BxS, or of packed ones and their grid."""
+        x_MD, layout = self._embed(self.source_embedding, src_ids, grid)
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, mask_B11S)
-        return self.encoder_norm(x_BSD), mask_B11S
+            x_MD = layer(x_MD, layout)
+        return self.encoder_norm(x_MD), layout
 
-    def decode(self, tgt_ids: Tensor, memory: Tensor, memory_mask: Tensor) -> Tensor:
-        """Hidden states BxTxD of target ids BxT, each seeing only the positions up to its own.
+    def decode(self, tgt_ids: Tensor, memory: Tensor, memory_layout: Layout, grid: Grid | None = None) -> Tensor:
+        """Hidden states NxD of target ids BxT, or of packed ones, each seeing only the positions up to its own.
 
         Padding stands to the right of every token, so the causal mask hides it too.
         """
-        mask_TT = causal_mask(tgt_ids.shape[1], tgt_ids.device)
-        x_BTD = self.target_embedding(tgt_ids)
+        x_ND, layout = self._embed(self.target_embedding, tgt_ids, grid)
+        mask_TT = causal_mask(tgt_ids.shape[1] if grid is None else grid.rows.shape[1], tgt_ids.device)
         for layer in self.decoder:
-            x_BTD = layer(x_BTD, mask_TT, layer.memory_keys_values(memory), memory_mask)  # type: ignore[operator]
-        hidden_BTD: Tensor = self.decoder_norm(x_BTD)
-        return hidden_BTD
+            looked_up = *layer.memory_keys_values(memory, memory_layout), memory_layout.mask  # type: ignore[operator]
+            x_ND = layer(x_ND, layout, mask_TT, layout, looked_up)
+        hidden_ND: Tensor = self.decoder_norm(x_ND)
+        return hidden_ND
 
-    def start_cache(self, memory: Tensor, memory_mask: Tensor) -> DecoderCache:
+    def _embed(self, embedding: Embedding, ids: Tensor, grid: Grid | None) -> tuple[Tensor, Layout]:
+        """NxD and the layout of ids, padded ones without a grid or packed ones with it."""
+        if grid is None:
+            length = ids.shape[1]
+            positions_N = torch.arange(length, device=ids.device).repeat(len(ids))
+            return embedding(ids.flatten(), positions_N, length), padded(ids)
+        return embedding(ids, grid.positions, grid.rows.shape[1]), Packed.of(grid, self.num_heads)
+
+    def start_cache(self, memory: Tensor, layout: Layout) -> DecoderCache:
         """What `decode_next` needs to know of the sentences: the memory's keys and values, computed once."""
-        return DecoderCache([layer.memory_keys_values(memory) for layer in self.decoder], memory_mask)  # type: ignore[operator]
+        keys_values = [layer.memory_keys_values(memory, layout) for layer in self.decoder]  # type: ignore[operator]
+        assert layout.mask is not None
+        return DecoderCache(keys_values, layout.mask)
 
     def decode_next(self, token_ids: Tensor, cache: DecoderCache) -> Tensor:
         """Logits RxV after one more token of each row R; the cache grows by it.
 
         A sentence may have several rows, one after the other: R is a multiple of the cache's number of sentences.
+        Rows that share a sentence's memory (its beams) attend to it as further positions of that sentence.
         """
-        x_R1D = self.target_embedding(token_ids[:, None], first_position=cache.length)
+        position = torch.tensor([cache.length], device=token_ids.device)
+        x_RD = self.target_embedding(token_ids, position, cache.length + 1)
+        rows, sentences = Padded(len(token_ids)), Padded(len(cache.memory_mask))
         for layer, memory_kv, past in zip(self.decoder, cache.memory, cache.past, strict=True):
-            x_R1D = layer(x_R1D, None, memory_kv, cache.memory_mask, past)
+            x_RD = layer(x_RD, rows, None, sentences, (*memory_kv, cache.memory_mask), past)
         cache.length += 1
-        logits_RV: Tensor = self.projection(self.decoder_norm(x_R1D))[:, 0]
+        logits_RV: Tensor = self.projection(self.decoder_norm(x_RD))
         return logits_RV
 
 
@@ -97,13 +116,13 @@ class Embedding(nn.Module):
         is_learned = config.positions == "learned"
         self.positions = LearnedPositions(config) if is_learned else SinusoidalPositions(config.d_model)
         self.scale = math.sqrt(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = config.dropout
 
-    def forward(self, ids: Tensor, first_position: int = 0) -> Tensor:
-        """BxTxD of ids BxT that stand at `first_position` and after."""
-        x_BTD = self.table(ids) * self.scale
-        positions_TD = self.positions(first_position, ids.shape[1])
-        return self.dropout(x_BTD + positions_TD.to(x_BTD.dtype))
+    def forward(self, ids_N: Tensor, positions_N: Tensor, length: int) -> Tensor:
+        """NxD of ids that stand at these positions, all below `length`; one position will do for all."""
+        positions_ND = self.positions(positions_N, length)
+        x_ND = torch.add(positions_ND.to(self.table.weight.dtype), self.table(ids_N), alpha=self.scale)
+        return drop(x_ND, self.dropout) if self.training else x_ND
 
 
 class SinusoidalPositions(nn.Module):
@@ -116,11 +135,11 @@ class SinusoidalPositions(nn.Module):
         self.d_model = d_model
         self.register_buffer("table", sinusoids(256, d_model), persistent=False)
 
-    def forward(self, first: int, length: int) -> Tensor:
-        """TxD encodings of the positions from `first` on."""
-        if first + length > len(self.table):
-            self.table = sinusoids(2 * (first + length), self.d_model).to(self.table.device)
-        return self.table[first : first + length]
+    def forward(self, positions_N: Tensor, length: int) -> Tensor:
+        """NxD encodings of positions below `length`."""
+        if length > len(self.table):
+            self.table = sinusoids(2 * length, self.d_model).to(self.table.device)
+        return self.table[positions_N]
 
 
 class LearnedPositions(nn.Embedding):
@@ -129,9 +148,9 @@ class LearnedPositions(nn.Embedding):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config.max_positions, config.d_model)
 
-    def forward(self, first: int, length: int) -> Tensor:  # type: ignore[override]
-        """TxD encodings of the positions from `first` on."""
-        return self.weight[first : first + length]
+    def forward(self, positions_N: Tensor, length: int) -> Tensor:  # type: ignore[override]
+        """NxD encodings of positions below `length`."""
+        return self.weight[positions_N]
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
@@ -151,12 +170,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor) -> Tensor:
-        """BxSxD to BxSxD."""
+    def forward(self, x_MD: Tensor, layout: Layout) -> Tensor:
+        """MxD to MxD."""
         attention = self.self_attention
-        x_BSD = self.self_attention_residual(x_BSD, lambda x: attention(x, attention.keys_values(x), mask))
-        x_BSD = self.feed_forward_residual(x_BSD, self.feed_forward)
-        return x_BSD
+        x_MD = self.self_attention_residual(
+            x_MD, lambda x: attention(x, layout, (*attention.keys_values(x, layout), layout.mask))
+        )
+        x_MD = self.feed_forward_residual(x_MD, self.feed_forward)
+        return x_MD
 
 
 class DecoderLayer(nn.Module):
@@ -171,28 +192,35 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def memory_keys_values(self, memory_BSD: Tensor) -> KeysValues:
+    def memory_keys_values(self, memory_MD: Tensor, layout: Layout) -> KeysValues:
         """What this layer's cross-attention looks up, which is the same for every target position."""
-        return self.cross_attention.keys_values(memory_BSD)
+        return self.cross_attention.keys_values(memory_MD, layout)
 
     def forward(
-        self, x_BTD: Tensor, mask: Tensor | None, memory: KeysValues, memory_mask: Tensor, past: Past | None = None
+        self,
+        x_ND: Tensor,
+        layout: Layout,
+        mask: Tensor | None,
+        cross_layout: Layout,
+        memory: LookedUp,
+        past: Past | None = None,
     ) -> Tensor:
-        """BxTxD to BxTxD; with a `past`, x is the one position that follows it."""
+        """NxD to NxD; with a `past`, a row is the one position that follows it.
+
+        `layout` is that of self-attention, and `cross_layout` that of queries to the memory, where several rows may
+        belong to one sentence.
+        """
 
         def self_attention(x: Tensor) -> Tensor:
-            keys_values = self.self_attention.keys_values(x)
-            return self.self_attention(x, past.append(keys_values) if past is not None else keys_values, mask)
+            keys, values = self.self_attention.keys_values(x, layout)
+            if past is not None:
+                keys, values = past.append((keys, values))
+            return self.self_attention(x, layout, (keys, values, mask))
 
-        def cross_attention(x: Tensor) -> Tensor:
-            # Rows that share a sentence's memory (its beams) attend as further queries of that sentence.
-            queries = x.reshape(len(memory[0]), -1, x.shape[-1])
-            return self.cross_attention(queries, memory, memory_mask).view_as(x)
-
-        x_BTD = self.self_attention_residual(x_BTD, self_attention)
-        x_BTD = self.cross_attention_residual(x_BTD, cross_attention)
-        x_BTD = self.feed_forward_residual(x_BTD, self.feed_forward)
-        return x_BTD
+        x_ND = self.self_attention_residual(x_ND, self_attention)
+        x_ND = self.cross_attention_residual(x_ND, lambda x: self.cross_attention(x, cross_layout, memory))
+        x_ND = self.feed_forward_residual(x_ND, self.feed_forward)
+        return x_ND
 
 
 class MultiHeadAttention(nn.Module):
@@ -207,23 +235,24 @@ class MultiHeadAttention(nn.Module):
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
 
-    def forward(self, x_BTD: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
-        """BxTxD to BxTxD; `mask` broadcasts to BxHxTxS."""
-        query_BHTK = self._split_heads(self.query(x_BTD))
+    def forward(self, x_ND: Tensor, layout: Layout, looked_up: LookedUp) -> Tensor:
+        """NxD to NxD: each row asks the keys of its sentence."""
+        query_BHTK = layout.split_heads(self.query(x_ND), self.num_heads)
         dropout = self.attention_dropout if self.training else 0.0
-        mixed_BHTK = attend(query_BHTK, *keys_values, mask, dropout)
-        return self.output(mixed_BHTK.transpose(1, 2).flatten(start_dim=2))
+        mixed_BHTK = attend(query_BHTK, *looked_up, dropout)
+        return self.output(layout.join_heads(mixed_BHTK))
 
-    def keys_values(self, x_BSD: Tensor) -> KeysValues:
+    def keys_values(self, x_MD: Tensor, layout: Layout) -> KeysValues:
         """BxHxSxK keys and values of what is attended to."""
-        return self._split_heads(self.key(x_BSD)), self._split_heads(self.value(x_BSD))
+        return (
+            layout.split_heads(self.key(x_MD), self.num_heads),
+            layout.split_heads(self.value(x_MD), self.num_heads),
+        )
 
-    def weights(self, x_BTD: Tensor, keys_values: KeysValues, mask: Tensor | None) -> Tensor:
+    def weights(self, x_ND: Tensor, layout: Layout, looked_up: LookedUp) -> Tensor:
         """BxHxTxS attention weights, for pictures and alignments."""
-        return attention_weights(self._split_heads(self.query(x_BTD)), keys_values[0], mask)
-
-    def _split_heads(self, x_BTD: Tensor) -> Tensor:
-        return x_BTD.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        keys, _, mask = looked_up
+        return attention_weights(layout.split_heads(self.query(x_ND), self.num_heads), keys, mask)
 
 
 class FeedForward(nn.Module):
@@ -235,13 +264,13 @@ class FeedForward(nn.Module):
         self.inner = nn.Linear(config.d_model, config.d_ff * (2 if config.activation == "swiglu" else 1))
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
-    def forward(self, x_BTD: Tensor) -> Tensor:
-        """BxTxD to BxTxD."""
-        x_BTF = self.inner(x_BTD)
+    def forward(self, x_ND: Tensor) -> Tensor:
+        """NxD to NxD."""
+        x_NF = self.inner(x_ND)
         if self.activation == "swiglu":
-            gate_BTF, x_BTF = x_BTF.chunk(2, dim=-1)
-            return self.outer(F.silu(gate_BTF) * x_BTF)
-        return self.outer(F.relu(x_BTF) if self.activation == "relu" else F.gelu(x_BTF))
+            gate_NF, x_NF = x_NF.chunk(2, dim=-1)
+            return self.outer(F.silu(gate_NF) * x_NF)
+        return self.outer(F.relu(x_NF, inplace=True) if self.activation == "relu" else F.gelu(x_NF))
 
 
 class Residual(nn.Module):
@@ -251,25 +280,14 @@ class Residual(nn.Module):
         super().__init__()
         self.norm_first = config.norm_order == "pre"
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = config.dropout
 
-    def forward(self, x_BTD: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """BxTxD to BxTxD."""
+    def forward(self, x_ND: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """NxD to NxD."""
+        rate = self.dropout if self.training else 0.0
         if self.norm_first:
-            return x_BTD + self.dropout(sublayer(self.norm(x_BTD)))
-        return self.norm(x_BTD + self.dropout(sublayer(x_BTD)))
-
-
-class Dropout(nn.Module):
-    """`kernels.drop` while training, nothing else."""
-
-    def __init__(self, rate: float) -> None:
-        super().__init__()
-        self.rate = rate
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Any shape to the same shape."""
-        return drop(x, self.rate) if self.training else x
+            return add_dropped(x_ND, sublayer(self.norm(x_ND)), rate)
+        return self.norm(add_dropped(x_ND, sublayer(x_ND), rate))
 
 
 def final_norm(config: ModelConfig) -> nn.Module:

@@ -151,7 +151,14 @@ def batches_for_peers(folder: Path, steps: int) -> Path:
     data = prepare(config, folder / "runs" / ".cache")
     placed = epoch_batches(training_pairs(data, config), 4096, 1, 0)
     batches = [collate(each.pairs, each.indices) for each, _ in zip(placed, range(steps), strict=False)]
-    saved = [{"src": each.src_ids, "tgt": each.tgt_input_ids, "label": each.tgt_output_ids} for each in batches]
+    saved = [
+        {
+            "src": each.source_grid.padded(each.src_ids),
+            "tgt": each.target_grid.padded(each.tgt_input_ids),
+            "label": each.target_grid.padded(each.tgt_output_ids),
+        }
+        for each in batches
+    ]
     torch.save(saved, folder / "batches.pt")
     return folder / "batches.pt"
 

@@ -18,13 +18,12 @@ def test_token_scores_are_those_of_one_large_batch():
     scores = score_tokens(objective, pairs, batch_tokens=20)
     batch = collate(pairs, range(30))
     with torch.no_grad():
-        logits = objective.model(batch.src_ids, batch.tgt_input_ids)
-    is_token = batch.tgt_output_ids != 0
-    expected = torch.nn.functional.cross_entropy(logits[is_token], batch.tgt_output_ids[is_token])
+        logits = objective.model(batch.source_grid.padded(batch.src_ids), batch.target_grid.padded(batch.tgt_input_ids))
+    tgt_output_ids = batch.target_grid.padded(batch.tgt_output_ids)
+    is_token = tgt_output_ids != 0
+    expected = torch.nn.functional.cross_entropy(logits[is_token], tgt_output_ids[is_token])
     assert scores.loss == pytest.approx(expected.item(), rel=1e-4)
-    assert scores.token_accuracy == pytest.approx(
-        (logits.argmax(-1) == batch.tgt_output_ids)[is_token].float().mean().item()
-    )
+    assert scores.token_accuracy == pytest.approx((logits.argmax(-1) == tgt_output_ids)[is_token].float().mean().item())
 
 
 def test_perplexity_is_the_exponential_of_the_loss():

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from mt_cli.batching.batches import collate
+from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.kernels import attend, attention_weights, drop
 from mt_cli.model.transformer import Transformer, causal_mask, recorded_attention, sinusoids
 
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
@@ -55,14 +56,18 @@ def torch_twin(model, config):
         encoder = [copy_layer(nn.TransformerEncoderLayer(**options), layer) for layer in model.encoder]
         decoder = [copy_layer(nn.TransformerDecoderLayer(**options), layer) for layer in model.decoder]
 
+    def embed(embedding, ids):
+        length = ids.shape[1]
+        return embedding(ids.flatten(), torch.arange(length).repeat(len(ids)), length).unflatten(0, ids.shape)
+
     def forward(src_ids, tgt_ids):
         src_padding, tgt_padding = src_ids == 0, tgt_ids == 0
         future = ~causal_mask(tgt_ids.shape[1], tgt_ids.device)
-        memory = model.source_embedding(src_ids)
+        memory = embed(model.source_embedding, src_ids)
         for layer in encoder:
             memory = layer(memory, src_key_padding_mask=src_padding)
         memory = model.encoder_norm(memory)
-        x = model.target_embedding(tgt_ids)
+        x = embed(model.target_embedding, tgt_ids)
         for layer in decoder:
             x = layer(
                 x,
@@ -97,31 +102,23 @@ def test_model_agrees_with_torch(norm_order, activation):
     assert (ours - theirs)[is_token].abs().max() < 1e-5
 
 
-def test_attention_agrees_with_torch():
-    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
-    mask = torch.rand(2, 1, 5, 7) > 0.3
-    mask[..., 0] = True
-    expected = F.scaled_dot_product_attention(query, key, value, mask)
-    assert torch.allclose(attend(query, key, value, mask), expected, atol=1e-6)
-    assert torch.allclose(attention_weights(query, key, mask) @ value, expected, atol=1e-6)
-    assert (attention_weights(query, key, mask)[~mask.expand(2, 4, 5, 7)] == 0).all()
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate):
-    x = torch.ones(1_000, 401, requires_grad=True)
-    y = drop(x, rate)
-    y.sum().backward()
-    dropped = (y == 0).float().mean()
-    assert abs(dropped - round(rate * 256) / 256) < 0.005
-    assert abs(y.mean() - 1) < 0.01
-    assert torch.equal(x.grad, y.detach())
-    assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
-
-
-def test_no_dropout_is_the_identity():
-    x = torch.randn(3, 5)
-    assert drop(x, 0.0) is x
+@pytest.mark.parametrize("norm_order", ["pre", "post"])
+@pytest.mark.parametrize("tie_embeddings", ["none", "target"])
+def test_packed_tokens_have_the_hidden_states_and_gradients_of_padded_ones(norm_order, tie_embeddings):
+    model = tiny(norm_order=norm_order, tie_embeddings=tie_embeddings)
+    pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
+    batch = collate(pairs, range(4))
+    source, target = batch.source_grid, batch.target_grid
+    src_ids, tgt_ids = source.padded(batch.src_ids), target.padded(batch.tgt_input_ids)
+    is_token = tgt_ids != 0
+    expected = model.decode(tgt_ids, *model.encode(src_ids)).unflatten(0, tgt_ids.shape)[is_token]
+    hidden = model.decode(batch.tgt_input_ids, *model.encode(batch.src_ids, source), target)[: target.num_tokens]
+    assert torch.allclose(hidden, expected, atol=1e-5)
+    weights = torch.randn_like(hidden)
+    parameters = [each for name, each in model.named_parameters() if name != "projection.weight"]
+    ours, theirs = (torch.autograd.grad((x * weights).sum(), parameters, allow_unused=True) for x in (hidden, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])

@@ -15,7 +15,7 @@ def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
     hidden = torch.randn(num_tokens, 8, requires_grad=True)
     weight = torch.randn(37, 8, requires_grad=True)
     targets = torch.randint(0, 37, (num_tokens,))
-    sums = smoothed_cross_entropy(hidden, weight, targets, smoothing)
+    sums = smoothed_cross_entropy(hidden, weight, targets, num_tokens, smoothing)
     ours = torch.autograd.grad(sums.objective / num_tokens, (hidden, weight))
     logits = hidden @ weight.T
     loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
@@ -34,7 +34,7 @@ def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones():
     results = []
     for dtype in (torch.float64, torch.bfloat16):
         inputs = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
-        sums = smoothed_cross_entropy(*inputs, targets, 0.1)
+        sums = smoothed_cross_entropy(*inputs, targets, 600, 0.1)
         results.append((sums.objective.double(), *torch.autograd.grad(sums.objective, inputs)))
     (exact_loss, *exact), (rough_loss, *rough) = results
     assert rough_loss.item() == pytest.approx(exact_loss.item(), rel=2e-3)
@@ -45,7 +45,7 @@ def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones():
 def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
     hidden = torch.tensor([[1.0, 0.0]], requires_grad=True)
     weight = torch.tensor([[500.0, 0.0], [-500.0, 0.0], [0.0, 1.0]])
-    sums = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), 0.0)
+    sums = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), 1, 0.0)
     assert sums.cross_entropy.item() == pytest.approx(1_000.0)
     sums.objective.backward()
     assert hidden.grad[0, 0].item() == pytest.approx(1_000.0)
@@ -62,3 +62,14 @@ def test_sums_of_batches_add_up_and_padding_counts_nothing():
         assert getattr(together, name).item() == pytest.approx(
             sum(getattr(sums, name).item() for sums in apart), rel=1e-5
         )
+
+
+def test_filling_counts_nothing_and_has_no_gradient():
+    hidden, weight, targets = torch.randn(600, 8, requires_grad=True), torch.randn(37, 8), torch.randint(0, 37, (600,))
+    sums = smoothed_cross_entropy(hidden, weight, targets, 300, 0.1)
+    without = smoothed_cross_entropy(hidden[:300], weight, targets[:300], 300, 0.1)
+    for name in ("objective", "cross_entropy", "num_correct"):
+        assert getattr(sums, name).item() == pytest.approx(getattr(without, name).item(), rel=1e-5)
+    (gradient,) = torch.autograd.grad(sums.objective, hidden)
+    assert (gradient[300:] == 0).all()
+    assert torch.allclose(gradient[:300], torch.autograd.grad(without.objective, hidden)[0][:300], atol=1e-6)
