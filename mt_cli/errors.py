@@ -5,6 +5,7 @@
     │   ├── ConfigError          the YAML file or a `--set`
     │   ├── CorpusError          parallel text that cannot be read or used
     │   └── RunError             a run directory that is missing, incomplete or another run's
+    ├── DeviceMemoryError        a device has too little memory
     └── RunInterruptedError      exit status 130: stopped by a signal, state saved
 
 The command line prints the message of an `MtError` on one line and no traceback. Every other exception is a
@@ -34,6 +35,10 @@ class CorpusError(InputError):
 
 class RunError(InputError):
     """A run directory is missing, incomplete, or belongs to another config."""
+
+
+class DeviceMemoryError(MtError):
+    """The memory of a device does not suffice, whatever the size of batches."""
 
 
 class RunInterruptedError(MtError):

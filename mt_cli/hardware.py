@@ -52,6 +52,12 @@ def has_fast_bf16(device: torch.device) -> bool:
     return False
 
 
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether an error of PyTorch means that a device's memory did not suffice."""
+    messages = ("can't allocate memory", "not enough memory", "backend out of memory")
+    return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+
+
 def describe_hardware(device: torch.device) -> dict[str, Any]:
     """Machine, device and threads, for reports."""
     return {

@@ -121,12 +121,14 @@ class Progress:
             yield item
             self.advance()
 
-    def advance(self, amount: int = 1, **values: str) -> None:
-        """Go on by `amount`, and show some values beside the bar."""
+    def advance(self, amount: int = 1) -> None:
+        """Go on by `amount`."""
         self._done += amount
-        if values:
-            self._bar.set_postfix(values, refresh=False)
         self._bar.update(amount)
+
+    def show(self, **values: str) -> None:
+        """Show some values beside the bar from now on."""
+        self._bar.set_postfix(values, refresh=False)
 
 
 def say(message: str = "") -> None:

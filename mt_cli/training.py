@@ -1,11 +1,14 @@
-"""The optimisation, as a generator of step reports. Knows nothing of files, BLEU or terminals."""
+"""The optimisation, as a generator of step reports. Knows nothing of files, BLEU or terminals.
+
+Nothing here waits for the device: sums stay where they are until somebody reads them.
+"""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 
 import torch
@@ -13,9 +16,13 @@ from torch import Tensor
 from torch.func import functional_call
 
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
+from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.errors import CorpusError
+from mt_cli.corpus.reading import in_threads
+from mt_cli.errors import CorpusError, DeviceMemoryError
+from mt_cli.hardware import is_out_of_memory
 from mt_cli.objective import LossSums, Objective
+from mt_cli.tokenizer import UNK_ID
 
 
 @dataclass
@@ -42,14 +49,16 @@ class StepReport:
 
     step: int
     learning_rate: float
-    grad_norm: float
-    """Length of the gradient before clipping."""
-    cross_entropy: float
-    """Sum over the target tokens, in nats."""
+    grad_norm: Tensor
+    """Length of the gradient before clipping, on the device."""
+    cross_entropy: Tensor
+    """Sum over the target tokens, in nats, on the device."""
     num_target_tokens: int
     elapsed_seconds: float
-    """Of this step alone."""
+    """Of this step alone; on a GPU, until its work was handed over."""
     ends_epoch: bool
+    num_splits: int
+    """How often, since the beginning, a micro-batch had to be cut in two for lack of memory."""
 
 
 def optimization_steps(
@@ -63,69 +72,177 @@ def optimization_steps(
 ) -> Iterator[StepReport]:
     """Train for ever, a report at each step; `position` says where to begin and is kept up to date.
 
-    Weights and optimizer state stay in fp32. Once a step they are cast to `compute_dtype`, in which activations live,
-    and the gradient flows back through the cast. The gradient is that of the mean loss per target token of all
-    micro-batches of the step.
+    Batches are put together in threads, a few steps ahead, in pinned memory if they go to a GPU.
     """
-    device = next(objective.parameters()).device
-    parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    gradients = Gradients(objective, compute_dtype)
+    is_cuda = gradients.device.type == "cuda"
     started_at = time.perf_counter()
     while True:
         batches = epoch_batches(
-            pairs, config.batch_tokens, config.seed, position.epoch, position.pool, position.num_batches
+            pairs, config.tokens_per_batch, config.seed, position.epoch, position.pool, position.num_batches
         )
-        for placed, ends_epoch in _in_steps(batches, config.micro_batches_per_step):
+        for step in in_threads(lambda step: step.collate(is_cuda), _in_steps(batches, config.micro_batches_per_step)):
             objective.train()
-            micro_batches = [collate(each.pairs, each.indices).to(device) for each in placed]
-            sums = accumulate_gradient(objective, micro_batches, compute_dtype)
-            grad_norm = torch.nn.utils.clip_grad_norm_(parameters, config.max_grad_norm or math.inf)
+            cross_entropy = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
+            grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
             rate = schedule(position.step + 1)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-            _advance(position, placed[-1], micro_batches, ends_epoch)
+            _advance(position, step)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
-                grad_norm=float(grad_norm),
-                cross_entropy=float(sums),
-                num_target_tokens=num_target_tokens,
+                grad_norm=grad_norm,
+                cross_entropy=cross_entropy,
+                num_target_tokens=sum(batch.num_target_tokens for batch in step.micro_batches),
                 elapsed_seconds=time.perf_counter() - started_at,
-                ends_epoch=ends_epoch,
+                ends_epoch=step.ends_epoch,
+                num_splits=gradients.num_splits,
             )
             started_at = time.perf_counter()
 
 
-def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[tuple[list[PlacedBatch], bool]]:
-    """The micro-batches of each step, and whether it is the last of the epoch, for which one step is read ahead."""
-    step = list(islice(batches, size))
-    if not step:
+@dataclass(frozen=True)
+class _Step:
+    """The micro-batches of one update."""
+
+    placed: list[PlacedBatch]
+    ends_epoch: bool
+    micro_batches: list[Batch] = field(default_factory=list)
+
+    def collate(self, pin_memory: bool) -> _Step:
+        """The same with ids."""
+        batches = [collate(each.pairs, each.indices) for each in self.placed]
+        return replace(self, micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches)
+
+
+def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
+    """The micro-batches of each step; one step is read ahead, to know which is the last of the epoch."""
+    placed = list(islice(batches, size))
+    if not placed:
         raise CorpusError("corpus.train: there is no pair to train on")
-    while step:
+    while placed:
         following = list(islice(batches, size))
-        yield step, not following
-        step = following
+        yield _Step(placed, ends_epoch=not following)
+        placed = following
 
 
-def _advance(position: Position, last: PlacedBatch, batches: list[Batch], ends_epoch: bool) -> None:
+def _advance(position: Position, step: _Step) -> None:
     """Move a position beyond the micro-batches of a step."""
+    last = step.placed[-1]
     position.step += 1
-    position.epoch += ends_epoch
-    position.pool, position.num_batches = (0, 0) if ends_epoch else (last.pool, last.num_batches)
-    position.num_target_tokens += sum(batch.num_target_tokens for batch in batches)
-    for batch in batches:
+    position.epoch += step.ends_epoch
+    position.pool, position.num_batches = (0, 0) if step.ends_epoch else (last.pool, last.num_batches)
+    for batch in step.micro_batches:
+        position.num_target_tokens += batch.num_target_tokens
         position.num_pairs = [sum(pair) for pair in zip_longest(position.num_pairs, batch.num_pairs, fillvalue=0)]
 
 
-def accumulate_gradient(objective: Objective, micro_batches: list[Batch], compute_dtype: torch.dtype) -> Tensor:
-    """Add the gradient of the mean loss over all tokens of the micro-batches; return the sum of cross-entropies."""
-    num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-    weights = {name: weight.to(compute_dtype) for name, weight in objective.named_parameters()}
-    cross_entropy = torch.zeros((), device=micro_batches[0].src_ids.device)
-    for batch in micro_batches:
-        sums: LossSums = functional_call(objective, weights, (batch,))
-        (sums.objective / num_target_tokens).backward()
-        cross_entropy += sums.cross_entropy
-    return cross_entropy
+class Gradients:
+    """Adds up, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
+
+    Weights are kept in fp32. Once a step they are cast to `compute_dtype`, in which activations and the gradient of a
+    micro-batch live. A micro-batch for which memory does not suffice is cut in two, as often as needed, which does not
+    change the gradient; from then on, batches of its size are cut before they are tried.
+    """
+
+    def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
+        self._objective = objective
+        named = {name: weight for name, weight in objective.named_parameters() if weight.requires_grad}
+        self.parameters: list[Tensor] = list(named.values())
+        self.device = self.parameters[0].device
+        self.num_splits = 0
+        self._smallest_too_large = math.inf
+        self._copies: dict[str, Tensor] | None = None
+        if compute_dtype != torch.float32:
+            self._copies = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
+        self._weights: dict[str, Tensor] = self._copies or dict(named)
+
+    def accumulate(self, micro_batches: list[Batch]) -> Tensor:
+        """Add to the parameters' `grad`; return the sum of cross-entropies, in nats.
+
+        Raises:
+            DeviceMemoryError: if memory does not suffice for a single pair.
+        """
+        num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
+        if self._copies is not None:
+            with torch.no_grad():
+                torch._foreach_copy_(list(self._copies.values()), self.parameters)
+        cross_entropy = torch.zeros((), device=self.device)
+        for batch in micro_batches:
+            cross_entropy += self._add(batch, num_target_tokens)
+        return cross_entropy
+
+    def _add(self, batch: Batch, num_target_tokens: int) -> Tensor:
+        if batch.num_rows < self._smallest_too_large:
+            try:
+                return self._add_whole(batch, num_target_tokens)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                if batch.num_sentences == 1:
+                    raise DeviceMemoryError(
+                        f"the memory of {self.device} does not suffice for one pair of {batch.num_source_tokens:,} and "
+                        f"{batch.num_target_tokens:,} tokens; lower corpus.max_tokens or the sizes of the model"
+                    ) from None
+            self._smallest_too_large = batch.num_rows
+            self.num_splits += 1
+        if batch.num_sentences == 1:
+            return self._add_whole(batch, num_target_tokens)
+        return sum((self._add(half, num_target_tokens) for half in batch.halves()), torch.zeros((), device=self.device))
+
+    def _add_whole(self, batch: Batch, num_target_tokens: int) -> Tensor:
+        """Either the whole gradient of a batch is added, or, if memory runs out, nothing."""
+        sums: LossSums = functional_call(self._objective, self._weights, (batch,))
+        gradients = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            if parameter.grad is None:
+                parameter.grad = gradient.float()
+            else:
+                parameter.grad += gradient
+        return sums.cross_entropy
+
+
+def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
+    """The largest number of tokens from `smallest` to `largest` that fits, to an eighth: doubled, then refined.
+
+    `smallest` is returned without being tried.
+    """
+    size = smallest
+    while 2 * size <= largest and fits(2 * size):
+        size *= 2
+    for eighth in range(7, 0, -1):
+        candidate = size + size * eighth // 8
+        if candidate <= largest and fits(candidate):
+            return candidate
+    return size
+
+
+def fits_memory(
+    objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
+) -> bool:
+    """Whether there is memory for an update from a batch in which all pairs have these lengths, [EOS] counted.
+
+    Leaves no gradients, and random numbers as they were.
+    """
+    longest = max(source_length, target_length)
+    num_pairs = max(1, batch_tokens // longest)
+    sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
+    batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs))
+    gradients = Gradients(objective.train(), compute_dtype)
+    devices = [gradients.device] if gradients.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        try:
+            moments = [torch.empty_like(weight) for weight in gradients.parameters for _ in range(2)]
+            gradients.accumulate([batch.to(gradients.device)])
+            del moments
+        except (RuntimeError, DeviceMemoryError) as error:
+            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            for weight in gradients.parameters:
+                weight.grad = None
+    return gradients.num_splits == 0

@@ -6,8 +6,8 @@ are made one after the other, so that a position in it is two numbers: the pool,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -55,15 +55,49 @@ class Batch:
         """Without padding, [EOS] counted: what a loss is divided by."""
         return self.target_grid.num_tokens
 
+    @property
+    def num_sentences(self) -> int:
+        """Pairs."""
+        return self.source_grid.num_sequences
+
+    @property
+    def num_rows(self) -> int:
+        """Of both sides, with filling: what a batch's memory grows with."""
+        return len(self.src_ids) + len(self.tgt_input_ids)
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device; the copy does not wait where memory is pinned."""
-        return Batch(
-            self.src_ids.to(device, non_blocking=True),
-            self.source_grid.to(device),
-            self.tgt_input_ids.to(device, non_blocking=True),
-            self.tgt_output_ids.to(device, non_blocking=True),
-            self.target_grid.to(device),
-            self.num_pairs,
+        return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> Batch:
+        """The same batch in memory from which copies to a GPU need not wait."""
+        return self._moved(Tensor.pin_memory)
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
+        return replace(
+            self,
+            src_ids=move(self.src_ids),
+            source_grid=self.source_grid.moved(move),
+            tgt_input_ids=move(self.tgt_input_ids),
+            tgt_output_ids=move(self.tgt_output_ids),
+            target_grid=self.target_grid.moved(move),
+        )
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The first and the second half of the pairs, of which there must be two at least."""
+        middle = self.num_sentences // 2
+        sources, targets = self.source_grid.halves(middle), self.target_grid.halves(middle)
+        (first_src, second_src), (first_in, second_in), (first_out, second_out) = (
+            whole.split_ids(ids, halves)
+            for whole, ids, halves in (
+                (self.source_grid, self.src_ids, sources),
+                (self.target_grid, self.tgt_input_ids, targets),
+                (self.target_grid, self.tgt_output_ids, targets),
+            )
+        )
+        return (
+            Batch(first_src, sources[0], first_in, first_out, targets[0]),
+            Batch(second_src, sources[1], second_in, second_out, targets[1]),
         )
 
 

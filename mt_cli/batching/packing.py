@@ -7,6 +7,7 @@ index, which costs what copying them into order of heads costs anyway.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,12 +47,28 @@ class Grid:
     num_sequences: int
     """Without empty ones."""
 
-    def to(self, device: torch.device) -> Grid:
-        """The same grid on a device."""
-        positions, cells, rows, is_key = (
-            each.to(device, non_blocking=True) for each in (self.positions, self.cells, self.rows, self.is_key)
-        )
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Grid:
+        """The same grid, of tensors that were moved."""
+        positions, cells, rows, is_key = map(move, (self.positions, self.cells, self.rows, self.is_key))
         return Grid(positions, cells, rows, is_key, self.num_tokens, self.num_sequences)
+
+    def halves(self, middle: int) -> tuple[Grid, Grid]:
+        """The grids of the sequences before and from number `middle` on, on the same device."""
+        lengths = self.is_key[: self.num_sequences].sum(dim=1).cpu().numpy()
+        device = self.rows.device
+        first, second = (
+            grid_of(part).moved(lambda tensor: tensor.to(device)) for part in (lengths[:middle], lengths[middle:])
+        )
+        return first, second
+
+    def split_ids(self, ids: Tensor, halves: tuple[Grid, Grid]) -> tuple[Tensor, Tensor]:
+        """The packed ids of two halves of this grid."""
+        parts = ids[: self.num_tokens].split([half.num_tokens for half in halves])
+        first, second = (
+            torch.nn.functional.pad(part, (0, len(half.positions) - len(part)), value=PAD_ID)
+            for part, half in zip(parts, halves, strict=True)
+        )
+        return first, second
 
     def padded(self, ids: Tensor) -> Tensor:
         """Packed ids as a matrix, a row for each sequence, padded on the right."""

@@ -84,8 +84,9 @@ class TrainingConfig(Section):
     """Stop after this many validations in a row without a better `best_metric`."""
     best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
     """What the best checkpoint is best at, on the validation pairs."""
-    batch_tokens: int = Field(default=4096, ge=1)
-    """Size of a micro-batch: its number of pairs times its longest side, padding included."""
+    batch_tokens: int | str = 4096
+    """Size of a micro-batch: its number of pairs times its longest side, padding included. `auto`: on a GPU the
+    largest that fits, from 4,096 to 131,072 and a hundredth of an epoch; elsewhere 4,096. The run's config has it."""
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Batches whose gradients are added up before one update."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -118,6 +119,19 @@ class TrainingConfig(Section):
     """Number format of activations; weights are kept in fp32. `auto`: bf16 where the hardware is fast at it."""
     num_threads: int | None = Field(default=None, ge=1)
     """CPU threads; None: PyTorch's own choice."""
+
+    @field_validator("batch_tokens", mode="before")
+    @classmethod
+    def _batch_has_a_size(cls, value: object) -> object:
+        if value != "auto" and (type(value) is not int or value < 1):
+            raise ValueError(f"found {value!r}; it should be a number of tokens, at least 1, or auto")
+        return value
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """`batch_tokens`, where it is known."""
+        assert isinstance(self.batch_tokens, int), "auto is replaced before training"
+        return self.batch_tokens
 
     @field_validator("device")
     @classmethod

@@ -172,7 +172,7 @@ def training_pairs(data: Data, config: Config) -> TrainingPairs:
     corpus, training = config.corpus, config.training
     if corpus.is_streaming:
         return StreamedPairs(corpus, data.tokenizers, scored_hashes(data, config), training.seed)
-    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.batch_tokens, training.seed)
+    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
 
 
 def times_per_epoch(data: Data, config: Config) -> list[float]:

@@ -26,7 +26,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
 from mt_cli.tracking import Progress, Tracker, say
-from mt_cli.training import Position, StepReport, optimization_steps
+from mt_cli.training import Position, StepReport, fits_memory, largest_batch, optimization_steps
 from mt_cli.translator import Translator
 
 
@@ -45,11 +45,14 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
         torch.set_num_threads(config.training.num_threads)
     resuming = directory.last_path.exists() and not fresh
     if resuming:
+        if config.training.batch_tokens == "auto":
+            config = _with_batch_tokens(config, directory.config().training.tokens_per_batch)
         directory.check_resumable(config)
     data = prepare(config, runs / ".cache", directory.tokenizers(config) if resuming else None)
     keep_memory()
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers)).to(device)
+    config = with_batch_tokens(config, model, data)
     run = _Run(directory, config, model, data)
     run.print_plan()
     if resuming:
@@ -62,6 +65,36 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     report = run.report(stopped_because)
     _print_summary(report, directory.path)
     return report
+
+
+def with_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
+    """The config with a number for `batch_tokens: auto`, found by trying the longest pairs on a GPU."""
+    if config.training.batch_tokens != "auto":
+        return config
+    device = next(model.parameters()).device
+    size = _SMALLEST_BATCH
+    if device.type == "cuda":
+        objective = Objective(model, config.training.label_smoothing)
+        dtype = pick_precision(config.training.precision, device)
+        if config.corpus.is_streaming:
+            source, target, largest = config.corpus.max_tokens, config.corpus.max_tokens, _LARGEST_BATCH
+        else:
+            lengths = data.encoded["train"].lengths()
+            source, target = (int(side.max()) for side in lengths)
+            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
+        size = largest_batch(
+            lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
+        )
+        torch.cuda.empty_cache()
+    say(f"training.batch_tokens: auto is {size:,} here")
+    return _with_batch_tokens(config, size)
+
+
+def _with_batch_tokens(config: Config, size: int) -> Config:
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
+
+
+_SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
 
 
 @dataclass
@@ -135,7 +168,7 @@ class _Run:
         self.pairs = training_pairs(data, config)
         self.steps_per_epoch = None
         if isinstance(self.pairs, MixedPairs):
-            num_batches = count_batches(self.pairs, config.training.batch_tokens)
+            num_batches = count_batches(self.pairs, config.training.tokens_per_batch)
             self.steps_per_epoch = -(-num_batches // config.training.micro_batches_per_step)
         limits = (config.training.max_steps, (config.training.max_epochs or 0) * (self.steps_per_epoch or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)
@@ -155,7 +188,7 @@ class _Run:
         say(f"  model       {sum(weight.numel() for weight in self.model.parameters()):,} parameters")
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
         steps += f", at most {self.num_steps:,}" if self.num_steps else ""
-        say(f"  steps       {steps}, of {training.batch_tokens * training.micro_batches_per_step:,} tokens")
+        say(f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens")
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
         say(f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}")
 
@@ -249,7 +282,7 @@ class _Run:
         return position.step / self.steps_per_epoch if self.steps_per_epoch else float(position.epoch)
 
     def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
-        tokens = score_tokens(self.objective, self.data.encoded["valid"], self.config.training.batch_tokens)
+        tokens = score_tokens(self.objective, self.data.encoded["valid"], self.config.training.tokens_per_batch)
         sources, references = zip(*self.data.corpora["valid"].pairs, strict=True)
         hypotheses = Translator(self.model, self.data.tokenizers, self.config).translate(sources, beam_size=1)
         return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
@@ -290,31 +323,49 @@ class _Run:
 
 
 class _TrainingLog:
-    """Averages of the step reports since the last row, and the row when it is due."""
+    """Averages of the step reports since the last row, and the row when it is due; only then a GPU is waited for."""
 
     def __init__(self, tracker: Tracker, bar: Progress, every_steps: int, parts: Sequence[str]) -> None:
         self._tracker, self._bar, self._every_steps, self._parts = tracker, bar, every_steps, parts
         self._reports: list[StepReport] = []
-        self.recent_loss = float("nan")
+        self._last_loss = float("nan")
+        self._num_splits = 0
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean loss of the steps since the last row, or of those in it if there are none."""
+        if not self._reports:
+            return self._last_loss
+        cross_entropy = float(torch.stack([each.cross_entropy for each in self._reports]).sum())
+        return cross_entropy / sum(each.num_target_tokens for each in self._reports)
 
     def add(self, report: StepReport, progression: Progression) -> None:
         self._reports.append(report)
-        num_tokens = sum(item.num_target_tokens for item in self._reports)
-        self.recent_loss = sum(item.cross_entropy for item in self._reports) / num_tokens
-        tokens_per_second = num_tokens / sum(item.elapsed_seconds for item in self._reports)
-        self._bar.advance(loss=f"{self.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        self._bar.advance()
+        if report.num_splits and not self._num_splits:
+            say("A batch was too large for the memory and was cut in two, as others will be; the gradient is the same.")
+        self._num_splits = report.num_splits
         if report.step % self._every_steps == 0:
-            metrics = {
-                "train/loss": self.recent_loss,
-                "train/learning_rate": report.learning_rate,
-                "train/tokens_per_second": round(tokens_per_second, 1),
-                "train/grad_norm": report.grad_norm,
-            }
-            if len(self._parts) > 1:
-                seen = zip(self._parts, progression.position.num_pairs, strict=False)
-                metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
-            self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
-            self._reports = []
+            self._write_row(report, progression)
+
+    def _write_row(self, report: StepReport, progression: Progression) -> None:
+        started_at = time.perf_counter()
+        self._last_loss, grad_norm = self.recent_loss, float(report.grad_norm)
+        waited = time.perf_counter() - started_at
+        num_tokens = sum(each.num_target_tokens for each in self._reports)
+        tokens_per_second = num_tokens / (waited + sum(each.elapsed_seconds for each in self._reports))
+        self._bar.show(loss=f"{self._last_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        metrics = {
+            "train/loss": self._last_loss,
+            "train/learning_rate": report.learning_rate,
+            "train/tokens_per_second": round(tokens_per_second, 1),
+            "train/grad_norm": grad_norm,
+        }
+        if len(self._parts) > 1:
+            seen = zip(self._parts, progression.position.num_pairs, strict=False)
+            metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
+        self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
+        self._reports = []
 
 
 def evaluate(translator: Translator, pairs: Sequence[Pair], split: str, beam_size: int | None = None) -> dict[str, Any]:

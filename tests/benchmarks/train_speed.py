@@ -163,13 +163,15 @@ def batches_for_peers(folder: Path, steps: int) -> Path:
     return folder / "batches.pt"
 
 
-def matrix_peak(dtype: torch.dtype, size: int = 2048) -> float:
-    """FLOP/s of large products."""
-    a, b = torch.randn(size, size).to(dtype), torch.randn(size, size).to(dtype)
+def matrix_peak(dtype: torch.dtype) -> float:
+    """FLOP/s of large products, on a GPU where there is one (then a share of it is model FLOP utilisation)."""
+    is_cuda = torch.cuda.is_available()
+    size = 8192 if is_cuda else 2048
+    a, b = (torch.randn(size, size, device="cuda" if is_cuda else "cpu").to(dtype) for _ in range(2))
     rates = []
     for _ in range(6):
         started_at = time.perf_counter()
-        a @ b
+        float((a @ b)[0, 0])
         rates.append(2 * size**3 / (time.perf_counter() - started_at))
     return max(rates)
 

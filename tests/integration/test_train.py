@@ -8,10 +8,12 @@ import sys
 import time
 
 import pytest
+import torch
 import yaml
 from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
+from mt_cli.objective import Objective
 
 
 def rows_of(run):
@@ -202,3 +204,26 @@ def test_help_imports_nothing_heavy():
     environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert result.stdout.strip() == "[]"
+
+
+def test_automatic_batch_size_is_noted_in_the_run_and_resumed_with(mt, tiny_config, tmp_path):
+    command = ("train", "--config", tiny_config, "--set", "training.batch_tokens=auto", "--set")
+    status, _, err = mt(*command, "training.max_steps=2")
+    assert status == 0 and "auto is 4,096 here" in err
+    assert "batch_tokens: 4096" in (tmp_path / "runs" / "tiny" / "config.yaml").read_text()
+    status, _, err = mt(*command, "training.max_steps=3")
+    assert status == 0 and "Going on from step 2" in err
+
+
+def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
+    forward = Objective.forward
+
+    def scarce(self, batch):
+        if batch.num_sentences > 4 and torch.is_grad_enabled():
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, batch)
+
+    monkeypatch.setattr(Objective, "forward", scarce)
+    status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=5")
+    assert status == 0
+    assert err.count("was cut in two") == 1

@@ -125,6 +125,19 @@ def test_a_batch_reads_a_prefix_and_predicts_the_next_token():
     assert (batch.num_source_tokens, batch.num_target_tokens) == (5, 5)
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=2, max_size=40))
+def test_halves_of_a_batch_are_the_batches_of_half_the_pairs(lengths):
+    pairs = pairs_of(lengths)
+    middle = len(lengths) // 2
+    expected = collate(pairs, range(middle)), collate(pairs, range(middle, len(lengths)))
+    for half, batch in zip(collate(pairs, range(len(lengths))).halves(), expected, strict=True):
+        for name in ("src_ids", "tgt_input_ids", "tgt_output_ids"):
+            assert torch.equal(getattr(half, name), getattr(batch, name))
+        assert torch.equal(half.target_grid.rows, batch.target_grid.rows)
+        assert half.num_target_tokens == batch.num_target_tokens
+
+
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 200))
 def test_decoding_batches_hold_every_sentence_longest_first(lengths, batch_tokens):
     batches = batches_in_order(lengths, batch_tokens)

@@ -137,3 +137,8 @@ def test_any_tree_is_a_config_or_a_config_error(tree):
 def test_differences_are_dotted():
     old, new = parse_config(SMALLEST, "a"), parse_config(with_values(model__d_model=64, training__max_epochs=3), "b")
     assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
+
+
+@pytest.mark.parametrize("value", [0, -4, 1.5, True, "many", None])
+def test_a_batch_has_a_number_of_tokens_or_is_found_automatically(value):
+    assert "training.batch_tokens: found" in message_for(with_values(training__batch_tokens=value))

@@ -2,16 +2,18 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
-from mt_cli.errors import RunInterruptedError
+from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.experiment.run import Progression, follow
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
-from mt_cli.training import Position, StepReport, accumulate_gradient, optimization_steps
+from mt_cli.training import Gradients, Position, StepReport, fits_memory, largest_batch, optimization_steps
 
 
 def some_pairs(number=40):
@@ -33,7 +35,7 @@ def tiny_objective(**options):
 
 def gradient_of(objective, micro_batches, dtype=torch.float32):
     objective.zero_grad()
-    accumulate_gradient(objective, micro_batches, dtype)
+    Gradients(objective, dtype).accumulate(micro_batches)
     return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
 
 
@@ -70,6 +72,95 @@ def test_bf16_activations_give_an_fp32_gradient_near_the_exact_one():
     assert all(grad.dtype == torch.float32 for grad in rough.values())
     flat = [torch.cat([grad.flatten() for grad in grads.values()]) for grads in (exact, rough)]
     assert torch.cosine_similarity(*flat, dim=0) > 0.999
+
+
+class Scarce:
+    """Memory for batches of up to so many pairs: stands in the place of an objective's forward."""
+
+    def __init__(self, objective, num_pairs):
+        self._forward, self._num_pairs = objective.forward, num_pairs
+        self.tried = []
+
+    def __call__(self, batch):
+        self.tried.append(batch.num_sentences)
+        if batch.num_sentences > self._num_pairs:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self._forward(batch)
+
+
+@pytest.mark.parametrize("num_pairs", [1, 7, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_batch_cut_for_lack_of_memory_gives_the_same_gradient(monkeypatch, num_pairs, dtype):
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
+    batch = collate(pairs, range(40))
+    expected = gradient_of(objective, [batch], dtype)
+    objective.zero_grad()
+    scarce = Scarce(objective, num_pairs)
+    monkeypatch.setattr(objective, "forward", scarce)
+    gradients = Gradients(objective, dtype)
+    cross_entropy = gradients.accumulate([batch])
+    tolerance = 1e-5 if dtype == torch.float32 else 0.05
+    for name, weight in objective.named_parameters():
+        assert (weight.grad - expected[name]).norm() <= tolerance * expected[name].norm() + 1e-7, name
+    assert gradients.num_splits > 0
+    monkeypatch.undo()
+    assert cross_entropy.item() == pytest.approx(float(objective(batch).cross_entropy), rel=1e-2)
+
+
+def test_what_was_too_large_once_is_not_tried_again(monkeypatch):
+    pairs, objective = some_pairs(), tiny_objective()
+    scarce = Scarce(objective, 20)
+    monkeypatch.setattr(objective, "forward", scarce)
+    gradients = Gradients(objective, torch.float32)
+    for _ in range(3):
+        gradients.accumulate([collate(pairs, range(40))])
+    assert scarce.tried == [40] + [20] * 6
+    assert gradients.num_splits == 1
+
+
+def test_memory_for_not_even_one_pair_is_said(monkeypatch):
+    objective = tiny_objective()
+    monkeypatch.setattr(objective, "forward", Scarce(objective, 0))
+    with pytest.raises(DeviceMemoryError, match="one pair of"):
+        Gradients(objective, torch.float32).accumulate([collate(some_pairs(), range(3))])
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
+    objective = tiny_objective()
+
+    def fail(batch):
+        raise RuntimeError("shapes do not fit")
+
+    monkeypatch.setattr(objective, "forward", fail)
+    with pytest.raises(RuntimeError, match="shapes"):
+        Gradients(objective, torch.float32).accumulate([collate(some_pairs(), range(3))])
+
+
+@given(st.integers(1, 100), st.integers(1, 10_000), st.integers(1, 10_000))
+def test_the_largest_batch_is_found_to_an_eighth(smallest, largest, limit):
+    tried = []
+
+    def fits(size):
+        tried.append(size)
+        return size <= limit
+
+    found = largest_batch(fits, smallest, largest)
+    assert found == smallest or (found <= min(limit, largest))
+    if limit >= smallest and largest >= smallest:
+        assert found + found // 8 + smallest // 8 + 1 > min(limit, largest) - min(limit, largest) // 8
+    assert all(size <= largest for size in tried)
+
+
+def test_trying_a_batch_leaves_no_trace(monkeypatch):
+    objective = tiny_objective()
+    state = torch.get_rng_state()
+    assert fits_memory(objective, torch.bfloat16, 5, 7, 70)
+    scarce = Scarce(objective, 9)
+    monkeypatch.setattr(objective, "forward", scarce)
+    assert not fits_memory(objective, torch.float32, 5, 7, 70)
+    assert scarce.tried[0] == 10
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(weight.grad is None for weight in objective.parameters())
 
 
 def run_steps(number, position=None, objective=None, optimizer=None, **options):
@@ -127,7 +218,7 @@ def run_epoch_length():
 
 
 def a_report(step):
-    return StepReport(step, 0.1, 1.0, 5.0, 5, 0.1, step % 4 == 0)
+    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), 5, 0.1, step % 4 == 0, 0)
 
 
 def follow_steps(number, **changes):

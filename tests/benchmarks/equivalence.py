@@ -1,0 +1,118 @@
+"""Whether speed costs quality: the same runs on the fast path and in plain PyTorch, fp32, over several seeds.
+
+Plain means: `F.dropout`, attention by `F.scaled_dot_product_attention`, all logits at once and `F.cross_entropy`, rows
+taken by indexing, fp32 throughout. The captions, ten epochs; loss of every epoch in training and in validation, BLEU on
+the test set.
+
+    python tests/benchmarks/equivalence.py --seeds 1 2 3
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from numbered_pairs import CAPTIONS
+
+from mt_cli.config.loading import parse_config
+from mt_cli.experiment.run import train
+
+
+def be_plain() -> None:
+    """Put plain PyTorch expressions in the place of every fast piece."""
+    import torch.nn.functional as F
+
+    from mt_cli import objective
+    from mt_cli.model import layouts, transformer
+
+    def attend(query, key, value, mask, dropout=0.0):
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+
+    def cross_entropy(hidden, weight, targets, num_tokens, smoothing, workspace=None):
+        logits, targets = (hidden @ weight.T)[:num_tokens], targets[:num_tokens]
+        return objective.LossSums(
+            F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing),
+            F.cross_entropy(logits.detach(), targets, reduction="sum"),
+            (logits.argmax(dim=-1) == targets).sum(),
+        )
+
+    transformer.attend = attend
+    transformer.drop = lambda x, rate: F.dropout(x, rate)
+    transformer.add_dropped = lambda x, y, rate: x + F.dropout(y, rate)
+    layouts.take_rows = lambda x, rows, cells: x[rows]
+    objective.smoothed_cross_entropy = cross_entropy
+
+
+def run(kind: str, seed: int, epochs: int, threads: int, folder: Path) -> None:
+    def files(name: str) -> dict[str, list[str]]:
+        return {"files": [str(CAPTIONS / f"{name}.{side}") for side in ("en", "de")]}
+
+    tree = {
+        "name": f"{kind}-{seed}",
+        "corpus": {"source": "en", "target": "de", "train": files("train"), "valid": files("val")}
+        | {"test": files("test_2016_flickr")},
+        "tokenizer": {"algorithm": "bpe", "vocab_size": 4_000, "shared": True},
+        "model": {"d_model": 128, "d_ff": 512, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
+        | {"tie_embeddings": "all"},
+        "training": {"max_epochs": epochs, "learning_rate": 2e-3, "seed": seed, "num_threads": threads}
+        | {"precision": "fp32" if kind == "plain" else "bf16"},
+        "decoding": {"beam_size": 1},
+    }
+    if kind == "plain":
+        be_plain()
+    train(parse_config(tree, "equivalence"), folder)
+
+
+def curve(folder: Path, kind: str, seed: int) -> tuple[list[float], list[float], float]:
+    """Loss of each epoch in training and in validation, and BLEU."""
+    path = folder / f"{kind}-{seed}"
+    rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    training, validation, seen = [], [], []
+    for row in rows:
+        if "train/loss" in row:
+            seen.append(row["train/loss"])
+        if "valid/loss" in row:
+            validation.append(row["valid/loss"])
+            training.append(statistics.mean(seen))
+            seen = []
+    return training, validation, json.loads((path / "report.json").read_text())["bleu"]["score"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-equivalence")
+    parser.add_argument("--one", choices=["plain", "fast"], help="Run one kind alone, without comparing.")
+    options = parser.parse_args()
+    kinds = ("fast", "plain")
+    for seed in options.seeds:
+        if options.one:
+            run(options.one, seed, options.epochs, options.threads, options.work)
+            continue
+        for kind in kinds:
+            command = [sys.executable, __file__, "--one", kind, "--seeds", str(seed), "--epochs", str(options.epochs)]
+            command += ["--threads", str(options.threads), "--work", str(options.work)]
+            subprocess.run(command, check=True)
+    if options.one:
+        return
+    curves = {kind: [curve(options.work, kind, seed) for seed in options.seeds] for kind in kinds}
+    means = {
+        kind: [
+            [statistics.mean(values) for values in zip(*side, strict=True)]
+            for side in list(zip(*each, strict=True))[:2]
+        ]
+        for kind, each in curves.items()
+    }
+    for name, fast, plain in zip(("train/loss", "valid/loss"), means["fast"], means["plain"], strict=True):
+        ratios = [a / b - 1 for a, b in zip(fast, plain, strict=True)]
+        print(json.dumps({name: {"fast": fast, "plain": plain, "relative": [round(each, 4) for each in ratios]}}))
+    print(json.dumps({"bleu": {kind: [score for *_, score in each] for kind, each in curves.items()}}))
+
+
+if __name__ == "__main__":
+    main()
