@@ -176,7 +176,7 @@ class Gradients:
         return cross_entropy
 
     def _add(self, batch: Batch, num_target_tokens: int) -> Tensor:
-        if batch.num_rows < self._smallest_too_large:
+        if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
             try:
                 return self._add_whole(batch, num_target_tokens)
             except RuntimeError as error:
@@ -189,17 +189,18 @@ class Gradients:
                     ) from None
             self._smallest_too_large = batch.num_rows
             self.num_splits += 1
-        if batch.num_sentences == 1:
-            return self._add_whole(batch, num_target_tokens)
-        return sum((self._add(half, num_target_tokens) for half in batch.halves()), torch.zeros((), device=self.device))
+        # Not within `except`: what the failed attempt holds is free only after it.
+        first, second = batch.halves()
+        return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
     def _add_whole(self, batch: Batch, num_target_tokens: int) -> Tensor:
         """Either the whole gradient of a batch is added, or, if memory runs out, nothing."""
         sums: LossSums = functional_call(self._objective, self._weights, (batch,))
-        gradients = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
+        in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
+        gradients = [gradient.float() for gradient in in_copies]
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if parameter.grad is None:
-                parameter.grad = gradient.float()
+                parameter.grad = gradient
             else:
                 parameter.grad += gradient
         return sums.cross_entropy
