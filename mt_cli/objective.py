@@ -185,13 +185,13 @@ def _loss_and_logit_gradients(
         each_CX = torch.cat(
             [log_sum_C1 - scores_CV.mean(dim=-1, keepdim=True), log_sum_C1 - right_C1, right_C1 >= largest_C1], dim=1
         )
-        is_filling = slice(max(0, num_tokens - start), None)
-        to_all, cross_entropy, num_correct = each_CX[: is_filling.start].sum(dim=0)
+        num_real = max(0, num_tokens - start)
+        to_all, cross_entropy, num_correct = each_CX[:num_real].sum(dim=0)
         sums += torch.stack([(1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy, num_correct])
         if buffers.grad is not None:
             # d loss / d logits = softmax(logits) - smoothed labels, in the memory of the probabilities.
             probs_CV.sub_(smoothing / probs_CV.shape[1])
             probs_CV.scatter_add_(1, targets_C1, probs_CV.new_full(targets_C1.shape, smoothing - 1))
-            probs_CV[is_filling] = 0.0
+            probs_CV[num_real:] = 0.0
             buffers.grad[start : start + num_rows] = probs_CV
     return sums

@@ -175,6 +175,25 @@ class Gradients:
             cross_entropy += self._add(batch, num_target_tokens)
         return cross_entropy
 
+    def fits(self, batch: Batch) -> bool:
+        """Whether there is memory for an update from a batch, uncut, with AdamW's two moments of every weight.
+
+        Leaves no gradients, and random numbers as they were.
+        """
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            try:
+                moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(2)]
+                self._add_whole(batch, batch.num_target_tokens)
+                del moments
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                return False
+            finally:
+                for weight in self.parameters:
+                    weight.grad = None
+        return True
+
     def _add(self, batch: Batch, num_target_tokens: int) -> Tensor:
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
             try:
@@ -224,26 +243,10 @@ def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> i
 def fits_memory(
     objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
 ) -> bool:
-    """Whether there is memory for an update from a batch in which all pairs have these lengths, [EOS] counted.
-
-    Leaves no gradients, and random numbers as they were.
-    """
+    """Whether there is memory for an update from a batch in which all pairs have these lengths, [EOS] counted."""
     longest = max(source_length, target_length)
     num_pairs = max(1, batch_tokens // longest)
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
     batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs))
     gradients = Gradients(objective.train(), compute_dtype)
-    devices = [gradients.device] if gradients.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        try:
-            moments = [torch.empty_like(weight) for weight in gradients.parameters for _ in range(2)]
-            gradients.accumulate([batch.to(gradients.device)])
-            del moments
-        except (RuntimeError, DeviceMemoryError) as error:
-            if isinstance(error, RuntimeError) and not is_out_of_memory(error):
-                raise
-            return False
-        finally:
-            for weight in gradients.parameters:
-                weight.grad = None
-    return gradients.num_splits == 0
+    return gradients.fits(batch.to(gradients.device))

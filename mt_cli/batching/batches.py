@@ -87,18 +87,13 @@ class Batch:
         """The first and the second half of the pairs, of which there must be two at least."""
         middle = self.num_sentences // 2
         sources, targets = self.source_grid.halves(middle), self.target_grid.halves(middle)
-        (first_src, second_src), (first_in, second_in), (first_out, second_out) = (
-            whole.split_ids(ids, halves)
-            for whole, ids, halves in (
-                (self.source_grid, self.src_ids, sources),
-                (self.target_grid, self.tgt_input_ids, targets),
-                (self.target_grid, self.tgt_output_ids, targets),
-            )
+        src_ids = self.source_grid.split_ids(self.src_ids, sources)
+        tgt_input_ids = self.target_grid.split_ids(self.tgt_input_ids, targets)
+        tgt_output_ids = self.target_grid.split_ids(self.tgt_output_ids, targets)
+        first, second = (
+            Batch(*fields) for fields in zip(src_ids, sources, tgt_input_ids, tgt_output_ids, targets, strict=True)
         )
-        return (
-            Batch(first_src, sources[0], first_in, first_out, targets[0]),
-            Batch(second_src, sources[1], second_in, second_out, targets[1]),
-        )
+        return first, second
 
 
 def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:

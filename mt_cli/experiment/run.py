@@ -52,7 +52,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     keep_memory()
     torch.manual_seed(config.training.seed)
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers)).to(device)
-    config = with_batch_tokens(config, model, data)
+    config = _resolve_batch_tokens(config, model, data)
     run = _Run(directory, config, model, data)
     run.print_plan()
     if resuming:
@@ -67,7 +67,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     return report
 
 
-def with_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
+def _resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
     """The config with a number for `batch_tokens: auto`, found by trying the longest pairs on a GPU."""
     if config.training.batch_tokens != "auto":
         return config

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from numbered_pairs import CAPTIONS
+from numbered_pairs import caption_files
 
 from mt_cli.config.loading import parse_config
 from mt_cli.experiment.run import train
@@ -47,13 +47,10 @@ def be_plain() -> None:
 
 
 def run(kind: str, seed: int, epochs: int, threads: int, folder: Path) -> None:
-    def files(name: str) -> dict[str, list[str]]:
-        return {"files": [str(CAPTIONS / f"{name}.{side}") for side in ("en", "de")]}
-
     tree = {
         "name": f"{kind}-{seed}",
-        "corpus": {"source": "en", "target": "de", "train": files("train"), "valid": files("val")}
-        | {"test": files("test_2016_flickr")},
+        "corpus": {"source": "en", "target": "de", "train": caption_files("train"), "valid": caption_files("val")}
+        | {"test": caption_files("test_2016_flickr")},
         "tokenizer": {"algorithm": "bpe", "vocab_size": 4_000, "shared": True},
         "model": {"d_model": 128, "d_ff": 512, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2}
         | {"tie_embeddings": "all"},

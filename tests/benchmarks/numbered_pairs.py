@@ -7,6 +7,11 @@ from pathlib import Path
 CAPTIONS = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 
 
+def caption_files(name: str) -> dict[str, list[str]]:
+    """The captions called `name`, English and German, as the source of a corpus."""
+    return {"files": [str(CAPTIONS / f"{name}.{side}") for side in ("en", "de")]}
+
+
 def some_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German, or 48,000 sentences in English and Italian."""
     if not CAPTIONS.is_dir():

@@ -65,7 +65,8 @@ def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps
         float(grad_norm)
         rates.append(batch.num_target_tokens / (time.perf_counter() - started_at))
     rate = statistics.median(rates[3:])
-    encoder, decoder = (sum(weight.numel() for weight in part.parameters()) for part in _parts(objective.model))
+    parts = (objective.model.encoder, objective.model.decoder)
+    encoder, decoder = (sum(weight.numel() for weight in part.parameters()) for part in parts)
     flop = 6 * (encoder * batch.num_source_tokens / batch.num_target_tokens + decoder + d_model * VOCAB_SIZE)
     return {
         "num_parameters": sum(weight.numel() for weight in objective.parameters()),
@@ -73,10 +74,6 @@ def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps
         "useful_gflops": round(rate * flop / 1e9),
         **({"peak_gpu_mb": torch.cuda.max_memory_allocated() // 10**6} if device.type == "cuda" else {}),
     }
-
-
-def _parts(model: Transformer) -> tuple[torch.nn.Module, torch.nn.Module]:
-    return model.encoder, model.decoder
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 import yaml
-from numbered_pairs import CAPTIONS
+from numbered_pairs import CAPTIONS, caption_files
 
 from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
@@ -39,12 +39,9 @@ FLOP_PER_TARGET_TOKEN = 48e6
 
 
 def our_config(steps: int, precision: str) -> Config:
-    def files(name: str) -> dict[str, list[str]]:
-        return {"files": [str(CAPTIONS / f"{name}.{side}") for side in ("en", "de")]}
-
     tree = {
         "name": f"speed-{precision}",
-        "corpus": {"source": "en", "target": "de", "train": files("train"), "valid": files("val")},
+        "corpus": {"source": "en", "target": "de", "train": caption_files("train"), "valid": caption_files("val")},
         "tokenizer": {"algorithm": "bpe", "vocab_size": 10_000, "shared": True},
         "model": {"d_model": 256, "d_ff": 1024, "num_heads": 4, "tie_embeddings": "all", "dropout": 0.1},
         "training": {
