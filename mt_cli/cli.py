@@ -5,10 +5,13 @@ Heavy imports stand inside the commands, so that `mt --help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -46,6 +49,8 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 
 def main() -> NoReturn:
     """Run the command line, and turn what a user can mend into one message and an exit status."""
+    with suppress(ValueError):  # Not the main thread: signals stay as they are.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except MtError as error:
@@ -55,10 +60,23 @@ def main() -> NoReturn:
         print("mt: interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has gone, as `head` does; nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # The reader has gone, as `head` does; nothing is wrong, and nothing more can be said.
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in _OUT_OF_ROOM:
+            raise
+        _drop_output()
+        print(f"mt: {error.filename or 'output'}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        sys.exit(1)
     sys.exit(0)
+
+
+_OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @app.command()
@@ -144,7 +162,7 @@ def tokenize(
         return _report_on_tokenizers(_load_config(config, overrides))
     if not sentences:
         raise InputError("give sentences to cut, or --config FILE to train tokenizers and report on them")
-    from mt_cli.checkpoint import RunDirectory
+    from mt_cli.checkpoint.directory import RunDirectory
 
     directory = RunDirectory(_run_path(run))
     tokenizer = directory.tokenizers(directory.config())[0 if side == "source" else 1]
@@ -170,7 +188,7 @@ def evaluate(
     translator = _load_translator(run, device)
     from mt_cli.config.corpora import FilesSource, HeldOut
     from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
-    from mt_cli.experiment import run as experiment
+    from mt_cli.experiment import scoring
 
     config = translator.config
     languages = (config.corpus.source, config.corpus.target)
@@ -187,11 +205,11 @@ def evaluate(
             pairs = read_corpora(config.corpus, config.training.seed, RUNS / ".cache")["valid"].pairs
         else:
             pairs = read_pairs(corpora_of(config.corpus)[split], languages, key_of(split))
-    scores = {"run": config.name, **experiment.evaluate(translator, pairs, split, beam_size)}
+    scores = {"run": config.name, **scoring.evaluate(translator, pairs, split, beam_size)}
     if as_json:
         print(json.dumps(scores, ensure_ascii=False))
         return
-    print(f"{config.name}: {experiment.format_scores(scores)}")
+    print(f"{config.name}: {scoring.format_scores(scores)}")
 
 
 data_app = typer.Typer(help="Look at a config's corpora before training on them.", no_args_is_help=True)
@@ -264,7 +282,7 @@ def _load_config(path: Path, overrides: list[str] | None) -> Config:
 def _run_path(run: Path | None) -> Path:
     if run is not None:
         return run
-    from mt_cli.checkpoint import newest_run
+    from mt_cli.checkpoint.directory import newest_run
 
     newest = newest_run()
     print(f"Using {newest}", file=sys.stderr)

@@ -5,7 +5,9 @@
     │   ├── ConfigError          the YAML file or a `--set`
     │   ├── CorpusError          parallel text that cannot be read or used
     │   └── RunError             a run directory that is missing, incomplete or another run's
+    │       └── DamagedFileError a file in it that is not as it was written
     ├── DeviceMemoryError        a device has too little memory
+    ├── DivergenceError          training runs away from every solution
     └── RunInterruptedError      exit status 130: stopped by a signal, state saved
 
 The command line prints the message of an `MtError` on one line and no traceback. Every other exception is a
@@ -37,8 +39,16 @@ class RunError(InputError):
     """A run directory is missing, incomplete, or belongs to another config."""
 
 
+class DamagedFileError(RunError):
+    """A file of a run directory is not as it was written."""
+
+
 class DeviceMemoryError(MtError):
     """The memory of a device does not suffice, whatever the size of batches."""
+
+
+class DivergenceError(MtError):
+    """Too many steps in a row had a loss or gradient that was not finite."""
 
 
 class RunInterruptedError(MtError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -57,6 +58,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of PyTorch means that a device's memory did not suffice."""
     messages = ("can't allocate memory", "not enough memory", "backend out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+
+
+def memory_of(device: torch.device) -> int:
+    """Bytes of memory that a device has in all."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # Windows has no such function.
+        return sys.maxsize
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:

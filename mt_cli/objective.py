@@ -73,7 +73,8 @@ class Workspace:
         key = name, like.device, dtype
         size = num_rows * num_columns
         if key not in self._memory or self._memory[key].numel() < size:
-            self._memory[key] = like.new_empty(size, dtype=dtype)
+            with torch.inference_mode(False):  # What validation takes first, training must be able to use.
+                self._memory[key] = torch.empty(size, dtype=dtype, device=like.device)
         return self._memory[key][:size].view(num_rows, num_columns)
 
 

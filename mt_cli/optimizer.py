@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mt_cli.config.sections import TrainingConfig
 
@@ -23,6 +23,16 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
     return torch.optim.AdamW(
         groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
     )
+
+
+def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
+    """Update the parameters if a scalar condition holds, and otherwise nothing; a GPU is not waited for."""
+    if optimizer.defaults["fused"]:
+        # How torch.amp.GradScaler has a fused kernel skip a step: the kernel itself looks at this number.
+        optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]
+        optimizer.step()
+    elif condition:
+        optimizer.step()
 
 
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:

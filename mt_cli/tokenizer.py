@@ -30,6 +30,7 @@ PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
 _JOINER, _SPACE, _NEVER_SEEN = "￭", "▁", "\ue000"
 _LETTER = r"\p{L}\p{M}\p{N}_"
 _DEFAULT_SUBWORDS = 8_000
+_MAX_FILE_BYTES = 2**28
 
 
 class Tokenizer:
@@ -61,13 +62,17 @@ class Tokenizer:
     def load(cls, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
         """The tokenizer saved at `path`; raises RunError if it cannot be read, or has no entries for `tags`."""
         try:
-            text = path.read_text(encoding="utf-8")
+            if path.stat().st_size > _MAX_FILE_BYTES:
+                raise RunError(f"{path}: larger than {_MAX_FILE_BYTES:,} bytes; that is no tokenizer")
+            content = path.read_bytes()
         except OSError as error:
             raise RunError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         try:
-            tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags)
+            tokenizer = cls(tokenizers.Tokenizer.from_str(content.decode("utf-8")), tags)
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {str(error)[:200]}") from None
+        if sorted(tokenizer._backend.get_vocab().values()) != list(range(tokenizer.vocab_size)):
+            raise RunError(f"{path}: the ids of its entries are not 0 to {tokenizer.vocab_size - 1:,}")
         if tokenizer.tokens(range(4)) != list(SPECIAL_TOKENS):
             raise RunError(f"{path}: its first entries are not {' '.join(SPECIAL_TOKENS)}")
         if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:

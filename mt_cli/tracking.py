@@ -7,15 +7,19 @@ same step.
 from __future__ import annotations
 
 import json
+import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+from mt_cli.errors import MtError
 
 T = TypeVar("T")
 
@@ -23,16 +27,27 @@ _SECONDS_WORTH_A_LINE = 5.0
 
 
 class Tracker:
-    """Writes the metrics and samples of a run into its directory, from the step at which it is opened."""
+    """Writes the metrics and samples of a run into its directory, from the step at which it is opened.
 
-    def __init__(self, directory: Path, step: int) -> None:
+    Args:
+        directory: of the run.
+        step: up to which there is something already.
+        sizes: of the files that `flush` gave when the state of this step was saved; what came later is cut off.
+    """
+
+    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._metrics_path = directory / "metrics.jsonl"
-        self._samples_path = directory / "samples.txt"
-        _drop_after(self._metrics_path, step)
-        _drop_samples_after(self._samples_path, step)
-        self._board = SummaryWriter(str(directory), purge_step=step + 1)
+        self._paths = [directory / name for name in ("metrics.jsonl", "samples.txt")]
+        with _writing(directory):
+            for path in self._paths:
+                _cut(path, sizes.get(path.name, 0))
+            # A validation at this very step may have come after the saving: TensorBoard forgets the whole step.
+            rows = [row for row in _rows(self._paths[0]) if row["step"] == step]
+            is_validated = any("valid/loss" in row for row in rows)
+            self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
+            for row in [] if is_validated else rows:
+                self._add_points(row)
 
     def __enter__(self) -> Tracker:
         return self
@@ -40,46 +55,89 @@ class Tracker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._board.close()
+        with suppress(OSError) if error else nullcontext():  # What went wrong first is what is told.
+            self._board.close()
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one row, and one point to each of its curves."""
-        row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **metrics}
-        with open(self._metrics_path, "a", encoding="utf-8") as file:
+        """Add one row, and one point to each of its curves; values that are not finite are left out.
+
+        Raises:
+            MtError: if it cannot be written.
+        """
+        finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
+        row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
+        path = self._paths[0]
+        with _writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        for tag, value in metrics.items():
-            self._board.add_scalar(tag, value, step)
+        with _writing(path.parent):
+            self._add_points(row)
+
+    def _add_points(self, row: Mapping[str, Any]) -> None:
+        for tag, value in row.items():
+            if "/" in tag:
+                self._board.add_scalar(tag, value, row["step"])
 
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
-        """Add (source, reference, hypothesis) of the same sentences as they are translated now."""
+        """Add (source, reference, hypothesis) of the same sentences as they are translated now.
+
+        Raises:
+            MtError: if they cannot be written.
+        """
         if not samples:
             return
-        with open(self._samples_path, "a", encoding="utf-8") as file:
-            file.write(f"{_STEP} {step}\n")
+        path = self._paths[1]
+        with _writing(path), path.open("a", encoding="utf-8") as file:
+            file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
         table = "| source | reference | hypothesis |\n|---|---|---|\n" + "".join(
             "| " + " | ".join(text.replace("|", "\\|") for text in sample) + " |\n" for sample in samples
         )
-        self._board.add_text("samples", table, step)
-        self._board.flush()
+        with _writing(path.parent):
+            self._board.add_text("samples", table, step)
+
+    def flush(self) -> dict[str, int]:
+        """Have all of it on the disk; return the sizes of the files by name.
+
+        Raises:
+            MtError: if that cannot be.
+        """
+        sizes = {}
+        with _writing(self._paths[0].parent):
+            self._board.flush()
+            for path in self._paths:
+                with path.open("ab") as file:
+                    os.fsync(file.fileno())
+                    sizes[path.name] = file.tell()
+        return sizes
 
 
-_STEP = "# step"
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Inside, an OSError becomes an MtError that names the path."""
+    try:
+        yield
+    except OSError as error:
+        raise MtError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
 
 
-def _drop_after(path: Path, step: int) -> None:
-    """Remove the rows that a run wrote after the step at which it goes on."""
+def _cut(path: Path, size: int) -> None:
+    """Shorten a file of lines to a size, or to less where a line would be cut in two."""
     if path.exists():
-        rows = [line for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
-        path.write_text("".join(row for row in rows if json.loads(row)["step"] <= step), encoding="utf-8")
+        content = path.read_bytes()[:size]
+        os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def _drop_samples_after(path: Path, step: int) -> None:
+def _rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a metrics file; lines that somebody has damaged are none."""
+    rows = []
     if path.exists():
-        blocks = path.read_text(encoding="utf-8").split(_STEP + " ")[1:]
-        kept = [block for block in blocks if int(block.partition("\n")[0]) <= step]
-        path.write_text("".join(f"{_STEP} {block}" for block in kept), encoding="utf-8")
+        for line in path.read_bytes().splitlines():
+            with suppress(ValueError, RecursionError):
+                row = json.loads(line)
+                if isinstance(row, dict) and isinstance(row.get("step"), int):
+                    rows.append(row)
+    return rows
 
 
 class Progress:

@@ -22,6 +22,7 @@ from mt_cli.corpus.reading import in_threads
 from mt_cli.errors import CorpusError, DeviceMemoryError
 from mt_cli.hardware import is_out_of_memory
 from mt_cli.objective import LossSums, Objective
+from mt_cli.optimizer import step_if
 from mt_cli.tokenizer import UNK_ID
 
 
@@ -53,17 +54,20 @@ class StepReport:
     """Length of the gradient before clipping, on the device."""
     cross_entropy: Tensor
     """Sum over the target tokens, in nats, on the device."""
+    is_finite: Tensor
+    """Whether loss and gradient were finite, on the device; if not, the update was skipped."""
     num_target_tokens: int
     elapsed_seconds: float
     """Of this step alone; on a GPU, until its work was handed over."""
-    ends_epoch: bool
+    placed: list[PlacedBatch]
+    """The pairs."""
     num_splits: int
     """How often, since the beginning, a micro-batch had to be cut in two for lack of memory."""
 
 
 def optimization_steps(
     objective: Objective,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.AdamW,
     pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
@@ -88,7 +92,8 @@ def optimization_steps(
             rate = schedule(position.step + 1)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            optimizer.step()
+            is_finite = grad_norm.isfinite() & cross_entropy.isfinite()
+            step_if(is_finite, optimizer)
             optimizer.zero_grad(set_to_none=True)
             _advance(position, step)
             yield StepReport(
@@ -96,9 +101,10 @@ def optimization_steps(
                 learning_rate=rate,
                 grad_norm=grad_norm,
                 cross_entropy=cross_entropy,
+                is_finite=is_finite,
                 num_target_tokens=sum(batch.num_target_tokens for batch in step.micro_batches),
                 elapsed_seconds=time.perf_counter() - started_at,
-                ends_epoch=step.ends_epoch,
+                placed=step.placed,
                 num_splits=gradients.num_splits,
             )
             started_at = time.perf_counter()

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
-from mt_cli.checkpoint import RunDirectory, load_checkpoint
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding import Hypothesis
 from mt_cli.errors import InputError
@@ -65,8 +66,14 @@ class Translator:
         directory = RunDirectory(Path(run))
         config = directory.config()
         tokenizers = directory.tokenizers(config)
-        model = Transformer(config.model, tokenizers[0].vocab_size, tokenizers[1].vocab_size)
-        load_checkpoint(directory.best_path if directory.best_path.exists() else directory.last_path, model)
+        sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+        path = directory.best_path if directory.best_path.exists() else directory.last_path
+        with open_checkpoint(path) as checkpoint:
+            directory.check_tokenizers(checkpoint.state)
+            with torch.device("meta"):  # No memory is taken before the sizes are known to be those of the weights.
+                checkpoint.check_fits(Transformer(config.model, *sizes))
+            model = Transformer(config.model, *sizes)
+            checkpoint.fill(model)
         return cls(model.to(pick_device(device)).eval(), tokenizers, config)
 
     def translate(

@@ -1,7 +1,14 @@
+import json
+import random
+import sys
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from safetensors import safe_open
+
+from mt_cli import cli
 
 torch.set_num_threads(1)  # Of such small tensors more threads only wait for each other.
 
@@ -24,3 +31,151 @@ def multi30k():
     if not folder.is_dir():
         pytest.skip("the Multi30k captions are not beside the project")
     return folder
+
+
+def checkpoint_content(path):
+    """Tensors and state of a checkpoint, without what depends on the clock."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        state = json.loads(file.metadata()["state"])
+    state["unlogged"] = [row[:2] for row in state["unlogged"]]
+    for key in ("elapsed_seconds", "tracked_bytes"):
+        del state[key]
+    return tensors, state
+
+
+def metrics_of(run):
+    """The rows of `metrics.jsonl`, without what depends on the clock."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
+
+
+def points_of(run):
+    """What TensorBoard shows of a run."""
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
+    tags = [tag for tag in board.Tags()["tensors"] if "second" not in tag]
+    return {tag: [(point.step, point.tensor_proto.SerializeToString()) for point in board.Tensors(tag)] for tag in tags}
+
+
+@pytest.fixture(scope="session")
+def assert_same_run():
+    """A function that compares two finished runs bit by bit."""
+
+    def compare(ours, theirs):
+        for name in ("last", "best"):
+            (tensors, state), (other_tensors, other_state) = (
+                checkpoint_content(run / "checkpoints" / f"{name}.safetensors") for run in (ours, theirs)
+            )
+            assert state == other_state, name
+            assert tensors.keys() == other_tensors.keys()
+            assert all(torch.equal(tensors[key], other_tensors[key]) for key in tensors), name
+        assert metrics_of(ours) == metrics_of(theirs)
+        assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
+        assert points_of(ours) == points_of(theirs)
+        reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
+        for key in ("bleu", "chrf", "ter", "best_step", "num_steps", "num_epochs", "num_target_tokens"):
+            assert reports[0][key] == reports[1][key]
+
+    return compare
+
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+
+
+def write_lines(path, lines):
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Four hundred training pairs and forty test pairs: words, and the same words in capitals."""
+    folder = tmp_path_factory.mktemp("corpus")
+    generator = random.Random(1)
+    sentences: dict[str, None] = {}
+    while len(sentences) < 440:
+        sentences[" ".join(generator.choices(WORDS, k=generator.randrange(1, 6))) + "."] = None
+    for name, some in (("train", list(sentences)[:400]), ("test", list(sentences)[400:])):
+        write_lines(folder / f"{name}.en", some)
+        write_lines(folder / f"{name}.xx", [sentence.upper() for sentence in some])
+    return folder
+
+
+@pytest.fixture
+def tiny_tree(corpus):
+    return {
+        "name": "tiny",
+        "corpus": {
+            "source": "en",
+            "target": "xx",
+            "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
+            "valid": {"fraction": 0.1},
+            "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
+        },
+        "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        "training": {"max_epochs": 2, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+        "decoding": {"beam_size": 2},
+    }
+
+
+@pytest.fixture
+def tiny_config(tiny_tree, tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def mt(tmp_path, monkeypatch, capsys):
+    """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        captured = capsys.readouterr()
+        return caught.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, tmp_path_factory):
+    """A finished tiny run."""
+    from mt_cli.config.loading import parse_config
+    from mt_cli.experiment.run import train
+
+    files = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
+    tree = {
+        "name": "tiny",
+        "corpus": {
+            "source": "en",
+            "target": "xx",
+            "train": files,
+            "valid": {"fraction": 0.1},
+            "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
+            "max_tokens": 6,
+        },
+        "model": {
+            "d_model": 32,
+            "d_ff": 64,
+            "num_heads": 2,
+            "num_encoder_layers": 1,
+            "num_decoder_layers": 1,
+            "dropout": 0.0,
+        },
+        "training": {
+            "max_epochs": 30,
+            "batch_tokens": 200,
+            "warmup_steps": 20,
+            "learning_rate": 0.01,
+            "device": "cpu",
+            "schedule": "linear",
+            "validate_every_steps": 100,
+        },
+    }
+    runs = Path(tmp_path_factory.mktemp("runs"))
+    train(parse_config(tree, "fixture"), runs)
+    return runs / "tiny"

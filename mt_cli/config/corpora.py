@@ -24,6 +24,21 @@ class Section(BaseModel):
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fits_a_machine(cls, value: object) -> object:
+        if type(value) is int and abs(value) >= _TOO_LARGE:
+            raise ValueError(f"found {_shortened(value)}; it should be less than {_TOO_LARGE:,}")
+        return value
+
+
+_TOO_LARGE = 2**31
+
+
+def _shortened(number: int) -> str:
+    """A number as far as people read it; turning a really long one into text would take minutes."""
+    return str(number) if number.bit_length() < 128 else f"a number of {number.bit_length():,} bits"
+
 
 class FilterConfig(Section):
     """What is left out of training pairs; `false` or `null` turns a filter off.

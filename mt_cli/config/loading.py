@@ -20,15 +20,27 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import ConfigError
 
 MAX_CONFIG_BYTES = 1_000_000
+_MAX_ALIASES = 30
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but: 1e-3 is a number, dates are text, a key stands once."""
+    """YAML 1.1 as PyYAML reads it, but: 1e-3 is a number, dates are text, a key stands once, aliases are few."""
+
+    num_aliases = 0
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        """A node; raises ComposerError where a few lines of aliases of aliases would expand to millions of values."""
+        if self.check_event(yaml.AliasEvent):
+            self.num_aliases += 1
+            if self.num_aliases > _MAX_ALIASES:
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.composer.ComposerError(None, None, f"more than {_MAX_ALIASES} aliases", mark)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A dict; raises ConstructorError for a key that stands twice."""

@@ -33,15 +33,15 @@ class TokenizerConfig(Section):
 class ModelConfig(Section):
     """The Transformer's shape."""
 
-    d_model: int = Field(default=256, ge=2)
+    d_model: int = Field(default=256, ge=2, le=2**16)
     """Width of embeddings and layers."""
-    d_ff: int = Field(default=1024, ge=1)
+    d_ff: int = Field(default=1024, ge=1, le=2**20)
     """Width inside the feed-forward blocks."""
     num_heads: int = Field(default=4, ge=1)
     """Attention heads; must divide `d_model`."""
-    num_encoder_layers: int = Field(default=3, ge=1)
+    num_encoder_layers: int = Field(default=3, ge=1, le=1000)
     """Encoder depth."""
-    num_decoder_layers: int = Field(default=3, ge=1)
+    num_decoder_layers: int = Field(default=3, ge=1, le=1000)
     """Decoder depth."""
     norm_order: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after each residual addition as in the 2017 paper."""
@@ -49,7 +49,7 @@ class ModelConfig(Section):
     """Non-linearity of the feed-forward blocks."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """How a token's position enters."""
-    max_positions: int = Field(default=1024, ge=1)
+    max_positions: int = Field(default=1024, ge=1, le=2**20)
     """Entries of the table of learned positions; sinusoidal ones have no limit."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Which tables are one: none, target embedding and output projection, or the source embedding as well."""
@@ -109,6 +109,13 @@ class TrainingConfig(Section):
     """Longer gradients are scaled down to this norm."""
     validate_every_steps: int | None = Field(default=None, ge=1)
     """Updates between validations, which also save; None: at the end of every epoch."""
+    save_every_minutes: float | None = Field(default=10, gt=0)
+    """Save at least this often, between validations too; None: only with them and at the end."""
+    keep_last: int = Field(default=1, ge=0)
+    """Saved states kept beside the last one, should that be damaged; each has three times the size of the model."""
+    max_bad_steps: int = Field(default=10, ge=1)
+    """After so many steps in a row whose loss or gradient is not finite (each is skipped), training goes back to the
+    last good state with half the learning rate; twice at most."""
     log_every_steps: int = Field(default=10, ge=1)
     """Updates between two rows of `metrics.jsonl` and points in TensorBoard."""
     num_samples: int = Field(default=5, ge=0)
@@ -117,7 +124,7 @@ class TrainingConfig(Section):
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Number format of activations; weights are kept in fp32. `auto`: bf16 where the hardware is fast at it."""
-    num_threads: int | None = Field(default=None, ge=1)
+    num_threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; None: PyTorch's own choice."""
 
     @field_validator("batch_tokens", mode="before")
@@ -152,11 +159,11 @@ class TrainingConfig(Section):
 class DecodingConfig(Section):
     """How translations are searched, in tests and in `mt translate`. Validation is greedy."""
 
-    beam_size: int = Field(default=4, ge=1)
+    beam_size: int = Field(default=4, ge=1, le=1000)
     """Hypotheses kept per sentence; 1 is greedy search."""
-    length_penalty: float = Field(default=1.0, ge=0)
+    length_penalty: float = Field(default=1.0, ge=0, le=10)
     """0 prefers short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
-    max_length_ratio: float = Field(default=3.0, gt=0)
+    max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """A translation has at most this many times the source's tokens, plus 10."""
     batch_tokens: int = Field(default=4096, ge=1)
     """Source tokens translated at once, padding and beams included."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from mt_cli.errors import CorpusError, MtError
 
-FORMAT = 1
+FORMAT = 2
 """Of everything in the cache; raised when the code would make something else from the same data."""
 
 _STALE_AFTER_SECONDS = 24 * 3600

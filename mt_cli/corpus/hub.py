@@ -52,6 +52,7 @@ def load_dataset(source: DatasetSource) -> Any:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import datasets
 
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # What goes wrong is in our own message.
     if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card, which would declare it, a subset is the folder of its name.
         path, subset = path / subset, None

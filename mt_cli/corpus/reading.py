@@ -6,6 +6,7 @@ without being counted, and a side is never dropped without the other.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 from collections import Counter, deque
@@ -60,6 +61,8 @@ class Part:
     name: str
     first_row: int
     num_rows: int
+    digest: str
+    """SHA-256 of its text."""
 
 
 @dataclass(frozen=True)
@@ -366,6 +369,14 @@ def _open(folder: Path, name: str) -> Corpus:
     return Corpus(folder / f"{stored}.arrow", np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
+def _add_texts(digest: Any, column: pa.Array) -> None:
+    """Feed texts, and where each ends, to a digest."""
+    whole = pa.concat_arrays([column, pa.array([], column.type)])  # Not a slice of something longer.
+    for buffer in whole.buffers()[1:]:
+        if buffer is not None:
+            digest.update(buffer)
+
+
 def _store_rows(
     path: Path,
     sources: Sequence[Source],
@@ -381,13 +392,16 @@ def _store_rows(
         for name, source in zip(names_of(sources), sources, strict=True):
             first_row = sum(len(block) for block in blocks)
             filters = config.filters_of(source) if is_train else None
+            digest = hashlib.sha256()
             for block in clean_blocks(source, (config.source, config.target), filters, limit):
                 writer.write_batch(
                     pa.record_batch([pa.array(block.numbers), block.source, block.target], schema=_SCHEMA)
                 )
+                for column in (block.source, block.target):
+                    _add_texts(digest, column)
                 blocks.append(block.without_text())
                 advance(len(block))
-            parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row))
+            parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row, digest.hexdigest()))
     reasons = np.concatenate([block.reasons for block in blocks]) if blocks else np.empty(0, np.uint8)
     hashes = [
         np.concatenate([getattr(block, side) for block in blocks]) if blocks else np.empty(0, np.int64)

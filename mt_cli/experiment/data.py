@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.reading import Corpus, corpora_of, key_of, names_of, read_corpora
+from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.hardware import release_memory
@@ -29,6 +31,7 @@ from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tok
 from mt_cli.tracking import Progress
 
 _MANY_DROPPED = 0.1
+_ROWS_LOOKED_AT = 1_000
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,25 @@ def times_per_epoch(data: Data, config: Config) -> list[float]:
     if config.corpus.temperature is not None:
         return shares_by_temperature(data.statistics["train"].num_pairs, config.corpus.temperature)
     return [source.weight or 1.0 for source in config.corpus.train]
+
+
+def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
+    """What tells whether a run's corpora are those it began with; of a stream, its beginning is looked at."""
+    found = {
+        f"{key_of(name)} ({part.name})": fingerprint(part.digest, hashlib.sha256(_fates(corpus, part)).hexdigest())
+        for name, corpus in data.corpora.items()
+        if corpus.code == KEPT  # A held-out share is in the rows of `train`.
+        for part in corpus.parts
+    }
+    if config.corpus.is_streaming:
+        languages = (config.corpus.source, config.corpus.target)
+        for name, source in zip(names_of_parts(config), config.corpus.train, strict=True):
+            found[f"corpus.train ({name})"] = fingerprint(list(islice(read_rows(source, languages), _ROWS_LOOKED_AT)))
+    return found
+
+
+def _fates(corpus: Corpus, part: Part) -> bytes:
+    return corpus.reasons[part.first_row : part.first_row + part.num_rows].tobytes()
 
 
 def names_of_parts(config: Config) -> list[str]:

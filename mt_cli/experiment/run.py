@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,36 @@ import torch
 
 from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.batching.streamed import StreamedPairs
-from mt_cli.checkpoint import RunDirectory, load_checkpoint, save_checkpoint, write_text
-from mt_cli.config.sections import Config, TrainingConfig
-from mt_cli.corpus.reading import Pair
-from mt_cli.errors import RunInterruptedError
+from mt_cli.checkpoint.directory import RunDirectory, list_differences
+from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
+from mt_cli.config.sections import Config
+from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
-from mt_cli.experiment.data import Data, describe_data, names_of_parts, prepare, report_on_data, training_pairs
-from mt_cli.hardware import describe_hardware, describe_versions, keep_memory, pick_device, pick_precision
+from mt_cli.experiment.data import (
+    Data,
+    describe_data,
+    fingerprints_of,
+    names_of_parts,
+    prepare,
+    report_on_data,
+    training_pairs,
+)
+from mt_cli.experiment.progression import Progression, Signals, follow
+from mt_cli.experiment.scoring import clock, evaluate, format_summary
+from mt_cli.experiment.sizing import new_model, resolve_batch_tokens, with_batch_tokens
+from mt_cli.experiment.training_log import TrainingLog
+from mt_cli.hardware import (
+    describe_hardware,
+    describe_versions,
+    keep_memory,
+    pick_device,
+    pick_precision,
+)
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
 from mt_cli.tracking import Progress, Tracker, say
-from mt_cli.training import Position, StepReport, fits_memory, largest_batch, optimization_steps
+from mt_cli.training import StepReport, optimization_steps
 from mt_cli.translator import Translator
 
 
@@ -43,115 +61,46 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     device = pick_device(config.training.device)
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
-    resuming = directory.last_path.exists() and not fresh
+    with directory.locked():
+        run = _prepared(config, directory, device, fresh)
+        report = run.finished_report()
+        if report is None:
+            report = run.report(run.optimize())
+        else:
+            say(f"This run is finished ({report['stopped_because']}); nothing is left to do.")
+    say(format_summary(report, directory.path))
+    return report
+
+
+def _prepared(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> _Run:
+    """The run of a config in its directory, ready to begin or to go on."""
+    resuming = bool(directory.states()) and not fresh
+    if not resuming and not fresh and directory.holds_work():
+        raise RunError(
+            f"{directory.path}: there is a run in it, but no saved state to go on from; begin again with --fresh (the "
+            "old run is moved aside), or give the config another name"
+        )
+    changed: Mapping[str, tuple[Any, Any]] = {}
     if resuming:
         if config.training.batch_tokens == "auto":
-            config = _with_batch_tokens(config, directory.config().training.tokens_per_batch)
-        directory.check_resumable(config)
-    data = prepare(config, runs / ".cache", directory.tokenizers(config) if resuming else None)
+            config = with_batch_tokens(config, directory.config().training.tokens_per_batch)
+        changed = directory.check_resumable(config)
+    data = prepare(config, directory.path.parent / ".cache", directory.tokenizers(config) if resuming else None)
     keep_memory()
-    torch.manual_seed(config.training.seed)
-    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers)).to(device)
-    config = _resolve_batch_tokens(config, model, data)
+    seed_everything(config.training.seed)
+    model = new_model(config, data, device)
+    config = resolve_batch_tokens(config, model, data)
+    if fresh and directory.config_path.exists():
+        say(f"The old run was moved to {directory.move_aside()}.")
+    if not resuming:
+        directory.create(config, data.tokenizers)
     run = _Run(directory, config, model, data)
     run.print_plan()
     if resuming:
         run.resume()
-    else:
-        if fresh and directory.path.exists():
-            say(f"The old run was moved to {directory.move_aside()}.")
-        directory.create(config, data.tokenizers)
-    stopped_because = run.optimize()
-    report = run.report(stopped_because)
-    _print_summary(report, directory.path)
-    return report
-
-
-def _resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
-    """The config with a number for `batch_tokens: auto`, found by trying the longest pairs on a GPU."""
-    if config.training.batch_tokens != "auto":
-        return config
-    device = next(model.parameters()).device
-    size = _SMALLEST_BATCH
-    if device.type == "cuda":
-        objective = Objective(model, config.training.label_smoothing)
-        dtype = pick_precision(config.training.precision, device)
-        if config.corpus.is_streaming:
-            source, target, largest = config.corpus.max_tokens, config.corpus.max_tokens, _LARGEST_BATCH
-        else:
-            lengths = data.encoded["train"].lengths()
-            source, target = (int(side.max()) for side in lengths)
-            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
-        size = largest_batch(
-            lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
-        )
-        torch.cuda.empty_cache()
-    say(f"training.batch_tokens: auto is {size:,} here")
-    return _with_batch_tokens(config, size)
-
-
-def _with_batch_tokens(config: Config, size: int) -> Config:
-    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
-
-
-_SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
-
-
-@dataclass
-class Progression:
-    """What a run remembers beside weights: where it is and what was best. Saved with every checkpoint."""
-
-    position: Position = field(default_factory=Position)
-    elapsed_seconds: float = 0.0
-    best_step: int = 0
-    best_value: float | None = None
-    """Of `training.best_metric`; higher is better, a loss is negated."""
-    num_validations_without_better: int = 0
-    validated_step: int = 0
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Progression:
-        """The inverse of `asdict`."""
-        return cls(position=Position(**state["position"]), **{k: v for k, v in state.items() if k != "position"})
-
-    def reason_to_stop(self, config: TrainingConfig) -> str | None:
-        """The option of the config that ends the run here, with its value."""
-        reached = {
-            "max_steps": config.max_steps is not None and self.position.step >= config.max_steps,
-            "max_epochs": config.max_epochs is not None and self.position.epoch >= config.max_epochs,
-            "max_minutes": config.max_minutes is not None and self.elapsed_seconds >= 60 * config.max_minutes,
-            "patience": config.patience is not None and self.num_validations_without_better >= config.patience,
-        }
-        return next((f"{name} {getattr(config, name)}" for name, is_reached in reached.items() if is_reached), None)
-
-
-def follow(
-    reports: Iterable[StepReport],
-    *,
-    log: Callable[[StepReport], None],
-    is_time_to_validate: Callable[[StepReport], bool],
-    validate: Callable[[], None],
-    save: Callable[[], None],
-    reason_to_stop: Callable[[], str | None],
-    is_interrupted: Callable[[], bool],
-) -> str:
-    """The policy around the optimisation: take its reports until there is a reason to stop, and return that.
-
-    Raises:
-        RunInterruptedError: after saving, if a signal came.
-    """
-    for report in reports:
-        log(report)
-        if is_interrupted():
-            save()
-            raise RunInterruptedError(f"interrupted at step {report.step}; the same command goes on from there")
-        reason = reason_to_stop()
-        if reason or is_time_to_validate(report):
-            validate()
-            save()
-        if reason := reason or reason_to_stop():
-            return reason
-    raise AssertionError("the optimisation never ends by itself")
+        if changed:
+            say(f"The config has changed:{list_differences(changed)}")
+    return run
 
 
 class _Run:
@@ -165,6 +114,9 @@ class _Run:
         self.objective = Objective(model, config.training.label_smoothing)
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
+        self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
+        self._saved: tuple[int, int] | None = None
+        self._saved_at = time.monotonic()
         self.pairs = training_pairs(data, config)
         self.steps_per_epoch = None
         if isinstance(self.pairs, MixedPairs):
@@ -193,42 +145,141 @@ class _Run:
         say(f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}")
 
     def resume(self) -> None:
-        """Take up the state of the last checkpoint."""
-        state = load_checkpoint(self.directory.last_path, self.model, self.optimizer)
-        self.progression = Progression.from_state(state)
+        """Take up the last state that is whole.
+
+        Raises:
+            RunError: if there is none, or corpora or tokenizers are not those the run began with.
+        """
+        self.progression = self._load_state()
         write_text(self.directory.config_path, self.config.to_yaml())
         say(f"Going on from step {self.progression.position.step}.")
 
+    def _find_best(self) -> None:
+        """Have the best checkpoint be the one that the state knows, or else the state know the one that is there."""
+        best = self.directory.best_state(self.progression.best_step)
+        if best is None and self.progression.best_step:
+            say("The best checkpoint is missing or damaged; the weights of the last one take its place.")
+            self.progression.best_step, self.progression.best_value = self.progression.position.step, None
+            self.directory.save_best(self.model, asdict(self.progression))
+        elif best is not None and best["best_step"] != self.progression.best_step:
+            self.progression.best_step, self.progression.best_value = best["best_step"], best["best_value"]
+
+    def _load_state(self, is_usable: Callable[[Progression, Checkpoint], bool] = lambda *state: True) -> Progression:
+        """Fill model and optimizer from the newest state that is whole and usable; return what else was in it."""
+        passed_over: list[str] = []
+        for path in self.directory.states():
+            try:
+                with open_checkpoint(path) as checkpoint:
+                    progression = Progression.from_state(checkpoint.state)
+                    self._check_unchanged(progression.fingerprints)
+                    if not is_usable(progression, checkpoint):
+                        continue
+                    checkpoint.fill(self.model, self.optimizer)
+            except DamagedFileError as error:
+                passed_over.append(str(error))
+                continue
+            for message in passed_over:
+                say(f"{message}; it is passed over for {path.name}")
+            self.directory.go_on_from(path, progression.position.step)
+            return progression
+        whole = "\n".join([*passed_over, f"{self.directory.path}: no saved state of this run can be used"])
+        raise RunError(f"{whole}; begin again with --fresh (the old run is moved aside)")
+
+    def _check_unchanged(self, fingerprints: Mapping[str, str]) -> None:
+        """Raise RunError unless corpora and tokenizers are what they were when a state was saved."""
+        self.directory.check_tokenizers({"fingerprints": fingerprints})
+        names = dict.fromkeys([*self.fingerprints, *fingerprints])
+        changed = [name for name in names if fingerprints.get(name) != self.fingerprints.get(name)]
+        if changed:
+            raise RunError(
+                f"{', '.join(changed)}: the text has changed since {self.directory.path} began; restore it, or begin "
+                "again with --fresh (the old run is moved aside)"
+            )
+
     def optimize(self) -> str:
-        """Train until there is a reason to stop; return that."""
+        """Train until there is a reason to stop; return that. A run that diverges goes back, twice at most."""
+        self._find_best()
+        while True:
+            try:
+                return self._optimize()
+            except DivergenceError as error:
+                self._go_back(error)
+
+    def _optimize(self) -> str:
         training, progression = self.config.training, self.progression
-        if reason := progression.reason_to_stop(training):
-            return reason
-        reports = optimization_steps(
+        with (
+            Tracker(self.directory.path, progression.position.step, progression.tracked_bytes) as self.tracker,
+            Progress("train", self.num_steps, "step", progression.position.step) as bar,
+            Signals().noted() as signals,
+        ):
+            self.log = TrainingLog(training, progression, self.tracker, bar, names_of_parts(self.config))
+            self.save()
+            if progression.is_due(training) and progression.validated_step != progression.position.step:
+                self.validate()  # It was cut off.
+                self.save()
+            if reason := progression.reason_to_stop(training):
+                self.validate()
+                return reason
+            return follow(
+                self._timed(self._reports()),
+                log=self.log.add,
+                is_time_to_validate=lambda: progression.is_due(training),
+                validate=self.validate,
+                is_time_to_save=lambda: signals.take_save_wanted() or self._is_save_overdue(),
+                save=self.save,
+                reason_to_stop=lambda: progression.reason_to_stop(training),
+                is_interrupted=lambda: signals.is_stop_wanted,
+            )
+
+    def _reports(self) -> Iterator[StepReport]:
+        training, factor = self.config.training, 0.5**self.progression.num_restarts
+        return optimization_steps(
             self.objective,
             self.optimizer,
             self.pairs,
             training,
-            lambda step: learning_rate(training, step, self.num_steps),
-            progression.position,
+            lambda step: factor * learning_rate(training, step, self.num_steps),
+            self.progression.position,
             self.dtype,
         )
-        every = training.validate_every_steps
-        with (
-            Tracker(self.directory.path, progression.position.step) as self.tracker,
-            Progress("train", self.num_steps, "step", progression.position.step) as bar,
-            _signals_noted() as received,
-        ):
-            self.log = _TrainingLog(self.tracker, bar, training.log_every_steps, names_of_parts(self.config))
-            return follow(
-                self._timed(reports),
-                log=lambda report: self.log.add(report, progression),
-                is_time_to_validate=lambda report: report.step % every == 0 if every else report.ends_epoch,
-                validate=self.validate,
-                save=self.save,
-                reason_to_stop=lambda: progression.reason_to_stop(training),
-                is_interrupted=lambda: bool(received),
-            )
+
+    def _go_back(self, error: DivergenceError) -> None:
+        """Take up the last good state with half the learning rate.
+
+        Raises:
+            DivergenceError: if that has not helped twice.
+        """
+        diverged = self.progression
+        if diverged.num_restarts >= _MAX_RESTARTS:
+            self._write_bad_batch()
+            raise DivergenceError(
+                f"{self.directory.path}: training diverged: in {error} the loss or the gradient was not finite, also "
+                f"with {0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in "
+                f"{self.directory.bad_batch_path.name}. Lower training.learning_rate, raise training.warmup_steps, or "
+                "mend these pairs, and begin again with --fresh."
+            ) from None
+        self.progression = self._load_state(
+            lambda progression, checkpoint: not progression.num_bad_steps_in_row and checkpoint.is_finite()
+        )
+        kept = ("elapsed_seconds", "best_step", "best_value", "num_bad_steps")
+        self.progression = replace(self.progression, **{name: getattr(diverged, name) for name in kept})
+        self.progression.num_bad_steps_in_row, self.progression.num_restarts = 0, diverged.num_restarts + 1
+        self._saved = None
+        say(
+            f"The loss or the gradient was not finite in {error}: going back to step "
+            f"{self.progression.position.step:,}, on with {0.5**self.progression.num_restarts:g} of the learning rate."
+        )
+
+    def _write_bad_batch(self) -> None:
+        """Write the pairs of the last step that was skipped, one object a line."""
+        assert self.log.last_bad is not None
+        pairs = (batch.pairs[int(index)] for batch in self.log.last_bad.placed for index in batch.indices)
+        sides = [
+            tokenizer.decode([ids.tolist() for ids in side])
+            for tokenizer, side in zip(self.data.tokenizers, zip(*pairs, strict=True), strict=True)
+        ]
+        rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+        write_text(self.directory.bad_batch_path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
     def _timed(self, reports: Iterable[StepReport]) -> Iterator[StepReport]:
         """The same reports, with the time that goes by added to the progression."""
@@ -243,15 +294,19 @@ class _Run:
         progression, step = self.progression, self.progression.position.step
         if progression.validated_step == step:
             return
+        self.log.read()
         tokens, texts, hypotheses = self._score_validation_set()
         values = {"bleu": texts["bleu"]["score"], "chrf": texts["chrf"]["score"], "loss": -tokens.loss}
         value = values[self.config.training.best_metric]
-        is_best = progression.best_value is None or value > progression.best_value
+        # A run that went back may come by its best step again.
+        is_best = math.isfinite(value) and (
+            progression.best_value is None or value > progression.best_value or step == progression.best_step
+        )
         progression.validated_step = step
         if is_best:
             progression.best_step, progression.best_value = step, value
             progression.num_validations_without_better = 0
-            save_checkpoint(self.directory.best_path, self.model, asdict(progression))
+            self.directory.save_best(self.model, asdict(progression))
         else:
             progression.num_validations_without_better += 1
         metrics = {
@@ -266,7 +321,7 @@ class _Run:
         samples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=False)]
         self.tracker.write_samples(step, samples)
         say(
-            f"step {step:>6,}  epoch {self._epoch():5.1f}  {_clock(progression.elapsed_seconds)}"
+            f"step {step:>6,}  epoch {self._epoch():5.1f}  {clock(progression.elapsed_seconds)}"
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
             f"{tokens.token_accuracy:.1%}  BLEU {values['bleu']:.2f}  chrF {values['chrf']:.2f}"
             + ("  best" if is_best else "")
@@ -288,16 +343,36 @@ class _Run:
         return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
 
     def save(self) -> None:
-        """Write all that going on needs."""
-        save_checkpoint(self.directory.last_path, self.model, asdict(self.progression), self.optimizer)
+        """Write all that going on needs, unless that has been done at this step already."""
+        progression = self.progression
+        self.log.read()
+        now = (progression.position.step, progression.validated_step)
+        if self._saved == now:
+            return
+        progression.tracked_bytes = self.tracker.flush()
+        progression.fingerprints = self.fingerprints
+        keep_last = self.config.training.keep_last
+        self.directory.save_state(self.model, asdict(progression), self.optimizer, progression.position.step, keep_last)
+        self._saved, self._saved_at = now, time.monotonic()
+
+    def _is_save_overdue(self) -> bool:
+        minutes = self.config.training.save_every_minutes
+        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+
+    def finished_report(self) -> dict[str, Any] | None:
+        """The report of a run that has ended for a reason that still holds; None if there is more to do."""
+        if self.progression.reason_to_stop(self.config.training):
+            with suppress(
+                OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+            ):  # One that cannot be read is written anew.
+                report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
+                if report["num_steps"] == self.progression.position.step:
+                    format_summary(report, self.directory.path)
+                    return report
+        return None
 
     def report(self, stopped_because: str) -> dict[str, Any]:
         """Score the best checkpoint on the test sets, and write and return how the run ended."""
-        if self.directory.report_path.exists():
-            old: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
-            if old["num_steps"] == self.progression.position.step:
-                say(f"This run is finished ({old['stopped_because']}); nothing is left to do.")
-                return old
         tests = [name for name in self.data.corpora if name not in ("train", "valid")]
         translator = Translator.load(self.directory.path, str(self.device))
         scores = {name: evaluate(translator, self.data.corpora[name].pairs, name) for name in tests or ["valid"]}
@@ -311,6 +386,8 @@ class _Run:
             "num_steps": self.progression.position.step,
             "num_epochs": self.progression.position.epoch,
             "num_target_tokens": self.progression.position.num_target_tokens,
+            "num_bad_steps": self.progression.num_bad_steps,
+            "num_restarts": self.progression.num_restarts,
             "corpora": self._report_on_data(),
             "elapsed_seconds": round(self.progression.elapsed_seconds, 3),
             "num_parameters": sum(weight.numel() for weight in self.model.parameters()),
@@ -322,111 +399,4 @@ class _Run:
         return report
 
 
-class _TrainingLog:
-    """Averages of the step reports since the last row, and the row when it is due; only then a GPU is waited for."""
-
-    def __init__(self, tracker: Tracker, bar: Progress, every_steps: int, parts: Sequence[str]) -> None:
-        self._tracker, self._bar, self._every_steps, self._parts = tracker, bar, every_steps, parts
-        self._reports: list[StepReport] = []
-        self._last_loss = float("nan")
-        self._num_splits = 0
-
-    @property
-    def recent_loss(self) -> float:
-        """Mean loss of the steps since the last row, or of those in it if there are none."""
-        if not self._reports:
-            return self._last_loss
-        cross_entropy = float(torch.stack([each.cross_entropy for each in self._reports]).sum())
-        return cross_entropy / sum(each.num_target_tokens for each in self._reports)
-
-    def add(self, report: StepReport, progression: Progression) -> None:
-        self._reports.append(report)
-        self._bar.advance()
-        if report.num_splits and not self._num_splits:
-            say("A batch was too large for the memory and was cut in two, as others will be; the gradient is the same.")
-        self._num_splits = report.num_splits
-        if report.step % self._every_steps == 0:
-            self._write_row(report, progression)
-
-    def _write_row(self, report: StepReport, progression: Progression) -> None:
-        started_at = time.perf_counter()
-        self._last_loss, grad_norm = self.recent_loss, float(report.grad_norm)
-        waited = time.perf_counter() - started_at
-        num_tokens = sum(each.num_target_tokens for each in self._reports)
-        tokens_per_second = num_tokens / (waited + sum(each.elapsed_seconds for each in self._reports))
-        self._bar.show(loss=f"{self._last_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
-        metrics = {
-            "train/loss": self._last_loss,
-            "train/learning_rate": report.learning_rate,
-            "train/tokens_per_second": round(tokens_per_second, 1),
-            "train/grad_norm": grad_norm,
-        }
-        if len(self._parts) > 1:
-            seen = zip(self._parts, progression.position.num_pairs, strict=False)
-            metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
-        self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
-        self._reports = []
-
-
-def evaluate(translator: Translator, pairs: Sequence[Pair], split: str, beam_size: int | None = None) -> dict[str, Any]:
-    """`{"split", "num_sentences", "bleu", "chrf", "ter", "exact_match"}` of a translator on pairs.
-
-    `exact_match` is the share of translations, 0-100, that equal their reference.
-    """
-    hypotheses = translator.translate([source for source, _ in pairs], beam_size)
-    references = [target for _, target in pairs]
-    num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    return {
-        "split": split,
-        "num_sentences": len(pairs),
-        **score_texts(hypotheses, references),
-        "exact_match": round(100 * num_equal / len(pairs), 4),
-    }
-
-
-def format_scores(scores: Mapping[str, Any]) -> str:
-    """The scores of one test set for people, several lines."""
-    lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences)"]
-    for name, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER")):
-        lines.append(f"  {label:<6}{scores[name]['score']:6.2f}  {scores[name]['signature']}")
-    return "\n".join([*lines, f"  exact {scores['exact_match']:6.2f}  % of sentences equal to their reference"])
-
-
-def _print_summary(report: dict[str, Any], path: Path) -> None:
-    say(
-        f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
-        f"{report['num_target_tokens']:,} target tokens and {_clock(report['elapsed_seconds'])}; "
-        f"best step {report['best_step']:,}."
-    )
-    for scores in (report, *report["extra_tests"].values()):
-        say(format_scores(scores))
-    say(f'\nTranslate with it:  mt translate --run {path} "..."')
-    say(f"See it learn:       tensorboard --logdir {path.parent}")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-@contextmanager
-def _signals_noted() -> Iterator[list[int]]:
-    """Inside, SIGINT and SIGTERM are put on a list; a second one ends the program at once."""
-    received: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(number)
-        say("Stopping after this step, saving ... (once more: stop at once)")
-
-    try:
-        former = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    except ValueError:  # Not the main thread: signals stay as they are.
-        former = {}
-    try:
-        yield received
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+_MAX_RESTARTS = 2

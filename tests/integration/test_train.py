@@ -33,7 +33,8 @@ def test_training_leaves_a_complete_run_directory(mt, tiny_config, tmp_path):
     assert {"config.yaml", "tokenizer.source.json", "tokenizer.target.json", "metrics.jsonl", "samples.txt"} <= names
     assert {"report.json", "checkpoints"} <= names
     assert any(name.startswith("events.out.tfevents.") for name in names)
-    assert {path.name for path in (run / "checkpoints").iterdir()} == {"best.safetensors", "last.safetensors"}
+    checkpoints = {"best.safetensors", "last.safetensors", "step-11.safetensors"}
+    assert {path.name for path in (run / "checkpoints").iterdir()} == checkpoints
     assert load_config(run / "config.yaml") == load_config(tiny_config)
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert report["stopped_because"] == "max_epochs 2"

@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from mt_cli.checkpoint import RunDirectory, load_checkpoint, newest_run, save_checkpoint, write_atomically, write_text
+from mt_cli.checkpoint.directory import RunDirectory, newest_run
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, write_atomically, write_text
 from mt_cli.errors import MtError, RunError
 
 
@@ -22,6 +23,12 @@ def trained_pair():
         model(torch.randn(2, 3)).sum().backward()
         optimizer.step()
     return model, optimizer
+
+
+def load_checkpoint(path, model, optimizer=None):
+    with open_checkpoint(path) as checkpoint:
+        checkpoint.fill(model, optimizer)
+        return checkpoint.state
 
 
 def test_what_is_loaded_is_what_was_saved(tmp_path):

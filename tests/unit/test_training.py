@@ -1,18 +1,19 @@
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.batching.batches import MixedPairs, collate
+from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
-from mt_cli.experiment.run import Progression, follow
+from mt_cli.experiment.progression import Progression, follow
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer
+from mt_cli.optimizer import build_optimizer, step_if
 from mt_cli.training import Gradients, Position, StepReport, fits_memory, largest_batch, optimization_steps
 
 
@@ -202,55 +203,120 @@ def test_training_lowers_the_loss_and_counts_what_it_sees():
     assert last.cross_entropy / last.num_target_tokens < 0.8 * first.cross_entropy / first.num_target_tokens
     assert [report.step for report in reports] == list(range(1, 61))
     assert position.num_target_tokens == sum(report.num_target_tokens for report in reports)
-    assert position.epoch == sum(report.ends_epoch for report in reports) > 1
+    assert position.epoch == sum(len(report.placed) for report in reports) // micro_batches_per_epoch() > 1
+
+
+def micro_batches_per_epoch():
+    config = TrainingConfig(batch_tokens=40)
+    return len(list(epoch_batches(mixed_pairs(config), 40, config.seed, 0)))
 
 
 def test_accumulation_takes_fewer_steps_per_epoch():
     for micro_batches in (1, 3):
-        reports = run_steps(30, micro_batches_per_step=micro_batches)[0]
-        per_epoch = next(report.step for report in reports if report.ends_epoch)
-        assert per_epoch == -(-run_epoch_length() // micro_batches)
+        steps = -(-micro_batches_per_epoch() // micro_batches)
+        assert run_steps(steps - 1, micro_batches_per_step=micro_batches)[3].epoch == 0
+        position = run_steps(steps, micro_batches_per_step=micro_batches)[3]
+        assert (position.epoch, position.pool, position.num_batches) == (1, 0, 0)
 
 
-def run_epoch_length():
-    reports = run_steps(30)[0]
-    return next(report.step for report in reports if report.ends_epoch)
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_step_that_is_not_finite_is_skipped_and_the_next_is_as_if_it_had_not_been(fused):
+    objective, untouched = tiny_objective(), tiny_objective()
+    optimizers = [torch.optim.AdamW(each.parameters(), lr=0.1, fused=fused) for each in (objective, untouched)]
+    for is_bad in (False, True, False):
+        for each, optimizer in zip((objective, untouched), optimizers, strict=True):
+            if is_bad and each is untouched:
+                continue
+            for weight in each.parameters():
+                weight.grad = torch.full_like(weight, float("nan") if is_bad else 0.5)
+            step_if(torch.tensor(not is_bad), optimizer)
+    assert torch.equal(weights_of(objective), weights_of(untouched))
+    assert weights_of(objective).isfinite().all()
+
+
+def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_weights(monkeypatch):
+    objective = tiny_objective()
+    reports, objective, optimizer, position = run_steps(1, objective=objective)
+    assert bool(reports[0].is_finite)
+    before = weights_of(objective)
+    forward = objective.forward
+
+    def overflowing(batch):
+        sums = forward(batch)
+        return replace(sums, objective=sums.objective * float("inf"))
+
+    monkeypatch.setattr(objective, "forward", overflowing)
+    reports = run_steps(2, position, objective, optimizer)[0]
+    assert [bool(report.is_finite) for report in reports] == [False, False]
+    assert torch.equal(weights_of(objective), before)
+    assert position.step == 3
 
 
 def a_report(step):
-    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), 5, 0.1, step % 4 == 0, 0)
+    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(True), 5, 0.1, [], 0)
 
 
 def follow_steps(number, **changes):
-    calls = []
+    """Calls made while following some steps, and how to begin; a validation is due at every fourth step."""
+    calls, steps = [], []
+
+    def log(report):
+        steps.append(report.step)
+
+    def note(name):
+        if f"{name} {steps[-1]}" not in calls[-1:]:
+            calls.append(f"{name} {steps[-1]}")
+
     policy = {
-        "log": lambda report: calls.append(f"log {report.step}"),
-        "is_time_to_validate": lambda report: report.ends_epoch,
-        "validate": lambda: calls.append("validate"),
-        "save": lambda: calls.append("save"),
+        "log": log,
+        "is_time_to_validate": lambda: steps[-1] % 4 == 0,
+        "validate": lambda: note("validate"),
+        "is_time_to_save": lambda: False,
+        "save": lambda: note("save"),
         "reason_to_stop": lambda: None,
         "is_interrupted": lambda: False,
-    } | changes
+    } | {name: (lambda change=change: change(steps[-1])) for name, change in changes.items()}
     return calls, lambda: follow(map(a_report, range(1, number + 1)), **policy)
 
 
-def test_validation_saves_and_a_stop_validates_first():
-    steps = []
+def test_validation_saves_and_a_stop_saves_before_it_validates():
+    calls, go = follow_steps(9, reason_to_stop=lambda step: "max_steps 6" if step == 6 else None)
+    assert go() == "max_steps 6"
+    assert calls == ["validate 4", "save 4", "save 6", "validate 6"]
+
+
+def test_a_stop_at_a_validation_that_was_due_saves_before_and_after_it():
+    calls, go = follow_steps(9, reason_to_stop=lambda step: "max_steps 8" if step == 8 else None)
+    assert go() == "max_steps 8"
+    assert calls[2:] == ["save 8", "validate 8", "save 8", "validate 8"]  # The last is one that does nothing.
+
+
+@pytest.mark.parametrize("step", [1, 4])
+def test_an_interrupt_saves_and_raises_without_validating(step):
+    calls, go = follow_steps(9, is_interrupted=lambda now: now == step)
+    with pytest.raises(RunInterruptedError, match=f"step {step}"):
+        go()
+    assert calls == [f"save {step}"]
+
+
+def test_an_interrupt_during_validation_saves_what_it_found():
+    is_validated = []
+    calls, go = follow_steps(
+        9, validate=lambda step: is_validated.append(step), is_interrupted=lambda step: bool(is_validated)
+    )
+    with pytest.raises(RunInterruptedError, match="step 4"):
+        go()
+    assert is_validated == [4] and calls == ["save 4"]
+
+
+def test_a_wish_to_save_is_granted_and_training_goes_on():
     calls, go = follow_steps(
         9,
-        log=lambda report: steps.append(report.step),
-        reason_to_stop=lambda: "max_steps 6" if steps[-1] == 6 else None,
+        is_time_to_save=lambda step: step in (2, 3),
+        reason_to_stop=lambda step: "max_steps 5" if step == 5 else None,
     )
-    assert go() == "max_steps 6"
-    assert steps == [1, 2, 3, 4, 5, 6]
-    assert calls == ["validate", "save", "validate", "save"]
-
-
-def test_an_interrupt_saves_and_raises():
-    calls, go = follow_steps(9, is_interrupted=lambda: True)
-    with pytest.raises(RunInterruptedError, match="step 1"):
-        go()
-    assert calls == ["log 1", "save"]
+    go()
+    assert calls == ["save 2", "save 3", "validate 4", "save 4", "save 5", "validate 5"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Every option of a run, with its default and its limits."""

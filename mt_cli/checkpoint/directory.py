@@ -1,0 +1,274 @@
+"""The run directory: what is in it, who may write to it, and whether a config may go on with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from torch import nn
+
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, write_text
+from mt_cli.config.loading import differences, load_config
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import digest_of_file
+from mt_cli.errors import RunError
+from mt_cli.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
+
+_MAY_CHANGE = {
+    *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
+    *("training.validate_every_steps", "training.log_every_steps", "training.num_samples"),
+    *("training.save_every_minutes", "training.keep_last", "training.max_bad_steps"),
+    *("training.device", "training.num_threads"),
+}
+_MAY_CHANGE_PREFIXES = ("decoding.",)
+_LOCK = ".lock"
+
+
+class RunDirectory:
+    """A directory that holds one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_path = path / "config.yaml"
+        self.metrics_path = path / "metrics.jsonl"
+        self.samples_path = path / "samples.txt"
+        self.report_path = path / "report.json"
+        self.bad_batch_path = path / "bad_batch.jsonl"
+        checkpoints = path / "checkpoints"
+        self.last_path = checkpoints / "last.safetensors"
+        self.best_path = checkpoints / "best.safetensors"
+        self.former_best_path = checkpoints / "former_best.safetensors"
+        self._lock: IO[str] | None = None
+        self._step_of_last: int | None = None
+
+    def create(self, config: Config, tokenizers: TokenizerPair) -> None:
+        """Make the directory, with the complete config and the tokenizers."""
+        try:
+            self.last_path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
+        save_tokenizers(self.path, tokenizers, write_text)
+        write_text(self.config_path, config.to_yaml())
+
+    def config(self) -> Config:
+        """The config of the run; raises RunError if this is no run directory."""
+        if not self.path.is_dir():
+            raise RunError(f"{self.path}: no such run directory")
+        if not self.config_path.is_file():
+            raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
+        return load_config(self.config_path)
+
+    def tokenizers(self, config: Config) -> TokenizerPair:
+        """Source and target tokenizer, one and the same if it is shared."""
+        return load_tokenizers(self.path, config)
+
+    def tokenizer_digests(self) -> dict[str, str]:
+        """The SHA-256 of each tokenizer file."""
+        return {path.name: digest_of_file(path) for path in sorted(self.path.glob("tokenizer*.json"))}
+
+    def check_tokenizers(self, state: Mapping[str, Any]) -> None:
+        """Raise RunError if they are not those a checkpoint with this state was trained with."""
+        digests = self.tokenizer_digests()
+        for name, digest in dict(state["fingerprints"]).items():
+            if name.startswith("tokenizer") and digests.get(name) != digest:
+                raise RunError(
+                    f"{self.path / name}: not the file that this model was trained with, so that its ids mean other "
+                    "words; restore it, or train again with --fresh"
+                )
+
+    def check_resumable(self, config: Config) -> dict[str, tuple[Any, Any]]:
+        """The dotted keys that the config changes, with the old and the new value; all of them may change.
+
+        Raises:
+            RunError: with the differences, if the run began with a config that gives another model.
+        """
+        changed = differences(self.config(), config)
+        refused = {key: changed[key] for key in changed if not _may_change(key)}
+        if refused:
+            raise RunError(
+                f"{self.path}: this run began with another config:{list_differences(refused)}\n"
+                "Use --fresh to begin again (the old run is moved aside), or give the config another name."
+            )
+        return changed
+
+    def holds_work(self) -> bool:
+        """Whether there is anything in it that training has made."""
+        paths = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
+        return any(path.is_file() and path.stat().st_size for path in paths)
+
+    def states(self) -> list[Path]:
+        """The files from which training can go on: `last`, then older ones, newest first."""
+        return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
+
+    def _older_states(self) -> dict[int, Path]:
+        """Step and path of the states before the last one, newest first."""
+        found = ((re.fullmatch(r"step-(\d{1,15})\.safetensors", path.name), path) for path in self._checkpoints())
+        return dict(sorted(((int(match[1]), path) for match, path in found if match), reverse=True))
+
+    def _checkpoints(self) -> list[Path]:
+        return list(self.last_path.parent.glob("*.safetensors"))
+
+    def save_state(
+        self, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer, step: int, keep_last: int
+    ) -> None:
+        """Write all that going on needs as `last`, of which the former and older ones stay as `step-N`.
+
+        Before the first step there is no model worth the name `last`: that state is `step-0`.
+
+        Raises:
+            MtError: if it cannot be written; the states that were there are untouched.
+        """
+        if self._step_of_last is not None and self._step_of_last != step:
+            _keep_as(self.last_path, self._path_of_step(self._step_of_last))
+        save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer)
+        self._step_of_last = step if step else None
+        self.former_best_path.unlink(missing_ok=True)
+        for path in list(self._older_states().values())[keep_last if step else 1 :]:
+            path.unlink(missing_ok=True)
+
+    def go_on_from(self, path: Path, step: int) -> None:
+        """Note which state training goes on from; those before which it was chosen are removed."""
+        self._step_of_last = step if path == self.last_path else None
+        if path != self.last_path:
+            self.last_path.unlink(missing_ok=True)
+        for later, older_path in self._older_states().items():
+            if later > step:
+                older_path.unlink(missing_ok=True)
+
+    def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
+        """Write the weights of the best step; the former ones are kept until a state is saved that knows the new ones.
+
+        Raises:
+            MtError: if they cannot be written; those that were there are untouched.
+        """
+        if self.best_path.exists():
+            _keep_as(self.best_path, self.former_best_path)
+        save_checkpoint(self.best_path, model, state)
+
+    def best_state(self, step: int) -> dict[str, Any] | None:
+        """What `save_best` was given, at `step` if those weights are still there, else of whatever best there is.
+
+        A run that was stopped between a validation and the saving of its state has two; the right one takes its place.
+        """
+        found: dict[str, Any] | None = None
+        for path in (self.former_best_path, self.best_path):
+            with suppress(RunError), open_checkpoint(path) as checkpoint:
+                found = checkpoint.state
+                if found["best_step"] == step:
+                    os.replace(path, self.best_path)
+                    return found
+        return found
+
+    def _path_of_step(self, step: int) -> Path:
+        return self.last_path.with_name(f"step-{step}.safetensors")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Inside, no other process can be; the directory is made, and removed if nothing else comes into it.
+
+        Raises:
+            RunError: if another process trains this run, or the directory cannot be made.
+        """
+        made = [path for path in (self.path, self.path.parent) if not path.exists()]
+        try:
+            self._take_lock()
+            yield
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+                self._lock = None
+            if made and self.path.is_dir() and {path.name for path in self.path.iterdir()} <= {_LOCK}:
+                (self.path / _LOCK).unlink(missing_ok=True)
+                for path in made:
+                    with suppress(OSError):
+                        path.rmdir()
+
+    def _take_lock(self) -> None:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+        try:
+            _lock_file(self._lock)
+        except (BlockingIOError, PermissionError):
+            self._lock.seek(0)
+            owner = self._lock.read(100).strip() or "unknown"
+            raise RunError(
+                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
+            ) from None
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()}")
+        self._lock.flush()
+
+    def move_aside(self) -> Path:
+        """Rename the directory to the first free `NAME.old-N` and make it anew, locked again; return the new path."""
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+            number += 1
+        self.path.rename(aside)
+        if self._lock is not None:
+            self._lock.close()
+            (aside / _LOCK).unlink(missing_ok=True)
+            self._take_lock()
+        return aside
+
+
+def _may_change(key: str) -> bool:
+    return key in _MAY_CHANGE or key.startswith(_MAY_CHANGE_PREFIXES)
+
+
+def list_differences(changed: Mapping[str, tuple[Any, Any]]) -> str:
+    """A line for each of `differences`, after a line end."""
+    return "".join(f"\n  {key}: {_short(old)} there, {_short(new)} now" for key, (old, new) in changed.items())
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _keep_as(path: Path, kept: Path) -> None:
+    """Give a file another name; it keeps its own until it is replaced, where the file system has hard links."""
+    kept.unlink(missing_ok=True)
+    try:
+        os.link(path, kept)
+    except FileNotFoundError:
+        return  # Somebody has removed it: there is nothing to keep.
+    except OSError:
+        path.rename(kept)
+
+
+def _lock_file(file: IO[str]) -> None:
+    """Take a lock that ends with the process, where the file system has locks.
+
+    Raises:
+        BlockingIOError, PermissionError: if another process has it.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows.
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:
+            pass  # A network file system without locks: better unguarded than not at all.
+
+
+def newest_run(root: Path = Path("runs")) -> Path:
+    """The run below `root` whose weights were written last; raises RunError if there is none."""
+    weights = [path for name in ("best", "last") for path in root.glob(f"*/checkpoints/{name}.safetensors")]
+    if not weights:
+        raise RunError(f"{root}: no trained run below it; train one with `mt train --config FILE`, or give --run DIR")
+    return max(weights, key=lambda path: path.stat().st_mtime).parent.parent

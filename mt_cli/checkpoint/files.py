@@ -1,0 +1,228 @@
+"""Checkpoint files: written atomically, sealed with a checksum, read with suspicion.
+
+Weights, optimizer state and random states are tensors in a safetensors file, everything else is JSON in its header.
+Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from mt_cli.errors import DamagedFileError, MtError, RunError
+
+FORMAT = 2
+"""Of checkpoints; raised when older ones can no longer be read."""
+
+_MAX_HEADER_BYTES = 2**25
+_CHUNK_BYTES = 2**22
+_SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_UNSEALED = "0" * 64
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every random generator whose state a checkpoint holds."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer | None = None
+) -> None:
+    """Write weights, JSON-like `state` and, with an optimizer, all that exact resumption needs; atomically.
+
+    Raises:
+        MtError: if the disk is full or cannot be written; the file that was there is untouched.
+    """
+    tensors = {f"model.{name}": weight.detach() for name, weight in model.named_parameters()}
+    metadata = {"format": str(FORMAT), "sha256": _UNSEALED, "state": json.dumps(dict(state))}
+    if optimizer is not None:
+        for index, values in optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        device = next(model.parameters()).device
+        if device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(device)
+        numpy_state: Any = np.random.get_state(legacy=False)
+        numpy_state["state"]["key"] = numpy_state["state"]["key"].tolist()
+        metadata["random"] = json.dumps({"python": random.getstate(), "numpy": numpy_state})
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+    def write(temporary: str) -> None:
+        save_file(tensors, temporary, metadata)
+        _seal(temporary)
+
+    write_atomically(path, write)
+
+
+@contextmanager
+def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
+    """The checkpoint in a file that is whole.
+
+    Raises:
+        RunError: if the file is missing or of another format.
+        DamagedFileError: if it is damaged, also where that comes to light inside.
+    """
+    try:
+        _check_seal(path)
+        with safe_open(path, framework="pt") as file:
+            yield Checkpoint(path, file)
+    except FileNotFoundError:
+        raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedFileError(f"{path}: damaged checkpoint: {str(error)[:200]}") from None
+
+
+class Checkpoint:
+    """What `save_checkpoint` wrote."""
+
+    def __init__(self, path: Path, file: Any) -> None:
+        self.path = path
+        self._read: Callable[[str], Tensor] = file.get_tensor
+        self._names = set(file.keys())
+        self._shapes = {name: list(file.get_slice(name).get_shape()) for name in self._names}
+        self._metadata: dict[str, str] = file.metadata()
+        self.state: dict[str, Any] = json.loads(self._metadata["state"])
+
+    def check_fits(self, model: nn.Module) -> None:
+        """Raise RunError unless there is a weight of the right shape for each parameter; the model may be on `meta`."""
+        for name, weight in model.named_parameters():
+            saved = self._shapes.get(f"model.{name}")
+            if saved is None:
+                raise RunError(f"{self.path}: no weight {name} in it; the config beside it describes another model")
+            if saved != list(weight.shape):
+                there = list(weight.shape)
+                raise RunError(f"{self.path}: {name} is {saved}, the config and tokenizers beside it make {there}")
+
+    @torch.no_grad()
+    def fill(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Fill a model and, if given, its optimizer and the random generators.
+
+        Raises:
+            RunError: if the checkpoint belongs to a model of another shape.
+        """
+        self.check_fits(model)
+        for name, weight in model.named_parameters():
+            weight.copy_(self._read(f"model.{name}"))
+        if optimizer is not None:
+            self._fill_optimizer(optimizer)
+            self._set_random_states(next(model.parameters()).device)
+
+    def is_finite(self) -> bool:
+        """Whether all weights are numbers."""
+        return all(bool(self._read(name).isfinite().all()) for name in self._names if name.startswith("model."))
+
+    def _fill_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        is_begun = any(name.startswith("optimizer.") for name in self._names)
+        state: dict[int, dict[str, Tensor]] = {}
+        for index, weight in enumerate(parameters if is_begun else ()):
+            shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
+            state[index] = {key: self._read(f"optimizer.{index}.{key}") for key in shapes}
+            if any(list(value.shape) != shapes[key] for key, value in state[index].items()):
+                raise ValueError(f"the optimizer's state of parameter {index} has another shape")
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+    def _set_random_states(self, device: torch.device) -> None:
+        saved = json.loads(self._metadata["random"])
+        version, numbers, gauss = saved["python"]
+        random.setstate((version, tuple(numbers), gauss))
+        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
+        np.random.set_state(saved["numpy"])
+        try:
+            torch.set_rng_state(self._read("random.cpu"))
+            if device.type == "cuda" and "random.cuda" in self._names:
+                torch.cuda.set_rng_state(self._read("random.cuda"), device)
+        except RuntimeError as error:
+            raise ValueError(f"random state: {error}") from None
+
+
+def _seal(path: str) -> None:
+    """Put the checksum of a new file into its header."""
+    with open(path, "r+b") as file:
+        start, _ = _place_of_seal(file)
+        digest = _digest(file, start)
+        file.seek(start)
+        file.write(digest)
+
+
+def _check_seal(path: Path) -> None:
+    """Raise RunError or ValueError unless the file is as it was written, to the last bit."""
+    with path.open("rb") as file:
+        start, sealed = _place_of_seal(file)
+        if _digest(file, start) != sealed:
+            raise ValueError("its checksum is wrong, some of it has changed since it was written")
+
+
+def _place_of_seal(file: BinaryIO) -> tuple[int, bytes]:
+    """Where in a safetensors file the checksum stands, and what it is."""
+    num_bytes = os.fstat(file.fileno()).st_size
+    header_bytes = int.from_bytes(file.read(8), "little")
+    if not 2 <= header_bytes <= min(_MAX_HEADER_BYTES, num_bytes - 8):
+        raise ValueError("it does not begin as a safetensors file")
+    header = file.read(header_bytes)
+    version = re.search(rb'"format":"(\d{1,9})"', header)
+    if version and int(version[1]) != FORMAT:
+        raise RunError(f"{file.name}: checkpoint format {int(version[1])}, this version reads {FORMAT}; train it again")
+    seal = _SEAL.search(header)
+    if not seal:
+        raise ValueError("there is no checksum in it")
+    return 8 + seal.start(1), seal[1]
+
+
+def _digest(file: BinaryIO, seal_start: int) -> bytes:
+    """The SHA-256, in hexadecimal digits, of a file, read with zeros where the checksum stands."""
+    file.seek(0)
+    digest = hashlib.sha256(file.read(seal_start) + _UNSEALED.encode())
+    file.seek(len(_UNSEALED), os.SEEK_CUR)
+    while chunk := file.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest().encode()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 file atomically."""
+    write_atomically(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+
+
+def write_atomically(path: Path, write: Callable[[str], object]) -> None:
+    """Let `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
+
+    Raises:
+        MtError: if the disk is full or cannot be written; the old file is untouched.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        write(str(temporary))
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _flush_names(path.parent)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise MtError(f"{path}: cannot be written: {error}; what was there before is untouched") from error
+
+
+def _flush_names(folder: Path) -> None:
+    """Flush a folder to disk, so that a new name survives a crash of the machine; not all systems can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

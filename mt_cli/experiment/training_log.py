@@ -1,0 +1,112 @@
+"""The rows that training adds to `metrics.jsonl`, and the watch over steps that go wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from mt_cli.config.sections import TrainingConfig
+from mt_cli.errors import DivergenceError
+from mt_cli.experiment.progression import Progression
+from mt_cli.tracking import Progress, Tracker, say
+from mt_cli.training import StepReport
+
+
+class TrainingLog:
+    """Averages of the steps since the last row, and the row when it is due; only then a GPU is waited for.
+
+    What it remembers is in the progression, so that a run which goes on writes the rows it would have written.
+    """
+
+    def __init__(
+        self, config: TrainingConfig, progression: Progression, tracker: Tracker, bar: Progress, parts: Sequence[str]
+    ) -> None:
+        self._config, self._progression, self._tracker, self._bar, self._parts = (
+            config,
+            progression,
+            tracker,
+            bar,
+            parts,
+        )
+        self._unread: list[StepReport] = []
+        self._num_splits = 0
+        self.last_bad: StepReport | None = None
+        """The last step that was skipped."""
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean loss of the steps since the last row, or of those in it if there are none."""
+        num_tokens = sum(tokens for _, tokens, _ in self._progression.unlogged)
+        if num_tokens:
+            return sum(cross_entropy for cross_entropy, _, _ in self._progression.unlogged) / num_tokens
+        last = self._progression.recent_loss
+        return float("nan") if last is None else last
+
+    def add(self, report: StepReport) -> None:
+        """Take notice of a step.
+
+        Raises:
+            DivergenceError: if it is the last of too many in a row whose loss or gradient was not finite.
+        """
+        self._unread.append(report)
+        self._bar.advance()
+        if report.num_splits and not self._num_splits:
+            say("A batch was too large for the memory and was cut in two, as others will be; the gradient is the same.")
+        self._num_splits = report.num_splits
+        is_row_due = report.step % self._config.log_every_steps == 0
+        if is_row_due or report.cross_entropy.device.type == "cpu":
+            self.read()
+        if is_row_due:
+            self._write_row(report)
+
+    def read(self) -> None:
+        """Bring the progression up to date; a GPU is waited for.
+
+        Raises:
+            DivergenceError: as `add` does.
+        """
+        reports, self._unread = self._unread, []
+        if not reports:
+            return
+        started_at = time.perf_counter()
+        cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
+        finite = torch.stack([report.is_finite for report in reports]).tolist()
+        waited = time.perf_counter() - started_at
+        for report, cross_entropy, is_finite in zip(reports, cross_entropies, finite, strict=True):
+            sums = (cross_entropy, report.num_target_tokens) if is_finite else (0.0, 0)
+            self._progression.unlogged.append((*sums, report.elapsed_seconds + waited / len(reports)))
+            if is_finite:
+                self._progression.num_bad_steps_in_row = 0
+            else:
+                self._count_bad(report)
+
+    def _count_bad(self, report: StepReport) -> None:
+        progression, self.last_bad = self._progression, report
+        progression.num_bad_steps += 1
+        progression.num_bad_steps_in_row += 1
+        if progression.num_bad_steps_in_row == 1:
+            say(f"step {report.step:>6,}  the loss or the gradient is not a finite number; such steps are skipped")
+        if progression.num_bad_steps_in_row >= self._config.max_bad_steps:
+            raise DivergenceError(
+                f"{progression.num_bad_steps_in_row} steps in a row, the last of them {report.step:,}"
+            )
+
+    def _write_row(self, report: StepReport) -> None:
+        progression = self._progression
+        progression.recent_loss = self.recent_loss
+        num_tokens = sum(tokens for _, tokens, _ in progression.unlogged)
+        tokens_per_second = num_tokens / sum(seconds for _, _, seconds in progression.unlogged)
+        self._bar.show(loss=f"{progression.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        metrics = {
+            "train/loss": progression.recent_loss,
+            "train/learning_rate": report.learning_rate,
+            "train/tokens_per_second": round(tokens_per_second, 1),
+            "train/grad_norm": float(report.grad_norm),
+        }
+        if len(self._parts) > 1:
+            seen = zip(self._parts, progression.position.num_pairs, strict=False)
+            metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
+        self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
+        progression.unlogged.clear()

@@ -1,0 +1,312 @@
+import json
+import os
+import pickle
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.experiment.training_log import TrainingLog
+
+
+@pytest.fixture
+def train(mt, tiny_tree, tmp_path):
+    """Runs `mt train` on the tiny config under a name, with options of `training`, in four validations and 22 steps."""
+    tiny_tree["training"] |= {"validate_every_steps": 6, "log_every_steps": 4, "schedule": "constant"}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+
+    def run(name, *arguments, **training):
+        changes = [f"name={name}", *(f"training.{key}={value}" for key, value in training.items())]
+        return mt("train", "--config", "tiny.yaml", *(part for each in changes for part in ("--set", each)), *arguments)
+
+    return run
+
+
+def act_at(monkeypatch, step, act):
+    """Have something done when training comes to a step for the first time."""
+    add, done = TrainingLog.add, []
+
+    def add_and_act(self, report):
+        add(self, report)
+        if report.step == step and not done:
+            done.append(step)
+            act()
+
+    monkeypatch.setattr(TrainingLog, "add", add_and_act)
+
+
+def send(number):
+    return lambda: os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("options", [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16"}])
+def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch, options):
+    assert train("whole", **options)[0] == 0
+    for step in (3, 6, 11, 22):  # In the middle, where a validation is due, at the end of an epoch, at the very end.
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        status, _, err = train("parts", **options)
+        assert (status, err.splitlines()[-1].split(";")[0]) == (130, f"mt: interrupted at step {step}")
+    status, _, err = train("parts", **options)
+    assert status == 0
+    assert "Going on from step 22." in err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same_run, tmp_path):
+    assert train("whole")[0] == 0
+    for limit in ({"max_minutes": 1e-9}, {"max_steps": 5}, {"max_steps": 12}, {"max_steps": 13}, {"max_epochs": 2}):
+        status, _, err = train("parts", **limit)
+        assert status == 0
+        assert f"Stopped by {next(iter(limit))}" in err
+    assert "training.max_steps: 13 there, null now" in err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tmp_path):
+    assert train("short", max_steps=5)[0] == 0
+    assert "nothing is left to do" in train("short", max_steps=5)[2]
+    report = json.loads((tmp_path / "runs/short/report.json").read_text(encoding="utf-8"))
+    assert report["best_step"] == report["num_steps"] == 5
+    (tmp_path / "runs/short/report.json").unlink()
+    assert train("short", max_steps=5)[0] == 0
+    again = json.loads((tmp_path / "runs/short/report.json").read_text(encoding="utf-8"))
+    assert again["bleu"] == report["bleu"] and again["best_step"] == 5
+
+
+def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatch):
+    saved = []
+    save_state = RunDirectory.save_state
+
+    def note(self, model, state, optimizer, step, keep_last):
+        saved.append(step)
+        save_state(self, model, state, optimizer, step, keep_last)
+
+    monkeypatch.setattr(RunDirectory, "save_state", note)
+    act_at(monkeypatch, 8, send(signal.SIGUSR1))
+    assert train("run", keep_last=3)[0] == 0
+    assert saved == [0, 6, 8, 12, 18, 22]
+    names = {path.name for path in (tmp_path / "runs/run/checkpoints").iterdir()}
+    states = {f"{name}.safetensors" for name in ("last", "step-8", "step-12", "step-18")}
+    assert states <= names <= states | {"best.safetensors", "former_best.safetensors"}
+
+
+def test_time_based_saving(train, monkeypatch):
+    saved = []
+    monkeypatch.setattr(
+        RunDirectory, "save_state", lambda self, model, state, optimizer, step, keep: saved.append(step)
+    )
+    assert train("run", save_every_minutes=1e-9, max_steps=3)[0] == 0
+    assert saved == [0, 1, 2, 3]
+
+
+def test_harmless_changes_are_shown_and_others_refused(train, tmp_path):
+    assert train("run", max_steps=5)[0] == 0
+    status, _, err = train("run", max_steps=6, batch_tokens=100)
+    assert status == 2
+    assert "training.batch_tokens: 200 there, 100 now" in err
+    assert "--fresh" in err and "max_steps" not in err
+    status, _, err = train("run", max_steps=6, num_samples=1, keep_last=0)
+    assert status == 0
+    for change in ("max_steps: 5 there, 6 now", "num_samples: 5 there, 1 now", "keep_last: 1 there, 0 now"):
+        assert f"training.{change}" in err
+
+
+def test_a_second_process_is_refused(train, tmp_path):
+    with RunDirectory(tmp_path / "runs/run").locked():
+        status, _, err = train("run")
+        assert status == 2
+        assert f"another process (process {os.getpid()}) trains this run" in err
+    assert train("run", max_steps=1)[0] == 0
+
+
+def test_a_run_that_is_being_trained_is_not_moved_aside(train, tmp_path):
+    assert train("run", max_steps=1)[0] == 0
+    with RunDirectory(tmp_path / "runs/run").locked():
+        assert train("run", "--fresh")[0] == 2
+    assert not (tmp_path / "runs/run.old-1").exists()
+
+
+def own_corpus(tiny_tree, tmp_path, corpus):
+    """Let the tiny config train on copies of the corpus that may be changed."""
+    for side in ("en", "xx"):
+        shutil.copy(corpus / f"train.{side}", tmp_path / f"own.{side}")
+    tiny_tree["corpus"]["train"] = {"files": ["own.en", "own.xx"]}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+
+
+def test_a_corpus_that_was_edited_is_noticed(train, tiny_tree, tmp_path, corpus):
+    own_corpus(tiny_tree, tmp_path, corpus)
+    assert train("run", max_steps=2)[0] == 0
+    text = (tmp_path / "own.xx").read_text(encoding="utf-8")
+    (tmp_path / "own.xx").write_text(text.replace("ONE", "EINS", 1), encoding="utf-8")
+    before = (tmp_path / "runs/run/checkpoints/last.safetensors").read_bytes()
+    status, _, err = train("run", max_steps=3)
+    assert status == 2
+    assert "corpus.train (own.en): the text has changed since runs/run began" in err
+    assert (tmp_path / "runs/run/checkpoints/last.safetensors").read_bytes() == before
+    (tmp_path / "own.xx").write_text(text, encoding="utf-8")
+    assert train("run", max_steps=3)[0] == 0
+
+
+def test_a_corpus_that_has_vanished_is_named(train, tiny_tree, tmp_path, corpus):
+    own_corpus(tiny_tree, tmp_path, corpus)
+    assert train("run", max_steps=2)[0] == 0
+    (tmp_path / "own.en").unlink()
+    status, _, err = train("run", max_steps=3)
+    assert status == 2
+    assert "own.en: no such file" in err
+
+
+def test_a_tokenizer_that_was_changed_is_noticed(train, mt, tmp_path):
+    assert train("run", max_steps=2)[0] == 0
+    path = tmp_path / "runs/run/tokenizer.target.json"
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary = tree["model"]["vocab"]
+    vocabulary["ONE"], vocabulary["TWO"] = vocabulary["TWO"], vocabulary["ONE"]
+    path.write_text(json.dumps(tree), encoding="utf-8")
+    for status, _, err in (train("run", max_steps=3), mt("translate", "one two.", "--run", "runs/run")):
+        assert status == 2
+        assert "tokenizer.target.json: not the file that this model was trained with" in err
+
+
+def damage(path, position=-1):
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_run, tmp_path):
+    assert train("whole")[0] == 0
+    assert train("parts", max_steps=18)[0] == 0
+    damage(tmp_path / "runs/parts/checkpoints/last.safetensors")
+    status, _, err = train("parts")
+    assert status == 0
+    assert "last.safetensors: damaged checkpoint: its checksum is wrong" in err
+    assert "passed over for step-12.safetensors" in err
+    assert "Going on from step 12." in err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+def test_when_no_state_is_whole_nothing_is_touched(train, tmp_path):
+    assert train("run", max_steps=12)[0] == 0
+    paths = list((tmp_path / "runs/run/checkpoints").glob("*.safetensors"))
+    for path in paths:
+        damage(path)
+    before = [path.read_bytes() for path in paths]
+    status, _, err = train("run")
+    assert status == 2
+    assert err.count("damaged checkpoint") == 2 and "--fresh" in err
+    assert [path.read_bytes() for path in paths] == before
+    assert train("run", "--fresh", max_steps=1)[0] == 0
+
+
+def test_a_lost_best_checkpoint_is_replaced(train, mt, tmp_path):
+    assert train("run", max_steps=12)[0] == 0
+    damage(tmp_path / "runs/run/checkpoints/best.safetensors")
+    assert "damaged checkpoint" in mt("translate", "one.", "--run", "runs/run")[2]
+    status, _, err = train("run", max_steps=14)
+    assert status == 0
+    assert "best checkpoint is missing or damaged" in err
+    assert mt("translate", "one.", "--run", "runs/run")[0] == 0
+
+
+def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path):
+    limits = {"max_bad_steps": 3, "warmup_steps": 0}
+    status, _, err = train("run", learning_rate=1e38, **limits)
+    assert status == 1
+    assert "going back to step 0, on with 0.5 of the learning rate" in err
+    assert "going back to step 0, on with 0.25 of the learning rate" in err
+    assert "mt: runs/run: training diverged: in 3 steps in a row" in err
+    rows = [json.loads(line) for line in (tmp_path / "runs/run/bad_batch.jsonl").read_text().splitlines()]
+    assert rows and all(row["source"].upper() == row["target"] for row in rows)
+    status, _, err = train("run", learning_rate=1e38, **limits)  # Not a fourth time from the beginning.
+    assert status == 1
+    assert "going back" not in err
+
+
+def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
+    from mt_cli.training import Gradients
+
+    accumulate, calls = Gradients.accumulate, []
+
+    def overflow_once(self, micro_batches):
+        loss = accumulate(self, micro_batches)
+        calls.append(1)
+        return loss * float("nan") if len(calls) == 7 else loss
+
+    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+    status, _, err = train("run", max_bad_steps=2)
+    assert status == 0
+    assert err.count("the loss or the gradient is not a finite number") == 1
+    assert "1 steps were skipped" in err or "1 step was skipped" in err
+    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
+    assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (1, 0, 22)
+    rows = [json.loads(line) for line in (tmp_path / "runs/run/metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "train/loss" in row] == [4, 8, 12, 16, 20]
+
+
+def run_limited(tmp_path, num_bytes, *arguments):
+    """Runs `mt` in a process of its own that cannot write a file larger than this."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
+
+    command = [sys.executable, "-m", "mt_cli", *map(str, arguments)]
+    return subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
+
+
+def test_a_disk_that_fills_up_while_saving_leaves_the_former_checkpoint(train, mt, tmp_path):
+    assert train("run", max_steps=6)[0] == 0
+    checkpoints = tmp_path / "runs/run/checkpoints"
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    size = len(before["last.safetensors"])
+    command = ("train", "--config", "tiny.yaml", "--set", "name=run", "--set", "training.max_steps=12")
+    result = run_limited(tmp_path, size // 2, *command)
+    assert result.returncode == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    assert "cannot be written" in result.stderr and "safetensors" in result.stderr
+    assert not list(checkpoints.glob("*.tmp"))
+    assert (checkpoints / "last.safetensors").read_bytes() == before["last.safetensors"]
+    assert mt("translate", "one.", "--run", "runs/run")[0] == 0
+    assert train("run", max_steps=12)[0] == 0
+
+
+def test_a_directory_that_cannot_be_made_is_named(train, tmp_path):
+    (tmp_path / "runs").write_text("not a folder")
+    status, _, err = train("run")
+    assert status == 2
+    assert "runs/run: cannot be written" in err
+
+
+def test_nothing_planted_in_a_run_directory_is_executed(trained, tmp_path, mt, train):
+    assert train("run", max_steps=6)[0] == 0
+    run = tmp_path / "runs/run"
+    files = [path for path in run.rglob("*") if path.is_file()]
+    files += [run / "checkpoints" / "step-3.safetensors", run / "checkpoints" / "last.pt"]
+    for path in files:
+        kept = path.read_bytes() if path.exists() else None
+        path.write_bytes(pickle.dumps(Planted(str(tmp_path / "executed"))))
+        for status, _, err in (
+            mt("translate", "one.", "--run", "runs/run"),
+            mt("tokenize", "one.", "--run", "runs/run"),
+            mt("evaluate", "--run", "runs/run"),
+            train("run", max_steps=7),
+        ):
+            assert status in (0, 1, 2) and "Traceback" not in err, (path, err)
+        assert not (tmp_path / "executed").exists()
+        path.unlink(missing_ok=True)
+        if kept is not None:
+            path.write_bytes(kept)
+
+
+class Planted:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))

@@ -1,0 +1,295 @@
+"""A fuzzer: whatever a config, corpus, command line, text or run directory holds, `mt` ends as the contract says.
+
+That is: with exit status 0, 1 or 2, within seconds, without a traceback. Each case is made from a seed, which a
+failure names.
+"""
+
+import copy
+import gzip
+import io
+import json
+import random
+import shutil
+import signal
+import sys
+import traceback
+
+import pytest
+import torch
+import yaml
+from safetensors import safe_open
+
+from mt_cli import cli
+from mt_cli.checkpoint import files
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+SECONDS = 60
+ODD_VALUES = [
+    *(None, True, False, 0, -1, 1, 2, 3, 7, 2**31, 2**63, 2**64, -(2**70), 10**400),
+    *(0.5, -0.5, 1e-320, 1e308, float("nan"), float("inf")),
+    *("", " ", "a", "\0", "no", "auto", "../x", "/", "x" * 5000, "\ud7ff", "½", "ᴺ", "1e3", "~", "null"),
+    *([], [[]], [None], [1, 2], ["a", "b"], ["a"] * 50, {}, {"a": 1}, {"": None}, {1: 2}, {"files": 3}, {"file": ".."}),
+    *({"builtin": "reverse-words", "split": "train"}, {"fraction": 2}, {"files": ["/dev/null", "/dev/null"]}),
+    *({"dataset": "."}, {"file": "x.parquet"}, {"file": "x.gz"}, [{"builtin": "reverse-words", "split": "x"}] * 3),
+]
+TEXTS = [
+    "",
+    "one two.",
+    "one",
+    "\t",
+    "a\tb",
+    '"',
+    "ä",
+    "日本語",
+    "\u2028",
+    "\u200f",
+    "🙂" * 9,
+    "x" * 3000,
+    "one " * 300,
+]
+
+
+@pytest.fixture
+def attempt(tmp_path, monkeypatch, capfd):
+    """Runs a command that may fail, but only as the contract says; returns exit status and standard error."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+    def hang(number, frame):
+        raise AssertionError(f"more than {SECONDS} seconds")
+
+    former = signal.signal(signal.SIGALRM, hang)
+
+    problems = []
+
+    def run(case, *arguments, stdin=b""):
+        monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        signal.alarm(SECONDS)
+        status = None
+        try:
+            cli.main()
+        except SystemExit as caught:
+            status = caught.code or 0
+        except BaseException as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            problems.append(f"{case}: {arguments[:6]}: {type(error).__name__}: {str(error)[:200]} ({where})")
+        finally:
+            signal.alarm(0)
+        err = capfd.readouterr().err
+        if status is not None and status not in (0, 1, 2):
+            problems.append(f"{case}: {arguments}: exit status {status}: {err[-500:]}")
+        if "Traceback" in err or (status and not err):
+            problems.append(f"{case}: {arguments}: says {err[-2000:]}")
+        return status, err
+
+    yield run
+    signal.signal(signal.SIGALRM, former)
+    assert not problems, "\n".join(problems)
+
+
+def nodes_of(tree, path=()):
+    """The path of every value in a tree."""
+    yield path
+    if isinstance(tree, dict | list):
+        for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from nodes_of(child, (*path, key))
+
+
+def mutate(tree, chance):
+    """A copy of a tree with a few values replaced, removed or added."""
+    tree = copy.deepcopy(tree)
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        path = chance.choice([path for path in nodes_of(tree) if path] or [("name",)])
+        parent = tree
+        for key in path[:-1]:
+            parent = parent[key]
+        value = copy.deepcopy(chance.choice(ODD_VALUES))
+        match chance.randrange(4):
+            case 0 if isinstance(parent, dict):
+                del parent[path[-1]]
+            case 1 if isinstance(parent, dict):
+                parent[chance.choice(("", "d_modle", "training", 3, "x" * 200, "weight", "tag", "columns"))] = value
+            case _:
+                parent[path[-1]] = value
+    return tree
+
+
+def complete(tree):
+    """The tree with every option spelt out, so that each can be hit."""
+    from mt_cli.config.loading import parse_config
+
+    return yaml.safe_load(parse_config(tree, "test").to_yaml())
+
+
+def bend(content, chance):
+    """Bytes with a few of them changed, lost or added."""
+    content = bytearray(content)
+    for _ in range(chance.choice((1, 1, 2, 5, 40))):
+        place = chance.randrange(len(content) + 1)
+        match chance.randrange(5):
+            case 0:
+                content[place:] = b""
+            case 1:
+                content[place:place] = bytes(chance.randrange(256) for _ in range(chance.randrange(1, 9)))
+            case 2:
+                content[place : place + chance.randrange(1, 99)] = b""
+            case 3:
+                content[place:place] = chance.choice(TEXTS).encode("utf-8") + chance.choice((b"\n", b"\r", b"\0", b""))
+            case _:
+                if place < len(content):
+                    content[place] ^= 1 << chance.randrange(8)
+    return bytes(content)
+
+
+def test_configs(attempt, tiny_tree, tmp_path):
+    tree = complete(tiny_tree)
+    text = yaml.safe_dump(tree).encode("utf-8")
+    for seed in range(800):
+        chance = random.Random(seed)
+        bad = bend(text, chance) if seed % 4 == 0 else yaml.safe_dump(mutate(tree, chance), allow_unicode=True).encode()
+        (tmp_path / "c.yaml").write_bytes(bad)
+        attempt(f"config {seed}", "data", "check", "--config", "c.yaml")
+
+
+def test_configs_that_train(attempt, tiny_tree, tmp_path):
+    tree = complete(tiny_tree)
+    for seed in range(200):
+        chance = random.Random(seed)
+        section = chance.choice(("model", "training", "decoding", "tokenizer"))
+        bad = tree | {section: mutate({section: tree[section]}, chance).get(section)}
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(bad), encoding="utf-8")
+        limits = ("--set", "training.max_steps=2", "--set", f"name=run{seed}")
+        attempt(f"training {seed}", "train", "--config", "c.yaml", *limits)
+
+
+def corpus_files(tmp_path):
+    """A small whole file of each kind, and how a config names it."""
+    import pyarrow
+    from pyarrow import parquet
+
+    pairs = [(f"one {number} two.", f"ONE {number} TWO.") for number in range(20)]
+    tmx = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{a}</seg></tuv><tuv xml:lang="xx"><seg>{b}</seg></tuv></tu>' for a, b in pairs
+    )
+    texts = {
+        "a.en": "".join(f"{a}\n" for a, _ in pairs),
+        "a.tsv": "".join(f"{a}\t{b}\n" for a, b in pairs),
+        "a.csv": "en,xx\n" + "".join(f'"{a}","{b}"\n' for a, b in pairs),
+        "a.jsonl": "".join(json.dumps({"en": a, "xx": b}) + "\n" for a, b in pairs),
+        "a.tmx": f'<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>{tmx}</body></tmx>',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "a.xx").write_text("".join(f"{b}\n" for _, b in pairs), encoding="utf-8")
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(texts["a.tsv"].encode("utf-8")))
+    columns = dict(zip(("en", "xx"), map(list, zip(*pairs, strict=True)), strict=True))
+    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    (tmp_path / "hub").mkdir()
+    shutil.copy(tmp_path / "a.parquet", tmp_path / "hub" / "train.parquet")
+    names = ["a.tsv", "a.csv", "a.jsonl", "a.tmx", "a.tsv.gz", "a.parquet"]
+    named = [({"file": name}, name) for name in names]
+    hub = {"dataset": "hub", "split": "train", "columns": ["en", "xx"]}
+    return [*named, ({"files": ["a.en", "a.xx"]}, "a.en"), (hub, "hub/train.parquet")]
+
+
+def test_corpora(attempt, tiny_tree, tmp_path):
+    kinds = corpus_files(tmp_path)
+    for source, _ in kinds:
+        tiny_tree["corpus"]["train"] = source
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+        assert attempt(str(source), "data", "check", "--config", "c.yaml")[0] in (0, 2)
+    for seed in range(600):
+        chance = random.Random(seed)
+        source, name = chance.choice(kinds)
+        kept = (tmp_path / name).read_bytes()
+        tiny_tree["corpus"]["train"] = source | ({"streaming": True} if seed % 5 == 0 else {})
+        tiny_tree["corpus"]["valid"] = {"files": ["a.en", "a.xx"]}
+        (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+        (tmp_path / name).write_bytes(bend(kept, chance))
+        options = ("--set", "training.validate_every_steps=5")
+        attempt(f"corpus {seed} {name}", "data", "check", "--config", "c.yaml", *options)
+        (tmp_path / name).write_bytes(kept)
+
+
+def test_command_lines(attempt, trained, tiny_config, tmp_path):
+    (tmp_path / "text.txt").write_text("one two.\n", encoding="utf-8")
+    commands = ["train", "translate", "tokenize", "evaluate", "data check", "data show", "data", "dance"]
+    options = ["--config", "--run", "--set", "--input", "--output", "--beam-size", "--length-penalty", "--n-best"]
+    options += ["--json", "--attention", "--tag", "--source", "--reference", "--split", "--side", "--ids", "--device"]
+    options += ["-n", "--dropped", "--fresh", "--help"]
+    values = [str(trained), str(tiny_config), "text.txt", "out.txt", "none", ".", "", "-1", "0", "1", "2", "9" * 14]
+    values += ["1e400", "nan", "cpu", "cuda:7", "a.png", "a.xyz", "training.max_steps=1", "=", "a=b=c", "x.y.z=["]
+    for seed in range(500):
+        chance = random.Random(seed)
+        start = chance.choice(commands).split()
+        arguments = start + [chance.choice(chance.choice((options, values, TEXTS))) for _ in range(chance.randrange(7))]
+        if seed % 2:
+            arguments += ["--run", str(trained)] if start[0] in ("translate", "tokenize", "evaluate") else []
+            arguments += ["--config", str(tiny_config)] if start[0] in ("train", "data") else []
+        attempt(f"command line {seed}", *arguments, stdin=b"one.\n")
+
+
+def test_text_to_translate(attempt, trained, tmp_path):
+    for seed in range(300):
+        chance = random.Random(seed)
+        lines = "\n".join(chance.choice(TEXTS) for _ in range(chance.randrange(6))).encode("utf-8")
+        text = bytes(chance.randrange(256) for _ in range(200)) if seed % 10 == 0 else bend(lines, chance)
+        options = chance.choice(((), ("--json",), ("--beam-size", "3", "--n-best", "2"), ("--length-penalty", "0")))
+        attempt(f"text {seed}", "translate", "--run", trained, *options, stdin=text)
+
+
+def forge(path, chance):
+    """Write a checkpoint whose checksum is right and whose content is not."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    name = chance.choice(sorted(tensors))
+    match chance.randrange(5):
+        case 0:
+            del tensors[name]
+        case 1:
+            tensors[name] = torch.full((chance.choice((0, 1, 7)),), chance.choice((0.0, float("nan"), 1e30)))
+        case 2:
+            tensors[chance.choice(("model.x", "optimizer.0", "optimizer.999.exp_avg", "optimizer.a.b"))] = tensors[name]
+        case 3:
+            tree = json.loads(metadata["state"])
+            metadata["state"] = json.dumps(mutate(tree, chance), skipkeys=True)
+        case _:
+            key = chance.choice(sorted(set(metadata) - {"sha256"}))
+            metadata[key] = chance.choice(("", "{}", "[]", "null", "3", "[" * 3000, '{"python": 1}'))
+    tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+    files.save_file(tensors, path, metadata | {"sha256": "0" * 64})
+    files._seal(str(path))
+
+
+def test_damaged_run_directories(attempt, tiny_config, tmp_path):
+    (tmp_path / "text.txt").write_text("one two.\n", encoding="utf-8")
+    command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=4", "--set")
+    assert attempt("whole run", *command, "training.max_steps=8")[0] == 0
+    shutil.copytree("runs/tiny", "kept")
+    kept = tmp_path / "kept"
+    paths = sorted(path.relative_to(kept) for path in kept.rglob("*") if path.is_file())
+    for seed in range(300):
+        chance = random.Random(seed)
+        shutil.rmtree("runs/tiny")
+        shutil.copytree("kept", "runs/tiny")
+        path = tmp_path / "runs" / "tiny" / chance.choice(paths)
+        if path.suffix == ".safetensors" and seed % 2:
+            forge(path, chance)
+        elif seed % 7 == 0:
+            path.unlink()
+            if seed % 2:
+                path.mkdir()
+        elif path.suffix == ".json" and seed % 3:
+            path.write_text(json.dumps(mutate(json.loads(path.read_bytes()), chance), skipkeys=True), encoding="utf-8")
+        else:
+            path.write_bytes(bend(path.read_bytes(), chance))
+        case = f"run directory {seed} {path.name}"
+        attempt(
+            case, "translate", "one two.", "--run", "runs/tiny", *(("--attention", "a.png") if seed % 9 == 0 else ())
+        )
+        attempt(case, "tokenize", "one two.", "--run", "runs/tiny")
+        attempt(case, *command, f"training.max_steps={chance.choice((8, 9))}")
