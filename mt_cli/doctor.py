@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import sys
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import torch
 
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import FORMAT, format_of
 from mt_cli.corpus.cache import format_bytes, size_of
-from mt_cli.hardware import describe_versions, has_fast_bf16
+from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
 
 _MIN_FREE_DISK = 2 * 2**30
+_MIN_MEMORY = 2 * 2**30
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,11 @@ class Finding:
 
 def examine(directory: Path) -> list[Finding]:
     """Findings about the machine and the disk that `directory` is on."""
-    return [*_versions(), *_devices(), _threads(), _disk(directory), *_cache(directory / "runs" / ".cache")]
+    runs = directory / "runs"
+    return [
+        *(*_versions(), *_devices(), _threads(), *_memory(), _disk(directory)),
+        *(*_writing(directory), *_cache(runs / ".cache"), *_runs(runs)),
+    ]
 
 
 def _versions() -> list[Finding]:
@@ -62,12 +70,30 @@ def _bf16(device: torch.device) -> str:
 
 
 def _threads() -> Finding:
-    import os
-
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     used = torch.get_num_threads()
     note = "; more threads than CPUs slow each other down, set training.num_threads" if used > available else ""
     return Finding(used <= available, "threads", f"{used} of {available} CPUs{note}")
+
+
+def _memory() -> list[Finding]:
+    try:
+        pages, page = os.sysconf("SC_AVPHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kilobytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+        available = kilobytes[0] * 1024 if kilobytes else pages * page
+    except (OSError, ValueError, AttributeError):  # Not Linux.
+        return []
+    is_enough = available >= _MIN_MEMORY
+    note = "" if is_enough else "; training takes 1 to 3 GiB, so that it may be slow or be killed: close other programs"
+    there = memory_of(torch.device("cpu"))
+    return [Finding(is_enough, "memory", f"{available / 2**30:.1f} of {there / 2**30:.1f} GiB available{note}")]
+
+
+def _writing(directory: Path) -> list[Finding]:
+    if os.access(directory, os.W_OK):
+        return []
+    return [Finding(False, "directory", f"{directory} cannot be written to; runs are kept in ./runs, go elsewhere")]
 
 
 def _disk(directory: Path) -> Finding:
@@ -83,3 +109,25 @@ def _cache(cache: Path) -> list[Finding]:
     return [
         Finding(True, "cache", f"{size} of prepared corpora in {cache}; may be deleted, and is made again when needed")
     ]
+
+
+def _runs(runs: Path) -> list[Finding]:
+    directories = [RunDirectory(path.parent) for path in sorted(runs.glob("*/checkpoints"))]
+    problems = {run.path: _problems_of(run) for run in directories}
+    num_good = sum(not found for found in problems.values())
+    bad = [Finding(False, "run", f"{path}: {'; '.join(found)}") for path, found in problems.items() if found]
+    return [Finding(True, "runs", f"{num_good} below {runs} can be read")] * bool(num_good) + bad
+
+
+def _problems_of(run: RunDirectory) -> list[str]:
+    """What a look at the beginning of each checkpoint shows."""
+    paths = (path for path in (run.best_path, *run.states()) if path.is_file())
+    formats = {path.name: format_of(path) for path in paths}
+    return [f"{name} {_format_problem(version)}" for name, version in formats.items() if version != FORMAT]
+
+
+def _format_problem(version: int | None) -> str:
+    if version is None:
+        return "is damaged, or no checkpoint of mt"
+    age = "an older" if version < FORMAT else "a newer"
+    return f"was written by {age} version of mt (format {version}, this one reads {FORMAT})"

@@ -45,6 +45,7 @@ class Tracker:
             # A validation at this very step may have come after the saving: TensorBoard forgets the whole step.
             rows = [row for row in _rows(self._paths[0]) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
+            _let_the_second_pass(directory)
             self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
             for row in [] if is_validated else rows:
                 self._add_points(row)
@@ -110,6 +111,13 @@ class Tracker:
                     os.fsync(file.fileno())
                     sizes[path.name] = file.tell()
         return sizes
+
+
+def _let_the_second_pass(directory: Path) -> None:
+    """Wait until a new event file has a name after all others: TensorBoard sorts them, and the second is in it."""
+    now = time.time()
+    if list(directory.glob(f"events.out.tfevents.{int(now)}.*")):
+        time.sleep(1 - now % 1)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from mt_cli.decoding import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.evaluation import translate_ids
 from mt_cli.hardware import pick_device
-from mt_cli.model.transformer import Transformer, recorded_attention
+from mt_cli.model.transformer import Transformer, outline, recorded_attention
 from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, Tokenizer, untagged
 
 
@@ -70,8 +70,8 @@ class Translator:
         path = directory.best_path if directory.best_path.exists() else directory.last_path
         with open_checkpoint(path) as checkpoint:
             directory.check_tokenizers(checkpoint.state)
-            with torch.device("meta"):  # No memory is taken before the sizes are known to be those of the weights.
-                checkpoint.check_fits(Transformer(config.model, *sizes))
+            # No memory is taken before the sizes are known to be those of the weights.
+            checkpoint.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
             checkpoint.fill(model)
         return cls(model.to(pick_device(device)).eval(), tokenizers, config)

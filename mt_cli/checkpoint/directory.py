@@ -97,6 +97,10 @@ class RunDirectory:
             )
         return changed
 
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it but the lock."""
+        return all(path.name == _LOCK for path in self.path.iterdir())
+
     def holds_work(self) -> bool:
         """Whether there is anything in it that training has made."""
         paths = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
@@ -183,7 +187,7 @@ class RunDirectory:
             if self._lock is not None:
                 self._lock.close()
                 self._lock = None
-            if made and self.path.is_dir() and {path.name for path in self.path.iterdir()} <= {_LOCK}:
+            if made and self.path.is_dir() and self.is_empty():
                 (self.path / _LOCK).unlink(missing_ok=True)
                 for path in made:
                     with suppress(OSError):

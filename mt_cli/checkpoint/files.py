@@ -154,34 +154,51 @@ class Checkpoint:
 def _seal(path: str) -> None:
     """Put the checksum of a new file into its header."""
     with open(path, "r+b") as file:
-        start, _ = _place_of_seal(file)
+        start = _place_of(_SEAL.search(_header(file)))
         digest = _digest(file, start)
         file.seek(start)
         file.write(digest)
 
 
 def _check_seal(path: Path) -> None:
-    """Raise RunError or ValueError unless the file is as it was written, to the last bit."""
+    """Raise ValueError unless the file is as it was written, to the last bit; RunError if it has another format."""
     with path.open("rb") as file:
-        start, sealed = _place_of_seal(file)
-        if _digest(file, start) != sealed:
-            raise ValueError("its checksum is wrong, some of it has changed since it was written")
+        header = _header(file)
+        seal, version = _SEAL.search(header), _format_in(header)
+        is_whole = seal is not None and _digest(file, _place_of(seal)) == seal[1]
+    if version not in (None, FORMAT) and (is_whole or seal is None):
+        raise RunError(f"{path}: checkpoint format {version}, this version reads {FORMAT}; train it again")
+    if not is_whole:
+        raise ValueError("its checksum is wrong or missing, some of it has changed since it was written")
 
 
-def _place_of_seal(file: BinaryIO) -> tuple[int, bytes]:
-    """Where in a safetensors file the checksum stands, and what it is."""
+def _place_of(seal: re.Match[bytes] | None) -> int:
+    """Where in the file the checksum stands that was found in its header."""
+    assert seal is not None
+    return 8 + seal.start(1)
+
+
+def format_of(path: Path) -> int | None:
+    """The format number in the header of a checkpoint, which is not examined further; None if there is none."""
+    try:
+        with path.open("rb") as file:
+            return _format_in(_header(file))
+    except (OSError, ValueError):
+        return None
+
+
+def _header(file: BinaryIO) -> bytes:
+    """The header of a safetensors file, of a reasonable size."""
     num_bytes = os.fstat(file.fileno()).st_size
     header_bytes = int.from_bytes(file.read(8), "little")
     if not 2 <= header_bytes <= min(_MAX_HEADER_BYTES, num_bytes - 8):
         raise ValueError("it does not begin as a safetensors file")
-    header = file.read(header_bytes)
+    return file.read(header_bytes)
+
+
+def _format_in(header: bytes) -> int | None:
     version = re.search(rb'"format":"(\d{1,9})"', header)
-    if version and int(version[1]) != FORMAT:
-        raise RunError(f"{file.name}: checkpoint format {int(version[1])}, this version reads {FORMAT}; train it again")
-    seal = _SEAL.search(header)
-    if not seal:
-        raise ValueError("there is no checksum in it")
-    return 8 + seal.start(1), seal[1]
+    return int(version[1]) if version else None
 
 
 def _digest(file: BinaryIO, seal_start: int) -> bytes:

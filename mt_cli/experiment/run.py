@@ -90,7 +90,7 @@ def _prepared(config: Config, directory: RunDirectory, device: torch.device, fre
     seed_everything(config.training.seed)
     model = new_model(config, data, device)
     config = resolve_batch_tokens(config, model, data)
-    if fresh and directory.config_path.exists():
+    if fresh and not directory.is_empty():
         say(f"The old run was moved to {directory.move_aside()}.")
     if not resuming:
         directory.create(config, data.tokenizers)

@@ -9,7 +9,7 @@ from mt_cli.corpus.cache import format_bytes
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data
 from mt_cli.hardware import memory_of, pick_precision
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.tracking import say
 from mt_cli.training import fits_memory, largest_batch
@@ -18,9 +18,7 @@ from mt_cli.training import fits_memory, largest_batch
 def new_model(config: Config, data: Data, device: torch.device) -> Transformer:
     """The model of a config on its device; raises DeviceMemoryError if the machine cannot hold it."""
     sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
-    with torch.device("meta"):
-        outline = Transformer(config.model, *sizes)
-    num_parameters = sum(weight.numel() for weight in outline.parameters())
+    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
     needed, there = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
     if needed > there:
         raise DeviceMemoryError(

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
@@ -154,9 +155,9 @@ class LearnedPositions(nn.Embedding):
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos of the same, as num_positions x D."""
-    frequencies = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000.0) / d_model))
-    angles = torch.arange(num_positions)[:, None] * frequencies
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos of the same, as num_positions x D on the CPU."""
+    frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
+    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)
 
 
@@ -311,6 +312,21 @@ def _initialise(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
+    """The model with the shapes of its weights and no memory for them, on the device `meta`."""
+    with torch.device("meta"), _NothingDrawn():
+        return Transformer(config, source_vocab_size, target_vocab_size)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Inside, no normal distribution is drawn from; on `meta`, PyTorch would import its compiler to do so (1.6 s)."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))
 
 
 class Past:

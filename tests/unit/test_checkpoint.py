@@ -1,13 +1,17 @@
 import os
+import random
 import time
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
+from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, write_atomically, write_text
-from mt_cli.errors import MtError, RunError
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, seed_everything, write_atomically, write_text
+from mt_cli.errors import DamagedFileError, MtError, RunError
 
 
 def a_model(width=3):
@@ -61,6 +65,118 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(RunError, match="damaged checkpoint"):
         load_checkpoint(path, a_model())
+
+
+def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path):
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    save_checkpoint(path, model, {"step": 3}, optimizer)
+    content = path.read_bytes()
+    for place in [*range(0, len(content), 37), *range(8, 400)]:
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
+        with pytest.raises(DamagedFileError):
+            load_checkpoint(path, model)
+    for size in range(0, len(content), 97):
+        path.write_bytes(content[:size])
+        with pytest.raises(DamagedFileError):
+            load_checkpoint(path, model)
+
+
+def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
+    path = tmp_path / "last.safetensors"
+    monkeypatch.setattr(files, "FORMAT", 7)
+    save_checkpoint(path, a_model(), {})
+    monkeypatch.undo()
+    assert files.format_of(path) == 7
+    with pytest.raises(RunError, match="checkpoint format 7, this version reads 2") as caught:
+        load_checkpoint(path, a_model())
+    assert not isinstance(caught.value, DamagedFileError)
+    save_file({"a": torch.ones(2)}, path, {"format": "1", "state": "{}"})
+    with pytest.raises(RunError, match="checkpoint format 1"):
+        load_checkpoint(path, a_model())
+
+
+def test_every_random_generator_goes_on_where_it_was(tmp_path):
+    def draw():
+        return random.random(), random.gauss(0, 1), float(np.random.rand()), float(torch.rand(()))
+
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    seed_everything(3)
+    draw()
+    save_checkpoint(path, model, {}, optimizer)
+    drawn = draw()
+    seed_everything(4)
+    load_checkpoint(path, model, optimizer)
+    assert draw() == drawn
+    seed_everything(3)
+    draw()
+    assert draw() == drawn
+
+
+def test_the_newest_states_are_kept_and_found(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.last_path.parent.mkdir()
+    model, optimizer = trained_pair()
+
+    def save(step):
+        directory.save_state(model, {"step": step}, optimizer, step, keep_last=2)
+        return [path.stem for path in directory.states()]
+
+    assert save(0) == ["step-0"]
+    assert save(5) == ["last", "step-0"]
+    assert save(9) == ["last", "step-5", "step-0"]
+    assert save(100) == ["last", "step-9", "step-5"]
+    assert save(100) == ["last", "step-9", "step-5"]
+    with open_checkpoint(directory.states()[1]) as checkpoint:
+        assert checkpoint.state == {"step": 9}
+    directory.go_on_from(directory.states()[2], 5)
+    assert [path.stem for path in directory.states()] == ["step-5"]
+    assert save(7) == ["last", "step-5"]
+
+
+def test_without_hard_links_a_former_state_is_renamed(tmp_path, monkeypatch):
+    def refuse(*paths):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_the_newest_states_are_kept_and_found(tmp_path)
+
+
+def test_a_best_that_no_saved_state_knows_gives_way_to_the_one_before_it(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.last_path.parent.mkdir()
+    model, optimizer = trained_pair()
+    directory.save_best(model, {"best_step": 5})
+    directory.save_state(model, {}, optimizer, 5, keep_last=1)
+    directory.save_best(model, {"best_step": 7})
+    assert directory.best_state(5) == {"best_step": 5}
+    assert not directory.former_best_path.exists()
+    assert directory.best_state(9) == {"best_step": 5}
+    directory.best_path.unlink()
+    assert directory.best_state(5) is None
+
+
+def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_path):
+    path = tmp_path / "runs" / "run"
+    with RunDirectory(path).locked():
+        with pytest.raises(RunError, match="another process"), RunDirectory(path).locked():
+            pass
+        assert path.is_dir()
+    assert not (tmp_path / "runs").exists()
+    with RunDirectory(path).locked():
+        (path / "something").touch()
+    assert (path / "something").exists()
+
+
+def test_a_directory_moved_aside_leaves_a_locked_one(tmp_path):
+    directory = RunDirectory(tmp_path / "run")
+    with directory.locked():
+        (tmp_path / "run" / "kept").touch()
+        aside = directory.move_aside()
+        assert (aside / "kept").exists() and not (tmp_path / "run" / "kept").exists()
+        with pytest.raises(RunError, match="another process"), RunDirectory(tmp_path / "run").locked():
+            pass
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):

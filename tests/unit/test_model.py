@@ -8,7 +8,7 @@ from torch import nn
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.transformer import Transformer, causal_mask, recorded_attention, sinusoids
+from mt_cli.model.transformer import Transformer, causal_mask, outline, recorded_attention, sinusoids
 
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
 
@@ -237,3 +237,15 @@ def test_a_model_in_bf16_stays_near_fp32():
         rough = model.to(torch.bfloat16)(src_ids, tgt_ids)
     assert rough.dtype == torch.bfloat16
     assert (exact - rough.float()).abs().max() < 0.1 * exact.abs().max()
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": "learned", "tie_embeddings": "all"}, {"norm_order": "post"}])
+def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
+    config = ModelConfig(d_model=8, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, **options)
+    state = torch.get_rng_state()
+    sketched = dict(outline(config, 9, 9).named_parameters())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {name: weight.shape for name, weight in sketched.items()} == {
+        name: weight.shape for name, weight in Transformer(config, 9, 9).named_parameters()
+    }
+    assert all(weight.is_meta for weight in sketched.values())
