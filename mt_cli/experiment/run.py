@@ -156,13 +156,20 @@ class _Run:
 
     def _find_best(self) -> None:
         """Have the best checkpoint be the one that the state knows, or else the state know the one that is there."""
-        best = self.directory.best_state(self.progression.best_step)
-        if best is None and self.progression.best_step:
+        progression, best = self.progression, None
+        with suppress(DamagedFileError):
+            state = self.directory.best_state(progression.best_step)
+            best = None if state is None else Progression.from_state(state)
+        if best is not None and best.best_step == progression.position.step != progression.best_step:
+            # From a validation that only the end of the run brought; had it not ended, there would be none.
+            self.directory.best_path.unlink()
+            best = None
+        if best is not None:
+            progression.best_step, progression.best_value = best.best_step, best.best_value
+        elif progression.best_step:
             say("The best checkpoint is missing or damaged; the weights of the last one take its place.")
-            self.progression.best_step, self.progression.best_value = self.progression.position.step, None
-            self.directory.save_best(self.model, asdict(self.progression))
-        elif best is not None and best["best_step"] != self.progression.best_step:
-            self.progression.best_step, self.progression.best_value = best["best_step"], best["best_value"]
+            progression.best_step, progression.best_value = progression.position.step, None
+            self.directory.save_best(self.model, asdict(progression))
 
     def _load_state(self, is_usable: Callable[[Progression, Checkpoint], bool] = lambda *state: True) -> Progression:
         """Fill model and optimizer from the newest state that is whole and usable; return what else was in it."""

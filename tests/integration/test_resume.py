@@ -67,6 +67,22 @@ def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
+def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
+    train, assert_same_run, tmp_path, monkeypatch
+):
+    for max_steps in (5, 8, 13):
+        with monkeypatch.context() as patch:
+            patch.setattr("mt_cli.experiment.run.score_texts", lambda *texts, with_ter: EXCELLENT)
+            assert train("parts", max_steps=max_steps, validate_every_steps=1000)[0] == 0
+    assert json.loads((tmp_path / "runs/parts/report.json").read_text())["best_step"] == 13
+    assert train("parts", max_steps=22, validate_every_steps=1000)[0] == 0
+    assert train("never", max_steps=22, validate_every_steps=1000)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/never")
+
+
+EXCELLENT = {"bleu": {"score": 99.0}, "chrf": {"score": 99.0}}
+
+
 def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tmp_path):
     assert train("short", max_steps=5)[0] == 0
     assert "nothing is left to do" in train("short", max_steps=5)[2]
