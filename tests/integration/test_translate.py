@@ -1,6 +1,8 @@
 import io
 import json
 import shutil
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -118,3 +120,28 @@ def test_doctor_examines(mt):
     assert status in (0, 1)
     for subject in ("python", "packages", "cpu", "threads", "disk"):
         assert subject in out
+
+
+def test_a_full_disk_under_the_output_is_named(mt, trained, monkeypatch):
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        status, _, err = mt("translate", "one.", "--run", trained)
+    assert status == 1
+    assert "no space left on device" in err
+
+
+def test_sigterm_ends_a_command_with_the_status_of_an_interruption(trained):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mt_cli", "translate", "--run", str(trained)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write("one.\n" * 256)
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err

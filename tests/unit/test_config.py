@@ -1,4 +1,5 @@
 import copy
+from itertools import pairwise
 
 import pytest
 import yaml
@@ -142,3 +143,17 @@ def test_differences_are_dotted():
 @pytest.mark.parametrize("value", [0, -4, 1.5, True, "many", None])
 def test_a_batch_has_a_number_of_tokens_or_is_found_automatically(value):
     assert "training.batch_tokens: found" in message_for(with_values(training__batch_tokens=value))
+
+
+def test_a_few_lines_of_aliases_cannot_stand_for_billions_of_values(tmp_path):
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghijkl")]
+    (tmp_path / "c.yaml").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"line 5, column .*more than 30 aliases"):
+        load_config(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])
+def test_numbers_that_no_machine_can_use_are_refused(number):
+    with pytest.raises(ConfigError, match=r"training.max_steps: found .* it should be less than 2,147,483,648"):
+        parse_config({**SMALLEST, "training": {"max_steps": number}}, "test")
