@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -49,19 +49,16 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 
 def main() -> NoReturn:
     """Run the command line, and turn what a user can mend into one message and an exit status."""
-    with suppress(ValueError):  # Not the main thread: signals stay as they are.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    _handle_signals(signal.default_int_handler)
     try:
         app()
     except MtError as error:
+        _handle_signals(signal.SIG_IGN)  # A second one would only change the exit status.
         print(f"mt: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("mt: interrupted", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:
-        _drop_output()  # The reader has gone, as `head` does; nothing is wrong, and nothing more can be said.
-        sys.exit(0)
     except OSError as error:
         if error.errno not in _OUT_OF_ROOM:
             raise
@@ -69,6 +66,14 @@ def main() -> NoReturn:
         print(f"mt: {error.filename or 'output'}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
+
+
+def _handle_signals(termination: Any) -> None:
+    """Have SIGTERM handled like this, and let SIGUSR1, which asks training to save, do no harm elsewhere."""
+    with suppress(ValueError):  # Not the main thread: signals stay as they are.
+        signal.signal(signal.SIGTERM, termination)
+        if hasattr(signal, "SIGUSR1"):
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -327,7 +332,14 @@ class _output:  # noqa: N801  (used like a function)
             raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
 
     def __enter__(self) -> Callable[[str], None]:
-        return lambda text: print(text, file=self._file, flush=True)
+        return self._write
+
+    def _write(self, text: str) -> None:
+        try:
+            print(text, file=self._file, flush=True)
+        except BrokenPipeError:  # The reader has gone, as `head` does; nothing is wrong.
+            _drop_output()
+            raise typer.Exit(0) from None
 
     def __exit__(self, *error: object) -> None:
         if self._file is not sys.stdout:

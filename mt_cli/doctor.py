@@ -12,8 +12,9 @@ from pathlib import Path
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import FORMAT, format_of
+from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.corpus.cache import format_bytes, size_of
+from mt_cli.errors import MtError, RunError
 from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
 
 _MIN_FREE_DISK = 2 * 2**30
@@ -91,9 +92,12 @@ def _memory() -> list[Finding]:
 
 
 def _writing(directory: Path) -> list[Finding]:
-    if os.access(directory, os.W_OK):
+    runs = directory / "runs"
+    place = runs if os.path.lexists(runs) else directory
+    if place.is_dir() and os.access(place, os.W_OK):
         return []
-    return [Finding(False, "directory", f"{directory} cannot be written to; runs are kept in ./runs, go elsewhere")]
+    problem = "cannot be written to" if place.is_dir() else "is no directory"
+    return [Finding(False, "directory", f"{place} {problem}, and runs are kept in ./runs; mend it or go elsewhere")]
 
 
 def _disk(directory: Path) -> Finding:
@@ -115,19 +119,22 @@ def _runs(runs: Path) -> list[Finding]:
     directories = [RunDirectory(path.parent) for path in sorted(runs.glob("*/checkpoints"))]
     problems = {run.path: _problems_of(run) for run in directories}
     num_good = sum(not found for found in problems.values())
-    bad = [Finding(False, "run", f"{path}: {'; '.join(found)}") for path, found in problems.items() if found]
+    bad = [Finding(False, "run", problem) for found in problems.values() for problem in found]
     return [Finding(True, "runs", f"{num_good} below {runs} can be read")] * bool(num_good) + bad
 
 
 def _problems_of(run: RunDirectory) -> list[str]:
-    """What a look at the beginning of each checkpoint shows."""
-    paths = (path for path in (run.best_path, *run.states()) if path.is_file())
-    formats = {path.name: format_of(path) for path in paths}
-    return [f"{name} {_format_problem(version)}" for name, version in formats.items() if version != FORMAT]
-
-
-def _format_problem(version: int | None) -> str:
-    if version is None:
-        return "is damaged, or no checkpoint of mt"
-    age = "an older" if version < FORMAT else "a newer"
-    return f"was written by {age} version of mt (format {version}, this one reads {FORMAT})"
+    """What is wrong with the files that translating and going on need; every checkpoint is read to the end."""
+    problems: list[str] = []
+    try:
+        run.tokenizers(run.config())
+    except MtError as error:
+        problems.append(str(error))
+    for path in (run.best_path, *run.states()):
+        if path.is_file():
+            try:
+                with open_checkpoint(path) as checkpoint:
+                    run.check_tokenizers(checkpoint.state)
+            except RunError as error:
+                problems.append(str(error))
+    return list(dict.fromkeys(problems))

@@ -62,9 +62,10 @@ class Tokenizer:
     def load(cls, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
         """The tokenizer saved at `path`; raises RunError if it cannot be read, or has no entries for `tags`."""
         try:
-            if path.stat().st_size > _MAX_FILE_BYTES:
+            with path.open("rb") as file:
+                content = file.read(_MAX_FILE_BYTES + 1)
+            if len(content) > _MAX_FILE_BYTES:
                 raise RunError(f"{path}: larger than {_MAX_FILE_BYTES:,} bytes; that is no tokenizer")
-            content = path.read_bytes()
         except OSError as error:
             raise RunError(f"{path}: {(error.strerror or str(error)).lower()}") from None
         try:

@@ -131,8 +131,10 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _cut(path: Path, size: int) -> None:
     """Shorten a file of lines to a size, or to less where a line would be cut in two."""
-    if path.exists():
-        content = path.read_bytes()[:size]
+    content = path.read_bytes()[:size] if path.is_file() else b""
+    if len(content) < size:
+        say(f"{path}: shorter than it was when the run was saved; what is missing is lost")
+    if path.is_file():
         os.truncate(path, content.rfind(b"\n") + 1)
 
 

@@ -7,7 +7,8 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding import Hypothesis
-from mt_cli.errors import InputError
+from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.evaluation import translate_ids
 from mt_cli.hardware import pick_device
 from mt_cli.model.transformer import Transformer, outline, recorded_attention
@@ -68,7 +69,7 @@ class Translator:
         tokenizers = directory.tokenizers(config)
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
         path = directory.best_path if directory.best_path.exists() else directory.last_path
-        with open_checkpoint(path) as checkpoint:
+        with _with_advice(directory), open_checkpoint(path) as checkpoint:
             directory.check_tokenizers(checkpoint.state)
             # No memory is taken before the sizes are known to be those of the weights.
             checkpoint.check_fits(outline(config.model, *sizes))
@@ -170,6 +171,16 @@ class Translator:
             return [(text, glue)]
         end, between = _split_point(text)
         return self._parts(text[:end], between) + self._parts(text[end + len(between) :], glue)
+
+
+@contextmanager
+def _with_advice(directory: RunDirectory) -> Iterator[None]:
+    """Inside, the message of a damaged checkpoint says what to do."""
+    try:
+        yield
+    except DamagedFileError as error:
+        advice = f"restore it, or have `mt train --config {directory.config_path}` make another of the last state"
+        raise DamagedFileError(f"{error}; {advice}") from None
 
 
 def _split_point(text: str) -> tuple[int, str]:

@@ -197,6 +197,10 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
+        except FileExistsError:
+            raise RunError(
+                f"{self.path}: a file or a broken link has this name; remove it, or use another name"
+            ) from None
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
         try:
@@ -207,9 +211,9 @@ class RunDirectory:
             raise RunError(
                 f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
             ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()}")
-        self._lock.flush()
+        with suppress(OSError):  # On a full disk the lock holds all the same.
+            os.truncate(self._lock.fileno(), 0)
+            os.write(self._lock.fileno(), f"process {os.getpid()}".encode("ascii"))
 
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N` and make it anew, locked again; return the new path."""

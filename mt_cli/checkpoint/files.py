@@ -31,6 +31,7 @@ _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _UNSEALED = "0" * 64
+_SAVING_FAILED = "Error while serializing: I/O error: "
 
 
 def seed_everything(seed: int) -> None:
@@ -178,15 +179,6 @@ def _place_of(seal: re.Match[bytes] | None) -> int:
     return 8 + seal.start(1)
 
 
-def format_of(path: Path) -> int | None:
-    """The format number in the header of a checkpoint, which is not examined further; None if there is none."""
-    try:
-        with path.open("rb") as file:
-            return _format_in(_header(file))
-    except (OSError, ValueError):
-        return None
-
-
 def _header(file: BinaryIO) -> bytes:
     """The header of a safetensors file, of a reasonable size."""
     num_bytes = os.fstat(file.fileno()).st_size
@@ -232,7 +224,8 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     except (OSError, SafetensorError) as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise MtError(f"{path}: cannot be written: {error}; what was there before is untouched") from error
+        text = error.strerror or str(error) if isinstance(error, OSError) else str(error).removeprefix(_SAVING_FAILED)
+        raise MtError(f"{path}: cannot be written: {text.lower()}; what was there before is untouched") from error
 
 
 def _flush_names(folder: Path) -> None:

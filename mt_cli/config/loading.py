@@ -66,9 +66,11 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: with every problem found, one a line.
     """
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
+        with path.open("rb") as file:
+            content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size that could be asked for.
+        if len(content) > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes; that is no config")
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file") from None
     except UnicodeDecodeError as error:
@@ -104,13 +106,14 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(tree, dict) or not tree:
+    children: dict[str, Any] = {}
+    if isinstance(tree, dict):
+        children = {f"{prefix}.{key}" if prefix else str(key): child for key, child in tree.items()}
+    elif isinstance(tree, list):
+        children = {f"{prefix}[{index}]": child for index, child in enumerate(tree)}
+    if not children:
         return {prefix: tree}
-    return {
-        dotted: value
-        for key, child in tree.items()
-        for dotted, value in _flatten(child, f"{prefix}.{key}" if prefix else str(key)).items()
-    }
+    return {dotted: value for key, child in children.items() for dotted, value in _flatten(child, key).items()}
 
 
 def _parse_yaml(text: str, origin: str) -> Any:

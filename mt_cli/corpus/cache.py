@@ -35,6 +35,8 @@ def fingerprint(*parts: Any) -> str:
 def digest_of_file(path: Path) -> str:
     """The SHA-256 of a file's content; raises CorpusError if it cannot be read."""
     digest = hashlib.sha256()
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
     try:
         with path.open("rb") as file:
             while chunk := file.read(_DIGEST_CHUNK_BYTES):

@@ -91,6 +91,7 @@ class Signals:
 
     def _save(self, number: int, frame: object) -> None:
         self._is_save_wanted = True
+        say("Saving after this step ...")
 
     @contextmanager
     def noted(self) -> Iterator[Signals]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,7 +18,7 @@ from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint.directory import RunDirectory, list_differences
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
 from mt_cli.config.sections import Config
-from mt_cli.errors import DamagedFileError, DivergenceError, RunError
+from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.experiment.data import (
     Data,
@@ -47,6 +47,8 @@ from mt_cli.tracking import Progress, Tracker, say
 from mt_cli.training import StepReport, optimization_steps
 from mt_cli.translator import Translator
 
+T = TypeVar("T")
+
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     """Train, or go on with, the run that a config describes; return its report, which is also in the directory.
@@ -65,7 +67,14 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
         run = _prepared(config, directory, device, fresh)
         report = run.finished_report()
         if report is None:
-            report = run.report(run.optimize())
+            stopped_because = run.optimize()
+            try:
+                report = run.report(stopped_because)
+            except KeyboardInterrupt:
+                message = (
+                    "interrupted while the test sets were scored; the model is saved, the same command goes on there"
+                )
+                raise RunInterruptedError(message) from None
         else:
             say(f"This run is finished ({report['stopped_because']}); nothing is left to do.")
     say(format_summary(report, directory.path))
@@ -81,11 +90,14 @@ def _prepared(config: Config, directory: RunDirectory, device: torch.device, fre
             "old run is moved aside), or give the config another name"
         )
     changed: Mapping[str, tuple[Any, Any]] = {}
+    tokenizers = None
     if resuming:
+        former = _readable(directory.config)
         if config.training.batch_tokens == "auto":
-            config = with_batch_tokens(config, directory.config().training.tokens_per_batch)
+            config = with_batch_tokens(config, former.training.tokens_per_batch)
         changed = directory.check_resumable(config)
-    data = prepare(config, directory.path.parent / ".cache", directory.tokenizers(config) if resuming else None)
+        tokenizers = _readable(lambda: directory.tokenizers(config))
+    data = prepare(config, directory.path.parent / ".cache", tokenizers)
     keep_memory()
     seed_everything(config.training.seed)
     model = new_model(config, data, device)
@@ -101,6 +113,16 @@ def _prepared(config: Config, directory: RunDirectory, device: torch.device, fre
         if changed:
             say(f"The config has changed:{list_differences(changed)}")
     return run
+
+
+def _readable(read: Callable[[], T]) -> T:
+    """What `read` gives; if a file of the run cannot be read, the message says how to go on."""
+    try:
+        return read()
+    except InputError as error:
+        raise RunError(
+            f"{error}\nRestore the file, or begin again with --fresh (the old run is moved aside)."
+        ) from None
 
 
 class _Run:
@@ -199,8 +221,8 @@ class _Run:
         changed = [name for name in names if fingerprints.get(name) != self.fingerprints.get(name)]
         if changed:
             raise RunError(
-                f"{', '.join(changed)}: the text has changed since {self.directory.path} began; restore it, or begin "
-                "again with --fresh (the old run is moved aside)"
+                f"{', '.join(changed)}: source or target text has changed since {self.directory.path} began; restore "
+                "it, or begin again with --fresh (the old run is moved aside)"
             )
 
     def optimize(self) -> str:
@@ -227,6 +249,7 @@ class _Run:
             if reason := progression.reason_to_stop(training):
                 self.validate()
                 return reason
+            self.directory.report_path.unlink(missing_ok=True)  # It would tell of an end that is none.
             return follow(
                 self._timed(self._reports()),
                 log=self.log.add,
@@ -373,8 +396,9 @@ class _Run:
                 OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
             ):  # One that cannot be read is written anew.
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
-                if report["num_steps"] == self.progression.position.step:
-                    format_summary(report, self.directory.path)
+                format_summary(report, self.directory.path)
+                is_of_this_step = report["num_steps"] == self.progression.position.step
+                if is_of_this_step and self.directory.best_state(report["best_step"]) is not None:
                     return report
         return None
 

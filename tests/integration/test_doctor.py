@@ -1,20 +1,33 @@
+import shutil
+
 import torch
 from safetensors.torch import save_file
 
 
-def test_the_doctor_finds_runs_of_another_format_and_damaged_ones(mt, trained, tmp_path):
-    status, out, _ = mt("doctor")
-    assert "below" not in out
-    for name in ("old", "broken"):
-        (tmp_path / "runs" / name / "checkpoints").mkdir(parents=True)
+def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
+    assert "below" not in mt("doctor")[1]
+    for name in ("good", "old", "broken", "edited", "unreadable"):
+        shutil.copytree(trained, tmp_path / "runs" / name)
     save_file({"a": torch.ones(1)}, tmp_path / "runs/old/checkpoints/best.safetensors", {"format": "1"})
-    (tmp_path / "runs/broken/checkpoints/last.safetensors").write_bytes(b"\x80\x04.")
-    (tmp_path / "runs" / "good").symlink_to(trained)
+    content = (tmp_path / "runs/broken/checkpoints/last.safetensors").read_bytes()
+    (tmp_path / "runs/broken/checkpoints/last.safetensors").write_bytes(content[:-1] + b"!")
+    with (tmp_path / "runs/edited/tokenizer.source.json").open("a") as file:
+        file.write(" ")
+    (tmp_path / "runs/unreadable/config.yaml").write_text("}{")
     status, out, _ = mt("doctor")
     assert status == 1
-    assert "runs/old: best.safetensors was written by an older version of mt (format 1" in out
-    assert "runs/broken: last.safetensors is damaged" in out
+    assert "old/checkpoints/best.safetensors: checkpoint format 1, this version reads 2" in out
+    assert "broken/checkpoints/last.safetensors: damaged checkpoint" in out
+    assert "edited/tokenizer.source.json: not the file" in out
+    assert "unreadable/config.yaml" in out
     assert "1 below" in out
+
+
+def test_the_doctor_sees_that_runs_is_no_directory(mt, tmp_path):
+    (tmp_path / "runs").write_text("")
+    status, out, _ = mt("doctor")
+    assert status == 1
+    assert "runs is no directory" in out
 
 
 def test_the_doctor_speaks_of_threads_memory_and_disk(mt, monkeypatch):

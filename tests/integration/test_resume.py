@@ -163,7 +163,7 @@ def test_a_corpus_that_was_edited_is_noticed(train, tiny_tree, tmp_path, corpus)
     before = (tmp_path / "runs/run/checkpoints/last.safetensors").read_bytes()
     status, _, err = train("run", max_steps=3)
     assert status == 2
-    assert "corpus.train (own.en): the text has changed since runs/run began" in err
+    assert "corpus.train (own.en): source or target text has changed since runs/run began" in err
     assert (tmp_path / "runs/run/checkpoints/last.safetensors").read_bytes() == before
     (tmp_path / "own.xx").write_text(text, encoding="utf-8")
     assert train("run", max_steps=3)[0] == 0
@@ -326,3 +326,70 @@ class Planted:
 
     def __reduce__(self):
         return (open, (self.path, "w"))
+
+
+def test_a_finished_run_whose_best_checkpoint_is_lost_is_mended_by_the_same_command(train, mt, tmp_path):
+    assert train("run", max_steps=12)[0] == 0
+    damage(tmp_path / "runs/run/checkpoints/best.safetensors")
+    status, _, err = mt("translate", "one.", "--run", "runs/run")
+    assert status == 2 and "mt train --config runs/run/config.yaml" in err
+    assert "best checkpoint is missing or damaged" in train("run", max_steps=12)[2]
+    assert mt("translate", "one.", "--run", "runs/run")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "tokenizer.source.json"])
+def test_a_broken_file_of_a_run_is_named_with_the_way_out(train, tmp_path, name):
+    assert train("run", max_steps=2)[0] == 0
+    for break_it in (lambda path: path.write_text("}{"), lambda path: path.unlink()):
+        break_it(tmp_path / "runs" / "run" / name)
+        status, _, err = train("run", max_steps=3)
+        assert status == 2
+        assert name in err and "--fresh" in err
+    assert train("run", "--fresh", max_steps=2)[0] == 0
+
+
+def test_a_corpus_that_has_moved_is_shown_as_what_has_changed(train, tiny_tree, tmp_path, corpus):
+    own_corpus(tiny_tree, tmp_path, corpus)
+    assert train("run", max_steps=2)[0] == 0
+    (tmp_path / "own.en").rename(tmp_path / "moved.en")
+    tiny_tree["corpus"]["train"]["files"][0] = "moved.en"
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    assert 'corpus.train[0].files[0]: "own.en" there, "moved.en" now' in train("run", max_steps=3)[2]
+
+
+def test_lost_rows_of_metrics_are_mentioned(train, tmp_path):
+    assert train("run", max_steps=6)[0] == 0
+    (tmp_path / "runs/run/metrics.jsonl").unlink()
+    assert "metrics.jsonl: shorter than it was" in train("run", max_steps=12)[2]
+
+
+def test_an_interrupt_while_the_test_is_scored_says_what_is_safe(train, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mt_cli.experiment.run.evaluate", interrupt)
+        status, _, err = train("run", max_steps=6)
+    assert status == 130
+    assert "the model is saved" in err
+    assert train("run", max_steps=6)[0] == 0
+    assert (tmp_path / "runs/run/report.json").exists()
+
+
+def test_a_file_in_the_place_of_a_run_is_named(train, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/run").write_text("")
+    status, _, err = train("run")
+    assert status == 2
+    assert "runs/run: a file or a broken link" in err
+
+
+def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
+    from mt_cli.experiment.data import prepare
+
+    def prepare_with_signal(*arguments):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return prepare(*arguments)
+
+    monkeypatch.setattr("mt_cli.experiment.run.prepare", prepare_with_signal)
+    assert train("run", max_steps=2)[0] == 0

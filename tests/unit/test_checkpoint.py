@@ -87,7 +87,6 @@ def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "FORMAT", 7)
     save_checkpoint(path, a_model(), {})
     monkeypatch.undo()
-    assert files.format_of(path) == 7
     with pytest.raises(RunError, match="checkpoint format 7, this version reads 2") as caught:
         load_checkpoint(path, a_model())
     assert not isinstance(caught.value, DamagedFileError)
@@ -188,7 +187,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
             file.write("ne")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(MtError, match="No space left"):
+    with pytest.raises(MtError, match="no space left"):
         write_atomically(path, fail_halfway)
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
