@@ -45,6 +45,9 @@ RunOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="fp32, bf16, or auto: bf16 where the hardware is fast at it.")
+]
 
 
 def main() -> NoReturn:
@@ -121,7 +124,14 @@ def translate(
     attention: Annotated[
         Path | None, typer.Option("--attention", help="Draw the attention of one sentence as a picture (PNG, SVG).")
     ] = None,
+    unk: Annotated[
+        str | None,
+        typer.Option(
+            "--unk", help="Unknown words: copy the source word, keep [UNK], or avoid them.", show_default=False
+        ),
+    ] = None,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Translate sentences: one line in, one line out, in input order."""
     if sentences and input_file:
@@ -129,11 +139,10 @@ def translate(
     if attention and (not sentences or len(sentences) != 1):
         raise InputError("--attention draws one sentence; give exactly one as an argument")
     lines: Iterable[str] = sentences or _input_lines(input_file)
-    translator = _load_translator(run, device)
+    translator = _load_translator(run, device, precision)
+    decoding = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk}
     blocks = _blocks(lines, size=1 if input_file is None and not sentences and sys.stdin.isatty() else 256)
-    results = (
-        item for block in blocks for item in translator.translate_fully(block, beam_size, length_penalty, n_best, tag)
-    )
+    results = (item for block in blocks for item in translator.translate_fully(block, n_best, tag, **decoding))
     with _output(output_file) as write:
         for item in results:
             write(_format_translation(item, n_best, as_json))
@@ -186,11 +195,12 @@ def evaluate(
     beam_size: Annotated[int | None, typer.Option("--beam-size", min=1, help="Default: as the config says.")] = None,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
+    precision: PrecisionOption = "auto",
 ) -> None:
     """Score a run with BLEU, chrF and TER on detokenised text, each with its sacreBLEU signature."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
-    translator = _load_translator(run, device)
+    translator = _load_translator(run, device, precision)
     from mt_cli.config.corpora import FilesSource, HeldOut
     from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
     from mt_cli.experiment import scoring
@@ -215,6 +225,38 @@ def evaluate(
         print(json.dumps(scores, ensure_ascii=False))
         return
     print(f"{config.name}: {scoring.format_scores(scores)}")
+
+
+@app.command()
+def export(
+    output: Annotated[Path, typer.Option("--output", help="A new folder.", show_default=False)],
+    run: RunOption = None,
+    kind: Annotated[str, typer.Option("--format", help="ctranslate2 or bundle.")] = "ctranslate2",
+    quantization: Annotated[
+        str | None, typer.Option("--quantization", help="Number format of the weights: float32, int8, bfloat16, ...")
+    ] = None,
+) -> None:
+    """Write a model that another engine serves, and check it against our own output."""
+    if kind not in ("ctranslate2", "bundle"):
+        raise InputError(f"--format {kind}: use ctranslate2 or bundle")
+    if kind == "bundle" and quantization:
+        raise InputError("--quantization is for --format ctranslate2; a bundle holds fp32 weights")
+    from mt_cli import export as formats
+    from mt_cli.translator import Translator
+
+    directory = _run_path(run)
+    translator = Translator.load(directory, "cpu", "fp32")
+    if kind == "bundle":
+        formats.export_bundle(translator, output)
+        print(f"{output}: weights, tokenizers and a description of the model", file=sys.stderr)
+        return
+    sentences = formats.sentences_of(directory)
+    agreement = formats.export_ctranslate2(translator, output, quantization or "float32", sentences)
+    print(
+        f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "
+        f"log-probabilities differ by {agreement.difference:.1e} nats a token",
+        file=sys.stderr,
+    )
 
 
 data_app = typer.Typer(help="Look at a config's corpora before training on them.", no_args_is_help=True)
@@ -294,10 +336,13 @@ def _run_path(run: Path | None) -> Path:
     return newest
 
 
-def _load_translator(run: Path | None, device: str) -> Translator:
+def _load_translator(run: Path | None, device: str, precision: str) -> Translator:
+    from mt_cli.hardware import keep_memory
     from mt_cli.translator import Translator
 
-    return Translator.load(_run_path(run), device)
+    translator = Translator.load(_run_path(run), device, precision)
+    keep_memory()
+    return translator
 
 
 def _input_lines(path: Path | None) -> Iterator[str]:

@@ -62,7 +62,11 @@ def translate_ids(
     model.eval()
     device = next(model.parameters()).device
     settings = SearchSettings(
-        max(decoding.beam_size, num_best), num_best, decoding.length_penalty, decoding.max_length_ratio
+        beam_size=max(decoding.beam_size, num_best),
+        num_best=num_best,
+        length_penalty=decoding.length_penalty,
+        max_length_ratio=decoding.max_length_ratio,
+        may_be_unknown=decoding.unk != "avoid",
     )
     found: dict[int, list[Hypothesis]] = {}
     for indices in batches_in_order([len(ids) for ids in sources], decoding.batch_tokens // settings.beam_size):

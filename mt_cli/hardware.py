@@ -38,7 +38,13 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """The number format of a config's `training.precision`; `auto` is bf16 where products are faster in it."""
+    """The number format called `fp32` or `bf16`; `auto` is bf16 where products are faster in it.
+
+    Raises:
+        InputError: if it has another name.
+    """
+    if name not in ("auto", "fp32", "bf16"):
+        raise InputError(f"unknown precision {name!r}; use auto, fp32 or bf16")
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
     return torch.bfloat16 if name == "bf16" else torch.float32

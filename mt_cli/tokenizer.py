@@ -120,6 +120,15 @@ class Tokenizer:
         rest, tag = self._tag_of(text)
         return [*self.tokens(tag), *self._backend.encode(rest).tokens]
 
+    def surfaces(self, text: str) -> list[str]:
+        """The stretch of a text that each of its tokens stands for; of a tag, the tag."""
+        rest, tag = self._tag_of(text)
+        return [*self.tokens(tag), *(rest[start:end] for start, end in self._backend.encode(rest).offsets)]
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """The text of tokens, which need not be in the vocabulary."""
+        return str(self._backend.decoder.decode(list(tokens)))
+
     def _without_tags(self, texts: Sequence[str]) -> list[str]:
         return [self._tag_of(text)[0] for text in texts] if self._tag_ids else list(texts)
 

@@ -7,24 +7,25 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config, DecodingConfig
-from mt_cli.decoding import Hypothesis
 from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.evaluation import translate_ids
-from mt_cli.hardware import pick_device
+from mt_cli.hardware import pick_device, pick_precision
 from mt_cli.model.transformer import Transformer, outline, recorded_attention
-from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, Tokenizer, untagged
+from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, UNK_ID, Tokenizer, untagged
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,10 @@ class Translator:
         self.config = config
 
     @classmethod
-    def load(cls, run: str | Path, device: str = "auto") -> Translator:
-        """The best checkpoint of a run directory, or its last one if none was validated; in fp32.
+    def load(cls, run: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
+        """The best checkpoint of a run directory, or its last one if none was validated.
+
+        `precision` is `fp32`, `bf16`, or `auto`: bf16 where the hardware is fast at it.
 
         Raises:
             RunError: if the directory is no run, has no model yet, or is damaged.
@@ -75,45 +78,44 @@ class Translator:
             checkpoint.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
             checkpoint.fill(model)
-        return cls(model.to(pick_device(device)).eval(), tokenizers, config)
+        where = pick_device(device)
+        return cls(model.to(where, pick_precision(precision, where)).eval(), tokenizers, config)
 
-    def translate(
-        self,
-        sentences: Sequence[str],
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        tag: str | None = None,
-    ) -> list[str]:
-        """The translation of each sentence; an empty one stays empty. None means: as the config says.
+    def translate(self, sentences: Sequence[str], tag: str | None = None, **decoding: Any) -> list[str]:
+        """The translation of each sentence; an empty one stays empty.
 
-        A `tag` is put before sentences that do not begin with one.
+        `decoding` changes options of that section of the config, such as `beam_size=1`; None means as it is. A `tag` is
+        put before sentences that do not begin with one.
         """
-        return [item.text for item in self.translate_fully(sentences, beam_size, length_penalty, tag=tag)]
+        return [item.text for item in self.translate_fully(sentences, tag=tag, **decoding)]
 
     def translate_fully(
-        self,
-        sentences: Sequence[str],
-        beam_size: int | None = None,
-        length_penalty: float | None = None,
-        num_best: int = 1,
-        tag: str | None = None,
+        self, sentences: Sequence[str], num_best: int = 1, tag: str | None = None, **decoding: Any
     ) -> list[Translation]:
         """The translation of each sentence with scores and up to `num_best` alternatives.
 
         Raises:
-            InputError: for a tag that the model was not trained with.
+            InputError: for a tag that the model was not trained with, or an option that cannot be.
         """
         if tag is not None and tag not in self.config.corpus.tags:
             known = ", ".join(self.config.corpus.tags) or "none"
             raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
-        changes = {"beam_size": beam_size, "length_penalty": length_penalty}
-        decoding = self.config.decoding.model_copy(update={k: v for k, v in changes.items() if v is not None})
+        settings = self._decoding_with(decoding)
         parts = [self._tagged_parts(" ".join(sentence.split()), tag) for sentence in sentences]
-        searched = iter(self._search([part for row in parts for part, _ in row], decoding, num_best))
+        searched = iter(self._search([part for row in parts for part, _ in row], settings, num_best))
         return [
             Translation(sentence, self._join([(glue, next(searched)) for _, glue in row]), len(row))
             for sentence, row in zip(sentences, parts, strict=True)
         ]
+
+    def _decoding_with(self, changes: Mapping[str, Any]) -> DecodingConfig:
+        """The config's section with options changed, where they are not None."""
+        given = {key: value for key, value in changes.items() if value is not None}
+        try:
+            return DecodingConfig.model_validate(self.config.decoding.model_dump() | given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them.
@@ -125,14 +127,27 @@ class Translator:
         limit = self.config.corpus.max_tokens
         if max(len(source), len(target)) > limit:
             raise InputError(f"attention can be drawn for sentences of up to {limit} tokens (corpus.max_tokens)")
-        device = next(self.model.parameters()).device
-        with torch.inference_mode(), recorded_attention(self.model) as record:
-            self.model(
-                pad([torch.tensor(source)], end=EOS_ID).to(device), pad([torch.tensor(target)], start=SOS_ID).to(device)
-            )
-        weights = torch.stack([weights[0] for name, (weights,) in record.items() if "cross" in name])
         source_tokens, target_tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-        return [*source_tokens, EOS], [*target_tokens, EOS], weights.float().mean(dim=(0, 1)).cpu()
+        return [*source_tokens, EOS], [*target_tokens, EOS], self._cross_attention(source, target)
+
+    def _cross_attention(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+        """TxS mean over layers and heads, with a row for the end of each side."""
+        device = next(self.model.parameters()).device
+        src_ids = pad([torch.tensor(source_ids)], end=EOS_ID).to(device)
+        with torch.inference_mode(), recorded_attention(self.model) as record:
+            self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))
+        weights = torch.stack([weights[0] for name, (weights,) in record.items() if "cross" in name])
+        return weights.float().mean(dim=(0, 1)).cpu()
+
+    @torch.inference_mode()
+    def log_probs(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> list[float]:
+        """The log-probability, in nats, of each token of a given translation and of the end after it."""
+        device = next(self.model.parameters()).device
+        src_ids = pad([torch.tensor(source_ids)], end=EOS_ID).to(device)
+        logits = self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))[0]
+        expected = torch.tensor([*target_ids, EOS_ID], device=device)
+        log_probs: list[float] = logits.float().log_softmax(dim=-1).gather(1, expected[:, None])[:, 0].tolist()
+        return log_probs
 
     def _search(self, texts: Sequence[str], decoding: DecodingConfig, num_best: int) -> list[list[tuple[str, float]]]:
         """Hypotheses as text with scores; nothing is searched for an empty text."""
@@ -141,12 +156,34 @@ class Translator:
         found = translate_ids(self.model, [ids[row] for row in rows], decoding, num_best)
         results: list[list[tuple[str, float]]] = [[("", 0.0)] for _ in texts]
         for row, hypotheses in zip(rows, found, strict=True):
-            results[row] = self._to_text(hypotheses)
+            translations = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            if decoding.unk == "copy":
+                for rank, hypothesis in enumerate(hypotheses):
+                    if UNK_ID in hypothesis.ids:
+                        translations[rank] = self._with_copies(texts[row], ids[row], hypothesis.ids)
+            results[row] = [(text, each.score) for text, each in zip(translations, hypotheses, strict=True)]
         return results
 
-    def _to_text(self, hypotheses: list[Hypothesis]) -> list[tuple[str, float]]:
-        texts = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-        return [(text, hypothesis.score) for text, hypothesis in zip(texts, hypotheses, strict=True)]
+    def _with_copies(self, text: str, source_ids: Sequence[int], target_ids: Sequence[int]) -> str:
+        """The text of target ids, each unknown word replaced by the source word that it attends to most.
+
+        If there are unknown words in the source, it is one of these: names are unknown on both sides, and attention
+        often points beside them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine
+        Translation", section 3.3.
+        """
+        weights = self._cross_attention(source_ids, target_ids)[:-1, :-1]
+        is_unknown = torch.tensor(source_ids) == UNK_ID
+        if is_unknown.any():
+            weights[:, ~is_unknown] = -1.0
+        attended = weights.argmax(dim=1).tolist()
+        surfaces = self.source_tokenizer.surfaces(text)
+        tokens = self.target_tokenizer.tokens(target_ids)
+        return self.target_tokenizer.join(
+            [
+                surfaces[source] if index == UNK_ID else token
+                for index, token, source in zip(target_ids, tokens, attended, strict=True)
+            ]
+        )
 
     def _join(self, parts: list[tuple[str, list[tuple[str, float]]]]) -> list[tuple[str, float]]:
         """One list of hypotheses from those of consecutive parts, each with what stands after it."""

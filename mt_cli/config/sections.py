@@ -165,7 +165,10 @@ class DecodingConfig(Section):
     """0 prefers short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """A translation has at most this many times the source's tokens, plus 10."""
-    batch_tokens: int = Field(default=4096, ge=1)
+    unk: Literal["copy", "keep", "avoid"] = "copy"
+    """An unknown word in a translation is replaced by the source word that attention points at, kept as `[UNK]`, or
+    never produced."""
+    batch_tokens: int = Field(default=16_384, ge=1)
     """Source tokens translated at once, padding and beams included."""
 
 

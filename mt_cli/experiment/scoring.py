@@ -16,7 +16,7 @@ def evaluate(translator: Translator, pairs: Sequence[Pair], split: str, beam_siz
 
     `exact_match` is the share of translations, 0-100, that equal their reference.
     """
-    hypotheses = translator.translate([source for source, _ in pairs], beam_size)
+    hypotheses = translator.translate([source for source, _ in pairs], beam_size=beam_size)
     references = [target for _, target in pairs]
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     return {

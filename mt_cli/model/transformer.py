@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.kernels import add_dropped, attend, attention_weights, drop
+from mt_cli.model.kernels import add_dropped, attend, attention_weights, bias_of, drop
 from mt_cli.model.layouts import Layout, Packed, Padded, padded
 
 KeysValues = tuple[Tensor, Tensor]
@@ -86,24 +85,26 @@ class Transformer(nn.Module):
             return embedding(ids.flatten(), positions_N, length), padded(ids)
         return embedding(ids, grid.positions, grid.rows.shape[1]), Packed.of(grid, self.num_heads)
 
-    def start_cache(self, memory: Tensor, layout: Layout) -> DecoderCache:
+    def start_cache(self, memory: Tensor, layout: Layout, num_beams: int = 1) -> DecoderCache:
         """What `decode_next` needs to know of the sentences: the memory's keys and values, computed once."""
-        keys_values = [layer.memory_keys_values(memory, layout) for layer in self.decoder]  # type: ignore[operator]
+        looked_up = (layer.memory_keys_values(memory, layout) for layer in self.decoder)  # type: ignore[operator]
         assert layout.mask is not None
-        return DecoderCache(keys_values, layout.mask)
+        # Contiguous, or they would be copied anew at each step.
+        keys_values = [(keys.contiguous(), values.contiguous()) for keys, values in looked_up]
+        return DecoderCache(keys_values, bias_of(layout.mask), num_beams)
 
     def decode_next(self, token_ids: Tensor, cache: DecoderCache) -> Tensor:
-        """Logits RxV after one more token of each row R; the cache grows by it.
+        """Logits RxV after one more token of each beam; the cache grows by it.
 
-        A sentence may have several rows, one after the other: R is a multiple of the cache's number of sentences.
-        Rows that share a sentence's memory (its beams) attend to it as further positions of that sentence.
+        The N beams of a sentence are rows one after the other, and are treated as further positions of it: they share
+        its memory and its past.
         """
         position = torch.tensor([cache.length], device=token_ids.device)
         x_RD = self.target_embedding(token_ids, position, cache.length + 1)
-        rows, sentences = Padded(len(token_ids)), Padded(len(cache.memory_mask))
+        sentences = Padded(cache.num_sentences)
+        past_bias = cache.grow()
         for layer, memory_kv, past in zip(self.decoder, cache.memory, cache.past, strict=True):
-            x_RD = layer(x_RD, rows, None, sentences, (*memory_kv, cache.memory_mask), past)
-        cache.length += 1
+            x_RD = layer(x_RD, sentences, past_bias, sentences, (*memory_kv, cache.memory_bias), past)
         logits_RV: Tensor = self.projection(self.decoder_norm(x_RD))
         return logits_RV
 
@@ -215,7 +216,8 @@ class DecoderLayer(nn.Module):
         def self_attention(x: Tensor) -> Tensor:
             keys, values = self.self_attention.keys_values(x, layout)
             if past is not None:
-                keys, values = past.append((keys, values))
+                assert mask is not None
+                keys, values = past.append((keys, values), mask.shape[3])
             return self.self_attention(x, layout, (keys, values, mask))
 
         x_ND = self.self_attention_residual(x_ND, self_attention)
@@ -330,60 +332,93 @@ class _NothingDrawn(TorchFunctionMode):
 
 
 class Past:
-    """Self-attention keys and values RxHxTxK of the positions that one decoder layer has seen."""
+    """Self-attention keys and values of what the beams of each sentence have read, in one decoder layer.
 
-    def __init__(self) -> None:
-        self._buffers: list[Tensor] | None = None
+    The N tokens of a step stand side by side, and stay where they are: which of them a beam descends from is for the
+    cache to know. So no keys move when beams change places.
+    """
+
+    def __init__(self, num_beams: int) -> None:
+        self._num_beams = num_beams
         self._length = 0
+        self._buffers: list[Tensor] | None = None
+        """BxHxCxK keys and values, with room for C = N x positions."""
 
-    def append(self, keys_values: KeysValues) -> KeysValues:
-        """All keys and values, with those of one more position at the end."""
-        if self._buffers is None or self._length == self._buffers[0].shape[2]:
-            self._grow(keys_values)
+    def append(self, keys_values: KeysValues, room: int) -> KeysValues:
+        """BxHxSxK with S = `room`: all keys and values, those of one more position BxHxNxK, and zeros."""
+        if self._buffers is None or room > self._buffers[0].shape[2]:
+            self._grow(keys_values, 2 * room)
         assert self._buffers is not None
-        self._length += 1
+        start = self._length * self._num_beams
         for buffer, new in zip(self._buffers, keys_values, strict=True):
-            buffer[:, :, self._length - 1] = new[:, :, 0]
-        keys, values = (buffer[:, :, : self._length] for buffer in self._buffers)
+            buffer[:, :, start : start + self._num_beams] = new
+        self._length += 1
+        keys, values = (buffer[:, :, :room] for buffer in self._buffers)
         return keys, values
 
-    def _grow(self, keys_values: KeysValues) -> None:
-        """Room for twice as many positions."""
-        capacity = max(16, 2 * self._length)
-        buffers = [new.new_empty(*new.shape[:2], capacity, new.shape[3]) for new in keys_values]
+    def _grow(self, keys_values: KeysValues, room: int) -> None:
+        # Zeros, not what happens to be in memory: what is masked counts 0 times, and 0 times infinity is not 0.
+        buffers = [new.new_zeros(*new.shape[:2], room, new.shape[3]) for new in keys_values]
         for buffer, old in zip(buffers, self._buffers or (), strict=False):
-            buffer[:, :, : self._length] = old
+            buffer[:, :, : old.shape[2]] = old
         self._buffers = buffers
 
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; a row may stand several times."""
+    def select(self, sentences: Tensor) -> None:
+        """Keep these sentences, in this order."""
         if self._buffers is not None:
-            self._buffers = [buffer.index_select(0, rows) for buffer in self._buffers]
+            self._buffers = [buffer.index_select(0, sentences) for buffer in self._buffers]
 
 
-@dataclass
 class DecoderCache:
-    """All that decoding one more token needs, so that a prefix is never read twice."""
+    """All that decoding one more token needs, so that a prefix is never read twice.
 
-    memory: list[KeysValues]
-    """Cross-attention keys and values BxHxSxK of each layer."""
-    memory_mask: Tensor
-    """Bx1x1xS."""
-    past: list[Past] = field(init=False)
-    """Self-attention keys and values of each layer."""
-    length: int = 0
-    """Positions decoded so far."""
+    Args:
+        memory: cross-attention keys and values BxHxSxK of each layer.
+        memory_bias: Bx1x1xS, 0 where a key may be attended to and -inf elsewhere.
+        num_beams: rows of each sentence.
+    """
 
-    def __post_init__(self) -> None:
-        self.past = [Past() for _ in self.memory]
+    def __init__(self, memory: list[KeysValues], memory_bias: Tensor, num_beams: int) -> None:
+        self.memory, self.memory_bias, self.num_beams = memory, memory_bias, num_beams
+        self.past = [Past(num_beams) for _ in memory]
+        self.length = 0
+        """Positions decoded so far."""
+        self._past_bias = memory_bias.new_empty(len(memory_bias), 1, num_beams, 0)
+        """Bx1xNxC, 0 for the tokens in the past that a beam descends from, -inf for others and where nothing is yet."""
 
-    def select(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Keep these rows of the past, and these sentences of the memory (None: all), in this order."""
-        for past in self.past:
-            past.select(rows)
+    @property
+    def num_sentences(self) -> int:
+        """Sentences that are still decoded."""
+        return len(self.memory_bias)
+
+    @property
+    def capacity(self) -> int:
+        """Positions that attention looks at, filling included: shapes that recur spare oneDNN preparing new ones."""
+        return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE
+
+    def grow(self) -> Tensor:
+        """One more position; the bias Bx1xNxS of the past, in which each beam descends from its own token too."""
+        start = self.length * self.num_beams
+        self.length += 1
+        missing = self.capacity * self.num_beams - self._past_bias.shape[3]
+        if missing > 0:
+            self._past_bias = F.pad(self._past_bias, (0, missing), value=-math.inf)
+        self._past_bias[:, 0, :, start : start + self.num_beams].diagonal(dim1=1, dim2=2).zero_()
+        return self._past_bias
+
+    def select(self, parents_BN: Tensor | None = None, sentences: Tensor | None = None) -> None:
+        """Let each beam continue one of its sentence's beams, and then keep these sentences; None: as it is."""
+        if parents_BN is not None and self.num_beams > 1:
+            index = parents_BN[:, None, :, None].expand(-1, -1, -1, self._past_bias.shape[3])
+            self._past_bias = self._past_bias.gather(2, index)
         if sentences is not None:
+            for past in self.past:
+                past.select(sentences)
             self.memory = [(keys[sentences], values[sentences]) for keys, values in self.memory]
-            self.memory_mask = self.memory_mask[sentences]
+            self.memory_bias, self._past_bias = self.memory_bias[sentences], self._past_bias[sentences]
+
+
+_POSITIONS_AT_ONCE = 8
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 import io
 import json
+import random
 import shutil
 import signal
 import subprocess
@@ -145,3 +146,61 @@ def test_sigterm_ends_a_command_with_the_status_of_an_interruption(trained):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def names_run(tmp_path_factory):
+    """A run that has seen a name in every sentence, and none of them twice."""
+    from mt_cli.config.loading import parse_config
+    from mt_cli.experiment.run import train
+
+    folder = tmp_path_factory.mktemp("names")
+    chance = random.Random(3)
+    pairs = []
+    for _ in range(600):
+        words = chance.choices(["one", "two", "three", "four"], k=chance.randrange(1, 4))
+        name = "".join(chance.choices("abcdefgh", k=9))
+        place = chance.randrange(len(words) + 1)
+        sides = (words, [word.upper() for word in words])
+        pairs.append(tuple(" ".join([*side[:place], name, *side[place:]]) + "." for side in sides))
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    tree = {
+        "name": "names",
+        "corpus": {
+            "source": "en",
+            "target": "xx",
+            "train": {"file": str(folder / "pairs.tsv")},
+            "valid": {"fraction": 0.1},
+        },
+        "tokenizer": {"min_frequency": 2},
+        "model": {"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        "training": {"max_epochs": 25, "batch_tokens": 300, "warmup_steps": 20, "learning_rate": 0.01, "device": "cpu"},
+    }
+    tree["training"]["validate_every_steps"] = 400
+    tree["model"]["dropout"] = 0.0
+    train(parse_config(tree, "test"), folder / "runs")
+    return folder / "runs" / "names"
+
+
+def test_unknown_words_are_copied_kept_or_avoided(mt, names_run):
+    def translation(*options):
+        status, out, _ = mt("translate", "one Xerxes two three.", "--run", names_run, *options)
+        assert status == 0
+        return out
+
+    assert translation() == translation("--unk", "copy") == "ONE Xerxes TWO THREE.\n"
+    assert translation("--beam-size", "1") == "ONE Xerxes TWO THREE.\n"
+    assert translation("--unk", "keep") == "ONE [UNK] TWO THREE.\n"
+    assert not {"Xerxes", "[UNK]"} & set(translation("--unk", "avoid").split())
+    status, _, err = mt("translate", "one.", "--run", names_run, "--unk", "guess")
+    assert status == 2 and "copy" in err
+
+
+def test_a_reader_that_goes_away_is_no_error(trained, tmp_path):
+    (tmp_path / "in.txt").write_text("one.\n" * 3000, encoding="utf-8")
+    command = f"{sys.executable} -m mt_cli translate --run {trained} --input in.txt; echo status $? >&2"
+    result = subprocess.run(
+        ["bash", "-c", f"({command}) | head -n 1"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.stdout == "ONE.\n"
+    assert result.stderr == "status 0\n"

@@ -3,7 +3,7 @@ from pathlib import Path
 
 ROOMS = [
     *("errors", "config", "hardware", "corpus", "tokenizer", "batching", "model", "objective", "optimizer"),
-    *("training", "decoding", "evaluation", "checkpoint", "translator", "figures", "tracking", "experiment"),
+    *("training", "decoding", "evaluation", "checkpoint", "translator", "export", "figures", "tracking", "experiment"),
     *("doctor", "cli", "__main__"),
 ]
 

@@ -4,10 +4,19 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding import NEVER_PRODUCED, SearchSettings, beam_search, greedy_search, penalty, search
+from mt_cli.decoding import (
+    NEVER_PRODUCED,
+    SearchSettings,
+    beam_search,
+    greedy_search,
+    largest,
+    penalty,
+    search,
+    worth_keeping,
+)
 from mt_cli.evaluation import translate_ids
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer import EOS_ID, SOS_ID, UNK_ID
 
 
 def tiny(vocab_size=7, seed=0, spread=1.5):
@@ -44,8 +53,8 @@ def log_probability(model, source, ids):
 def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     limits = torch.full((6,), 12)
-    greedy = greedy_search(model, src_ids, limits, length_penalty)
     settings = SearchSettings(beam_size=1, length_penalty=length_penalty)
+    greedy = greedy_search(model, src_ids, limits, settings)
     for ours, (beam,) in zip(greedy, beam_search(model, src_ids, limits, settings), strict=True):
         assert ours.ids == beam.ids
         assert ours.score == pytest.approx(beam.score, abs=1e-4)
@@ -104,7 +113,7 @@ def test_the_cap_holds_and_special_tokens_are_never_produced(beam_size):
         settings = SearchSettings(beam_size=beam_size, max_length_ratio=0.5)
         for source, (best, *_) in zip(sources, search(model, padded(sources), settings), strict=True):
             assert len(best.ids) <= int(0.5 * len(source)) + 10
-            assert not {*NEVER_PRODUCED, EOS_ID} & set(best.ids)
+            assert not {*NEVER_PRODUCED, UNK_ID, EOS_ID} & set(best.ids)
 
 
 def test_a_larger_length_penalty_never_shortens():
@@ -123,3 +132,38 @@ def test_learned_positions_end_a_translation_where_they_end(beam_size):
     model = Transformer(config, 7, 7).eval()
     for best, *_ in search(model, padded(some_sources(20)), SearchSettings(beam_size=beam_size)):
         assert len(best.ids) <= 8
+
+
+@pytest.mark.parametrize("size", [5, 64, 200, 640, 1000])
+@pytest.mark.parametrize("number", [1, 2, 9])
+def test_the_largest_values_are_those_that_sorting_whole_rows_finds(size, number):
+    values = torch.randn(7, size)
+    values[2, :50] = -torch.inf
+    values[3] = -torch.inf
+    values[3, -1] = 1.0
+    found, indices = largest(values, number)
+    assert torch.equal(found, values.topk(min(number, size)).values)
+    assert torch.equal(values.gather(1, indices), found)
+    assert all(len(set(row)) == len(row) for row in indices.tolist())
+
+
+def test_a_batch_shrinks_when_enough_of_it_is_finished():
+    going = torch.ones(100, dtype=torch.bool)
+    assert worth_keeping(going) is None
+    going[::4] = False
+    assert worth_keeping(going).tolist() == [n for n in range(100) if n % 4] + [0, 4, 8, 12, 16]
+    going[:] = False
+    going[7] = True
+    assert worth_keeping(going)[0] == 7 and len(worth_keeping(going)) == 8
+    assert worth_keeping(going[:8]) is None
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_unknown_words_are_produced_where_they_may_be(beam_size):
+    model = tiny(seed=2, spread=0.2)
+    with torch.no_grad():
+        model.projection.weight[UNK_ID] = model.projection.weight[4:].mean(dim=0) * 1.5
+    for may_be_unknown in (False, True):
+        settings = SearchSettings(beam_size=beam_size, may_be_unknown=may_be_unknown)
+        found = search(model, padded(some_sources(20)), settings)
+        assert any(UNK_ID in best.ids for best, *_ in found) == may_be_unknown

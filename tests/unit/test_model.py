@@ -168,11 +168,11 @@ def test_cache_rows_of_one_sentence_share_its_memory():
     tgt_ids = torch.randint(4, 13, (6, 5))  # Three rows for each of two sentences.
     with torch.no_grad():
         full = model(src_ids.repeat_interleave(3, dim=0), tgt_ids)
-        cache = model.start_cache(*model.encode(src_ids))
+        cache = model.start_cache(*model.encode(src_ids), num_beams=3)
         steps = [model.decode_next(tgt_ids[:, position], cache) for position in range(5)]
         assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-5)
         rows, sentences = torch.tensor([4, 4, 5]), torch.tensor([1])
-        cache.select(rows, sentences)
+        cache.select(torch.tensor([[0, 1, 2], [1, 1, 2]]), sentences)
         following = model.decode_next(torch.tensor([6, 7, 8]), cache)
         prefix = torch.cat([tgt_ids[rows], torch.tensor([[6], [7], [8]])], dim=1)
         expected = model(src_ids[1:].expand(3, -1), prefix)[:, -1]

@@ -1,0 +1,146 @@
+"""How fast a trained run translates, beside CTranslate2 with the same weights.
+
+    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3]
+
+Engines take turns, in processes of their own, on the same sentences; medians of several rounds. Each process loads its
+model, translates some sentences to warm up, and then all of them; only the last is timed. `tokens` are target pieces of
+the run's tokenizer.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from numbered_pairs import CAPTIONS
+
+BEAMS = (1, 5)
+
+
+def sentences(number):
+    """Sources and references."""
+    return [
+        (CAPTIONS / f"test_2016_flickr.{side}").read_text(encoding="utf-8").splitlines()[:number]
+        for side in ("en", "de")
+    ]
+
+
+def timed(translate, sources):
+    """Seconds for all, translations, and the seconds of some sentences one by one."""
+    translate(sources[:64])
+    started_at = time.perf_counter()
+    texts = translate(sources)
+    elapsed = time.perf_counter() - started_at
+    singles = []
+    for source in sources[:60]:
+        started_at = time.perf_counter()
+        translate([source])
+        singles.append(time.perf_counter() - started_at)
+    return elapsed, texts, singles
+
+
+def run_ours(arguments, precision, beam_size, sources):
+    """Our own decoder."""
+    from mt_cli.hardware import keep_memory
+    from mt_cli.translator import Translator
+
+    translator = Translator.load(arguments.run, "cpu", precision)
+    keep_memory()
+    return timed(lambda lines: translator.translate(lines, beam_size=beam_size), sources)
+
+
+def run_ctranslate2(arguments, quantization, beam_size, sources):
+    """CTranslate2, cutting and joining text with our tokenizers."""
+    import ctranslate2
+
+    from mt_cli.export import export_ctranslate2
+    from mt_cli.translator import Translator
+
+    translator = Translator.load(arguments.run, "cpu", "fp32")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        export_ctranslate2(translator, path, quantization, sources[:5])
+        engine = ctranslate2.Translator(str(path), device="cpu", intra_threads=arguments.threads)
+        source_tokenizer, target_tokenizer = translator.source_tokenizer, translator.target_tokenizer
+        ids_of = {
+            token: index for index, token in enumerate(target_tokenizer.tokens(range(target_tokenizer.vocab_size)))
+        }
+
+        def translate(lines):
+            tokens = [source_tokenizer.tokens(ids) for ids in source_tokenizer.encode(lines)]
+            options = {"beam_size": beam_size, "max_batch_size": 2048, "batch_type": "tokens", "disable_unk": True}
+            results = engine.translate_batch(tokens, **options)
+            return target_tokenizer.decode([[ids_of[token] for token in result.hypotheses[0]] for result in results])
+
+        return timed(translate, sources)
+
+
+ENGINES = {
+    "mt bf16": (run_ours, "bf16"),
+    "mt fp32": (run_ours, "fp32"),
+    "CTranslate2 float32": (run_ctranslate2, "float32"),
+    "CTranslate2 int8": (run_ctranslate2, "int8"),
+}
+
+
+def run_one(arguments):
+    """In a process of its own: one engine once, as a line of JSON."""
+    import torch
+
+    from mt_cli.evaluation import score_texts
+    from mt_cli.translator import Translator
+
+    torch.set_num_threads(arguments.threads)
+    sources, references = sentences(arguments.number)
+    run, option = ENGINES[arguments.engine]
+    elapsed, texts, singles = run(arguments, option, arguments.beam, sources)
+    tokenizer = Translator.load(arguments.run, "cpu", "fp32").target_tokenizer
+    result = {
+        "seconds": elapsed,
+        "tokens_per_second": sum(len(ids) + 1 for ids in tokenizer.encode(texts)) / elapsed,
+        "bleu": score_texts(texts, references, with_ter=False)["bleu"]["score"],
+        "median_latency": statistics.median(singles),
+        "latency_95": statistics.quantiles(singles, n=20)[18],
+    }
+    print(json.dumps(result))
+
+
+def main():
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--number", type=int, default=1000, help="Sentences.")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--engine", choices=ENGINES)
+    parser.add_argument("--beam", type=int)
+    arguments = parser.parse_args()
+    if arguments.engine:
+        return run_one(arguments)
+    results = {}
+    for number in range(arguments.rounds):
+        for beam in BEAMS:
+            for engine in ENGINES:
+                command = [sys.executable, __file__, "--run", arguments.run, "--engine", engine, "--beam", str(beam)]
+                command += ["--number", str(arguments.number), "--threads", str(arguments.threads)]
+                output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                results.setdefault((beam, engine), []).append(json.loads(output.splitlines()[-1]))
+                print(number, beam, engine, output.splitlines()[-1], file=sys.stderr)
+    print(
+        "| beam | engine | seconds | tokens/s | BLEU | latency, median and 95th percentile |\n|---|---|---|---|---|---|"
+    )
+    for (beam, engine), rows in results.items():
+        median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        print(
+            f"| {beam} | {engine} | {median['seconds']:.2f} | {median['tokens_per_second']:,.0f} "
+            f"| {median['bleu']:.2f} | {1e3 * median['median_latency']:.0f}, {1e3 * median['latency_95']:.0f} ms |"
+        )
+    return None
+
+
+if __name__ == "__main__":
+    main()
