@@ -132,18 +132,18 @@ class RunDirectory:
             _keep_as(self.last_path, self._path_of_step(self._step_of_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer)
         self._step_of_last = step if step else None
-        self.former_best_path.unlink(missing_ok=True)
+        remove(self.former_best_path)
         for path in list(self._older_states().values())[keep_last if step else 1 :]:
-            path.unlink(missing_ok=True)
+            remove(path)
 
     def go_on_from(self, path: Path, step: int) -> None:
         """Note which state training goes on from; those before which it was chosen are removed."""
         self._step_of_last = step if path == self.last_path else None
         if path != self.last_path:
-            self.last_path.unlink(missing_ok=True)
+            remove(self.last_path)
         for later, older_path in self._older_states().items():
             if later > step:
-                older_path.unlink(missing_ok=True)
+                remove(older_path)
 
     def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
         """Write the weights of the best step; the former ones are kept until a state is saved that knows the new ones.
@@ -242,15 +242,22 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed; one that cannot be removed does no harm."""
+    with suppress(OSError):
+        path.unlink()
+
+
 def _keep_as(path: Path, kept: Path) -> None:
     """Give a file another name; it keeps its own until it is replaced, where the file system has hard links."""
-    kept.unlink(missing_ok=True)
+    remove(kept)
     try:
         os.link(path, kept)
     except FileNotFoundError:
         return  # Somebody has removed it: there is nothing to keep.
     except OSError:
-        path.rename(kept)
+        with suppress(OSError):  # What stands in the way there is not ours; only the older state is not kept.
+            path.rename(kept)
 
 
 def _lock_file(file: IO[str]) -> None:

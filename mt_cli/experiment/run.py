@@ -15,7 +15,7 @@ import torch
 
 from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.batching.streamed import StreamedPairs
-from mt_cli.checkpoint.directory import RunDirectory, list_differences
+from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
 from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
@@ -184,7 +184,7 @@ class _Run:
             best = None if state is None else Progression.from_state(state)
         if best is not None and best.best_step == progression.position.step != progression.best_step:
             # From a validation that only the end of the run brought; had it not ended, there would be none.
-            self.directory.best_path.unlink()
+            remove(self.directory.best_path)
             best = None
         if best is not None:
             progression.best_step, progression.best_value = best.best_step, best.best_value
@@ -249,7 +249,7 @@ class _Run:
             if reason := progression.reason_to_stop(training):
                 self.validate()
                 return reason
-            self.directory.report_path.unlink(missing_ok=True)  # It would tell of an end that is none.
+            remove(self.directory.report_path)  # It would tell of an end that is none.
             return follow(
                 self._timed(self._reports()),
                 log=self.log.add,

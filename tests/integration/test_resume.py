@@ -357,6 +357,18 @@ def test_a_corpus_that_has_moved_is_shown_as_what_has_changed(train, tiny_tree, 
     assert 'corpus.train[0].files[0]: "own.en" there, "moved.en" now' in train("run", max_steps=3)[2]
 
 
+@pytest.mark.parametrize(
+    "name", ["report.json", "checkpoints/former_best.safetensors", "checkpoints/step-6.safetensors"]
+)
+def test_a_folder_in_the_place_of_a_file_ends_in_a_message_at_worst(train, tmp_path, name):
+    assert train("run", max_steps=6)[0] == 0
+    (tmp_path / "runs/run" / name).unlink(missing_ok=True)
+    (tmp_path / "runs/run" / name).mkdir()
+    status, _, err = train("run", max_steps=12)
+    assert status in (0, 1)
+    assert status == 0 or f"{name}: cannot be written" in err
+
+
 def test_lost_rows_of_metrics_are_mentioned(train, tmp_path):
     assert train("run", max_steps=6)[0] == 0
     (tmp_path / "runs/run/metrics.jsonl").unlink()
