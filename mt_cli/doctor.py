@@ -134,7 +134,7 @@ def _problems_of(run: RunDirectory) -> list[str]:
         if path.is_file():
             try:
                 with open_checkpoint(path) as checkpoint:
-                    run.check_tokenizers(checkpoint.state)
+                    run.check_tokenizers(checkpoint.state["fingerprints"])
             except RunError as error:
                 problems.append(str(error))
     return list(dict.fromkeys(problems))

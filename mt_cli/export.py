@@ -200,13 +200,10 @@ def _fill_attention(theirs: Any, ours: MultiHeadAttention, norm: nn.Module, fuse
 
 
 def _fill_feed_forward(theirs: Any, ours: FeedForward, norm: nn.Module) -> None:
-    inner = list(zip(ours.inner.weight.chunk(2), ours.inner.bias.chunk(2), strict=True))
-    if ours.activation == "swiglu":
-        (theirs.linear_0.weight, theirs.linear_0.bias), (theirs.linear_0_noact.weight, theirs.linear_0_noact.bias) = (
-            (_array(weight), _array(bias)) for weight, bias in inner
-        )
-    else:
-        theirs.linear_0.weight, theirs.linear_0.bias = _array(ours.inner.weight), _array(ours.inner.bias)
+    gated = [theirs.linear_0, theirs.linear_0_noact] if ours.activation == "swiglu" else [theirs.linear_0]
+    halves = zip(ours.inner.weight.chunk(len(gated)), ours.inner.bias.chunk(len(gated)), strict=True)
+    for linear, (weight, bias) in zip(gated, halves, strict=True):
+        linear.weight, linear.bias = _array(weight), _array(bias)
     theirs.linear_1.weight, theirs.linear_1.bias = _array(ours.outer.weight), _array(ours.outer.bias)
     _fill_norm(theirs.layer_norm, norm)
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.evaluation import translate_ids
@@ -73,7 +73,7 @@ class Translator:
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
         path = directory.best_path if directory.best_path.exists() else directory.last_path
         with _with_advice(directory), open_checkpoint(path) as checkpoint:
-            directory.check_tokenizers(checkpoint.state)
+            directory.check_tokenizers(checkpoint.state["fingerprints"])
             # No memory is taken before the sizes are known to be those of the weights.
             checkpoint.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
@@ -111,11 +111,10 @@ class Translator:
     def _decoding_with(self, changes: Mapping[str, Any]) -> DecodingConfig:
         """The config's section with options changed, where they are not None."""
         given = {key: value for key, value in changes.items() if value is not None}
-        try:
-            return DecodingConfig.model_validate(self.config.decoding.model_dump() | given)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        if not given:
+            return self.config.decoding
+        tree = self.config.model_dump(mode="json")
+        return parse_config(tree | {"decoding": tree["decoding"] | given}, self.config.name).decoding
 
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them.
@@ -132,20 +131,24 @@ class Translator:
 
     def _cross_attention(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
         """TxS mean over layers and heads, with a row for the end of each side."""
-        device = next(self.model.parameters()).device
-        src_ids = pad([torch.tensor(source_ids)], end=EOS_ID).to(device)
-        with torch.inference_mode(), recorded_attention(self.model) as record:
-            self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))
+        with recorded_attention(self.model) as record:
+            self._read(source_ids, target_ids)
         weights = torch.stack([weights[0] for name, (weights,) in record.items() if "cross" in name])
         return weights.float().mean(dim=(0, 1)).cpu()
 
     @torch.inference_mode()
-    def log_probs(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> list[float]:
-        """The log-probability, in nats, of each token of a given translation and of the end after it."""
+    def _read(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
+        """Logits TxV while a given translation is read, of each of its tokens and of the end after it."""
         device = next(self.model.parameters()).device
         src_ids = pad([torch.tensor(source_ids)], end=EOS_ID).to(device)
-        logits = self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))[0]
-        expected = torch.tensor([*target_ids, EOS_ID], device=device)
+        logits: Tensor = self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))[0]
+        return logits
+
+    @torch.inference_mode()
+    def log_probs(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> list[float]:
+        """The log-probability, in nats, of each token of a given translation and of the end after it."""
+        logits = self._read(source_ids, target_ids)
+        expected = torch.tensor([*target_ids, EOS_ID], device=logits.device)
         log_probs: list[float] = logits.float().log_softmax(dim=-1).gather(1, expected[:, None])[:, 0].tolist()
         return log_probs
 

@@ -1,1 +1,1 @@
-"""Every option of a run, with its default and its limits."""
+"""The run directory: what is in it, and how it is written and read."""

@@ -72,23 +72,23 @@ class RunDirectory:
         """The SHA-256 of each tokenizer file."""
         return {path.name: digest_of_file(path) for path in sorted(self.path.glob("tokenizer*.json"))}
 
-    def check_tokenizers(self, state: Mapping[str, Any]) -> None:
-        """Raise RunError if they are not those a checkpoint with this state was trained with."""
+    def check_tokenizers(self, fingerprints: Mapping[str, str]) -> None:
+        """Raise RunError if they are not those that a checkpoint with these fingerprints was trained with."""
         digests = self.tokenizer_digests()
-        for name, digest in dict(state["fingerprints"]).items():
+        for name, digest in fingerprints.items():
             if name.startswith("tokenizer") and digests.get(name) != digest:
                 raise RunError(
                     f"{self.path / name}: not the file that this model was trained with, so that its ids mean other "
                     "words; restore it, or train again with --fresh"
                 )
 
-    def check_resumable(self, config: Config) -> dict[str, tuple[Any, Any]]:
-        """The dotted keys that the config changes, with the old and the new value; all of them may change.
+    def check_resumable(self, former: Config, config: Config) -> dict[str, tuple[Any, Any]]:
+        """The dotted keys that differ from the former config, with the old and the new value; all of them may change.
 
         Raises:
             RunError: with the differences, if the run began with a config that gives another model.
         """
-        changed = differences(self.config(), config)
+        changed = differences(former, config)
         refused = {key: changed[key] for key in changed if not _may_change(key)}
         if refused:
             raise RunError(
@@ -112,11 +112,9 @@ class RunDirectory:
 
     def _older_states(self) -> dict[int, Path]:
         """Step and path of the states before the last one, newest first."""
-        found = ((re.fullmatch(r"step-(\d{1,15})\.safetensors", path.name), path) for path in self._checkpoints())
+        paths = self.last_path.parent.glob("step-*.safetensors")
+        found = ((re.fullmatch(r"step-(\d{1,15})\.safetensors", path.name), path) for path in paths)
         return dict(sorted(((int(match[1]), path) for match, path in found if match), reverse=True))
-
-    def _checkpoints(self) -> list[Path]:
-        return list(self.last_path.parent.glob("*.safetensors"))
 
     def save_state(
         self, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer, step: int, keep_last: int

@@ -95,7 +95,7 @@ def _prepared(config: Config, directory: RunDirectory, device: torch.device, fre
         former = _readable(directory.config)
         if config.training.batch_tokens == "auto":
             config = with_batch_tokens(config, former.training.tokens_per_batch)
-        changed = directory.check_resumable(config)
+        changed = directory.check_resumable(former, config)
         tokenizers = _readable(lambda: directory.tokenizers(config))
     data = prepare(config, directory.path.parent / ".cache", tokenizers)
     keep_memory()
@@ -216,7 +216,7 @@ class _Run:
 
     def _check_unchanged(self, fingerprints: Mapping[str, str]) -> None:
         """Raise RunError unless corpora and tokenizers are what they were when a state was saved."""
-        self.directory.check_tokenizers({"fingerprints": fingerprints})
+        self.directory.check_tokenizers(fingerprints)
         names = dict.fromkeys([*self.fingerprints, *fingerprints])
         changed = [name for name in names if fingerprints.get(name) != self.fingerprints.get(name)]
         if changed:
@@ -392,9 +392,8 @@ class _Run:
     def finished_report(self) -> dict[str, Any] | None:
         """The report of a run that has ended for a reason that still holds; None if there is more to do."""
         if self.progression.reason_to_stop(self.config.training):
-            with suppress(
-                OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
-            ):  # One that cannot be read is written anew.
+            # One that cannot be read is written anew.
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
                 format_summary(report, self.directory.path)
                 is_of_this_step = report["num_steps"] == self.progression.position.step
