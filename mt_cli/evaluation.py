@@ -11,15 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from mt_cli.batching.batches import batches_in_order, collate, pad
+from mt_cli.batching.batches import batches_in_order, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding import Hypothesis, SearchSettings, search
-from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
-from mt_cli.tokenizer import EOS_ID
 
 
 @dataclass(frozen=True)
@@ -55,35 +50,60 @@ def score_tokens(objective: Objective, pairs: EncodedPairs, batch_tokens: int) -
     return TokenScores(float(cross_entropy) / num_tokens, float(num_correct) / num_tokens)
 
 
-def translate_ids(
-    model: Transformer, sources: Sequence[Tensor | Sequence[int]], decoding: DecodingConfig, num_best: int = 1
-) -> list[list[Hypothesis]]:
-    """The best hypotheses for each sequence of source ids, in the order given; long ones are searched first."""
-    model.eval()
-    device = next(model.parameters()).device
-    settings = SearchSettings(
-        beam_size=max(decoding.beam_size, num_best),
-        num_best=num_best,
-        length_penalty=decoding.length_penalty,
-        max_length_ratio=decoding.max_length_ratio,
-        may_be_unknown=decoding.unk != "avoid",
-    )
-    found: dict[int, list[Hypothesis]] = {}
-    for indices in batches_in_order([len(ids) for ids in sources], decoding.batch_tokens // settings.beam_size):
-        src_ids = pad([torch.as_tensor(sources[index]) for index in indices], end=EOS_ID).to(device)
-        found.update(zip(indices, search(model, src_ids, settings), strict=True))
-    return [found[index] for index in range(len(sources))]
+METRICS = ("bleu", "chrf", "chrf++", "ter")
+_NUM_RESAMPLED = 1000
 
 
-def score_texts(hypotheses: Sequence[str], references: Sequence[str], with_ter: bool = True) -> dict[str, Any]:
-    """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ..., "ter": ...}` of aligned lines."""
-    from sacrebleu.metrics import BLEU, CHRF, TER
+def score_texts(hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = METRICS) -> dict[str, Any]:
+    """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines.
 
-    metrics: dict[str, Any] = {"bleu": BLEU(), "chrf": CHRF()} | ({"ter": TER()} if with_ter else {})
+    chrF++ is chrF with single words and pairs of words beside characters (Popovic 2017).
+    """
     return {
         name: {
             "score": round(metric.corpus_score(list(hypotheses), [list(references)]).score, 4),
             "signature": str(metric.get_signature()),
         }
-        for name, metric in metrics.items()
+        for name, metric in _metrics(names).items()
     }
+
+
+def confidence(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
+    """For each metric half the width of the interval that holds 95 % of 1,000 resampled scores (Koehn 2004)."""
+    (intervals,) = _resampled([hypotheses], references)
+    return {name: round(float(result.ci), 4) for name, result in intervals.items()}
+
+
+def compare_texts(
+    hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """`{"bleu": {"score", "p_value"}, ...}` of rivals: their score, and how likely chance makes such a difference.
+
+    By paired bootstrap resampling (Koehn 2004), as sacreBLEU does it.
+    """
+    own, tested = _resampled([hypotheses, rivals], references)
+    # Chance makes a difference of zero or more always; sacreBLEU would say 1/1,001 of equal systems.
+    return {
+        name: {
+            "score": round(float(result.score), 4),
+            "p_value": 1.0 if result.score == own[name].score else round(float(result.p_value), 4),
+        }
+        for name, result in tested.items()
+    }
+
+
+def _resampled(systems: Sequence[Sequence[str]], references: Sequence[str]) -> list[dict[str, Any]]:
+    """SacreBLEU's results for each system by metric, the first being the one that others are compared with."""
+    from sacrebleu.significance import PairedTest
+
+    named = [(str(number), list(system)) for number, system in enumerate(systems)]
+    test = PairedTest(named, _metrics(METRICS), [list(references)], test_type="bs", n_samples=_NUM_RESAMPLED)
+    columns = [column for title, column in test()[1].items() if title != "System"]
+    return [dict(zip(METRICS, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _metrics(names: Sequence[str]) -> dict[str, Any]:
+    from sacrebleu.metrics import BLEU, CHRF, TER
+
+    makers = {"bleu": BLEU, "chrf": CHRF, "chrf++": lambda: CHRF(word_order=2), "ter": TER}
+    return {name: makers[name]() for name in names}

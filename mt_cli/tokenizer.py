@@ -120,10 +120,12 @@ class Tokenizer:
         rest, tag = self._tag_of(text)
         return [*self.tokens(tag), *self._backend.encode(rest).tokens]
 
-    def surfaces(self, text: str) -> list[str]:
-        """The stretch of a text that each of its tokens stands for; of a tag, the tag."""
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Start and end of the stretch of a text that each of its tokens stands for."""
         rest, tag = self._tag_of(text)
-        return [*self.tokens(tag), *(rest[start:end] for start, end in self._backend.encode(rest).offsets)]
+        shift = len(text) - len(rest)
+        found = [(shift + start, shift + end) for start, end in self._backend.encode(rest).offsets]
+        return [(0, len(text.partition(" ")[0])), *found] if tag else found
 
     def join(self, tokens: Sequence[str]) -> str:
         """The text of tokens, which need not be in the vocabulary."""

@@ -6,8 +6,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,34 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.batching.batches import pad
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
-from mt_cli.config.loading import parse_config
-from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.config.loading import changed_section
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.engine import Engine, TransformerEngine
+from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import DamagedFileError, InputError
-from mt_cli.evaluation import translate_ids
 from mt_cli.hardware import pick_device, pick_precision
-from mt_cli.model.transformer import Transformer, outline, recorded_attention
-from mt_cli.tokenizer import EOS, EOS_ID, SOS_ID, UNK_ID, Tokenizer, untagged
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.sentences import sentences_of, split_point
+from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair, untagged
+
+Pairs = list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Details:
+    """The tokens of a line and of its best translation. A line in parts has those of all parts, one after the other."""
+
+    source_tokens: list[str]
+    tokens: list[str]
+    """[EOS] among them, which ends every part."""
+    token_scores: list[float]
+    """Log-probability of each token, in nats, as the model reads the whole translation."""
+    alignment: Pairs
+    """Source token and token, counted from 0: which source token each token attends to most."""
+    word_alignment: Pairs
+    """The same of the words that spaces part in the line and in its translation, sorted (the Pharaoh format)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +54,10 @@ class Translation:
     """Texts and scores, best first. A score is a log-probability (nats) divided by the length penalty; that of a line
     translated in parts is the mean of theirs."""
     num_parts: int
-    """More than 1 if the line was longer than the model was trained for and was translated in parts."""
+    """In how many parts the line was translated."""
+    is_too_long: bool = False
+    """Whether it had to be, being longer than the model was trained for."""
+    details: Details | None = None
 
     @property
     def text(self) -> str:
@@ -50,13 +70,47 @@ class Translation:
         return self.hypotheses[0][1]
 
 
+@dataclass(frozen=True)
+class PairScore:
+    """How likely a model holds a given translation."""
+
+    tokens: list[str]
+    """[EOS] among them."""
+    token_scores: list[float]
+    """Log-probability of each token, in nats."""
+
+    @property
+    def log_prob(self) -> float:
+        """Log-probability of the translation, given its source, in nats."""
+        return sum(self.token_scores)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A stretch of a line that is translated by itself."""
+
+    text: str
+    """What the model reads, with a tag if there is one."""
+    glue: str
+    """What stands between this part and the next."""
+    first_word: int
+    """Where in the line the first word of `text` stands; of a tag that is not in the line, one before that."""
+
+
 class Translator:
     """A model, its tokenizers and its way of searching."""
 
-    def __init__(self, model: Transformer, tokenizers: tuple[Tokenizer, Tokenizer], config: Config) -> None:
-        self.model = model
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizers: TokenizerPair,
+        decoding: DecodingConfig,
+        max_tokens: int,
+        tags: Sequence[str] = (),
+    ) -> None:
+        self.engine = engine
         self.source_tokenizer, self.target_tokenizer = tokenizers
-        self.config = config
+        self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
 
     @classmethod
     def load(cls, run: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
@@ -78,43 +132,70 @@ class Translator:
             checkpoint.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
             checkpoint.fill(model)
+            longest = checkpoint.state.get("longest_source")
         where = pick_device(device)
-        return cls(model.to(where, pick_precision(precision, where)).eval(), tokenizers, config)
+        engine = TransformerEngine(model.to(where, pick_precision(precision, where)).eval())
+        max_tokens = min(config.corpus.max_tokens, longest or config.corpus.max_tokens)
+        return cls(engine, tokenizers, config.decoding, max_tokens, config.corpus.tags)
 
-    def translate(self, sentences: Sequence[str], tag: str | None = None, **decoding: Any) -> list[str]:
+    def translate(
+        self, sentences: Sequence[str], tag: str | None = None, prefix: str = "", **decoding: Any
+    ) -> list[str]:
         """The translation of each sentence; an empty one stays empty.
 
         `decoding` changes options of that section of the config, such as `beam_size=1`; None means as it is. A `tag` is
-        put before sentences that do not begin with one.
+        put before sentences that do not begin with one. Every translation begins with the `prefix`.
         """
-        return [item.text for item in self.translate_fully(sentences, tag=tag, **decoding)]
+        return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
 
     def translate_fully(
-        self, sentences: Sequence[str], num_best: int = 1, tag: str | None = None, **decoding: Any
+        self,
+        sentences: Sequence[str],
+        num_best: int = 1,
+        tag: str | None = None,
+        prefix: str = "",
+        split_sentences: bool = False,
+        with_details: bool = False,
+        **decoding: Any,
     ) -> list[Translation]:
         """The translation of each sentence with scores and up to `num_best` alternatives.
+
+        With `split_sentences`, a line of many sentences is translated sentence by sentence.
 
         Raises:
             InputError: for a tag that the model was not trained with, or an option that cannot be.
         """
-        if tag is not None and tag not in self.config.corpus.tags:
-            known = ", ".join(self.config.corpus.tags) or "none"
-            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
-        settings = self._decoding_with(decoding)
-        parts = [self._tagged_parts(" ".join(sentence.split()), tag) for sentence in sentences]
-        searched = iter(self._search([part for row in parts for part, _ in row], settings, num_best))
-        return [
-            Translation(sentence, self._join([(glue, next(searched)) for _, glue in row]), len(row))
-            for sentence, row in zip(sentences, parts, strict=True)
-        ]
+        if tag is not None and tag not in self.tags:
+            raise InputError(
+                f"tag {tag!r}: this model was not trained with it; it knows {', '.join(self.tags) or 'none'}"
+            )
+        settings = changed_section(self.decoding, decoding)
+        lines = [self._parts_of_line(" ".join(sentence.split()), tag, split_sentences) for sentence in sentences]
+        parts = [part for line in lines for part in line]
+        prefixes = [prefix if index == 0 else "" for line in lines for index in range(len(line))]
+        found = self._search(parts, settings, num_best, prefixes)
+        results, start = [], 0
+        for sentence, line in zip(sentences, lines, strict=True):
+            stretch = slice(start, start := start + len(line))
+            hypotheses = _joined(line, found[stretch])
+            details = self._details(line, found[stretch]) if with_details else None
+            is_too_long = len(line) > (len(sentences_of(" ".join(sentence.split()))) if split_sentences else 1)
+            results.append(Translation(sentence, hypotheses, len(line), is_too_long, details))
+        return results
 
-    def _decoding_with(self, changes: Mapping[str, Any]) -> DecodingConfig:
-        """The config's section with options changed, where they are not None."""
-        given = {key: value for key, value in changes.items() if value is not None}
-        if not given:
-            return self.config.decoding
-        tree = self.config.model_dump(mode="json")
-        return parse_config(tree | {"decoding": tree["decoding"] | given}, self.config.name).decoding
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
+        """How likely the model holds each target to be the translation of its source.
+
+        Raises:
+            InputError: if a side has more tokens than the model has positions.
+        """
+        source_ids = self.source_tokenizer.encode([" ".join(text.split()) for text in sources])
+        target_ids = self.target_tokenizer.encode([" ".join(text.split()) for text in targets])
+        readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
+        return [
+            PairScore([*self.target_tokenizer.tokens(ids), EOS], reading.log_probs)
+            for ids, reading in zip(target_ids, readings, strict=True)
+        ]
 
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens and the TxS mean over layers and heads of the cross-attention between them.
@@ -123,94 +204,135 @@ class Translator:
             InputError: if a side is longer than the model was trained for.
         """
         source, target = self.source_tokenizer.encode([sentence])[0], self.target_tokenizer.encode([translation])[0]
-        limit = self.config.corpus.max_tokens
-        if max(len(source), len(target)) > limit:
-            raise InputError(f"attention can be drawn for sentences of up to {limit} tokens (corpus.max_tokens)")
+        if max(len(source), len(target)) > self.max_tokens:
+            raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
         source_tokens, target_tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-        return [*source_tokens, EOS], [*target_tokens, EOS], self._cross_attention(source, target)
+        return [*source_tokens, EOS], [*target_tokens, EOS], self._attention([(source, target)])[0]
 
-    def _cross_attention(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
-        """TxS mean over layers and heads, with a row for the end of each side."""
-        with recorded_attention(self.model) as record:
-            self._read(source_ids, target_ids)
-        weights = torch.stack([weights[0] for name, (weights,) in record.items() if "cross" in name])
-        return weights.float().mean(dim=(0, 1)).cpu()
+    def _attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        readings = self.engine.read(pairs)
+        if any(reading.attention is None for reading in readings):
+            raise InputError("this engine does not say what its model attends to; use mt's own (--engine mt)")
+        return [reading.attention for reading in readings if reading.attention is not None]
 
-    @torch.inference_mode()
-    def _read(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> Tensor:
-        """Logits TxV while a given translation is read, of each of its tokens and of the end after it."""
-        device = next(self.model.parameters()).device
-        src_ids = pad([torch.tensor(source_ids)], end=EOS_ID).to(device)
-        logits: Tensor = self.model(src_ids, pad([torch.tensor(target_ids)], start=SOS_ID).to(device))[0]
-        return logits
-
-    @torch.inference_mode()
-    def log_probs(self, source_ids: Sequence[int], target_ids: Sequence[int]) -> list[float]:
-        """The log-probability, in nats, of each token of a given translation and of the end after it."""
-        logits = self._read(source_ids, target_ids)
-        expected = torch.tensor([*target_ids, EOS_ID], device=logits.device)
-        log_probs: list[float] = logits.float().log_softmax(dim=-1).gather(1, expected[:, None])[:, 0].tolist()
-        return log_probs
-
-    def _search(self, texts: Sequence[str], decoding: DecodingConfig, num_best: int) -> list[list[tuple[str, float]]]:
-        """Hypotheses as text with scores; nothing is searched for an empty text."""
-        ids = self.source_tokenizer.encode(texts)
-        rows = [row for row, text in enumerate(texts) if text]
-        found = translate_ids(self.model, [ids[row] for row in rows], decoding, num_best)
-        results: list[list[tuple[str, float]]] = [[("", 0.0)] for _ in texts]
+    def _search(
+        self, parts: Sequence[_Part], decoding: DecodingConfig, num_best: int, prefixes: Sequence[str]
+    ) -> list[list[tuple[str, Hypothesis]]]:
+        """Texts and hypotheses of each part, best first; nothing is searched for an empty one."""
+        ids = self.source_tokenizer.encode([part.text for part in parts])
+        rows = [row for row, part in enumerate(parts) if part.text]
+        beginnings = self.target_tokenizer.encode(prefixes) if any(prefixes) else []
+        found = self.engine.search(
+            [ids[row] for row in rows], decoding, num_best, [beginnings[row] for row in rows] if beginnings else []
+        )
+        results = [[("", Hypothesis([], 0.0))] for _ in parts]
         for row, hypotheses in zip(rows, found, strict=True):
-            translations = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
-            if decoding.unk == "copy":
-                for rank, hypothesis in enumerate(hypotheses):
-                    if UNK_ID in hypothesis.ids:
-                        translations[rank] = self._with_copies(texts[row], ids[row], hypothesis.ids)
-            results[row] = [(text, each.score) for text, each in zip(translations, hypotheses, strict=True)]
+            texts = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            for rank, hypothesis in enumerate(hypotheses):
+                beginning = prefixes[row] if beginnings and UNK_ID in beginnings[row] else ""
+                if UNK_ID in hypothesis.ids and (beginning or decoding.unk == "copy"):
+                    is_copied = decoding.unk == "copy"
+                    texts[rank] = self._with_surfaces(parts[row].text, ids[row], hypothesis, beginning, is_copied)
+            results[row] = list(zip(texts, hypotheses, strict=True))
         return results
 
-    def _with_copies(self, text: str, source_ids: Sequence[int], target_ids: Sequence[int]) -> str:
-        """The text of target ids, each unknown word replaced by the source word that it attends to most.
+    def _with_surfaces(
+        self, text: str, source_ids: Sequence[int], hypothesis: Hypothesis, prefix: str, is_copied: bool
+    ) -> str:
+        """The text of a hypothesis, its unknown words being those of the prefix or of the source.
 
-        If there are unknown words in the source, it is one of these: names are unknown on both sides, and attention
-        often points beside them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine
-        Translation", section 3.3.
+        An unknown word is the source word that it attends to most; if there are unknown words in the source, it is one
+        of these: names are unknown on both sides, and attention often points beside them. After Luong et al. 2015,
+        "Addressing the Rare Word Problem in Neural Machine Translation", section 3.3.
         """
-        weights = self._cross_attention(source_ids, target_ids)[:-1, :-1]
-        is_unknown = torch.tensor(source_ids) == UNK_ID
-        if is_unknown.any():
-            weights[:, ~is_unknown] = -1.0
-        attended = weights.argmax(dim=1).tolist()
-        surfaces = self.source_tokenizer.surfaces(text)
-        tokens = self.target_tokenizer.tokens(target_ids)
-        return self.target_tokenizer.join(
-            [
-                surfaces[source] if index == UNK_ID else token
-                for index, token, source in zip(target_ids, tokens, attended, strict=True)
-            ]
-        )
+        tokens = self.target_tokenizer.tokens(hypothesis.ids)
+        given = [prefix[start:end] for start, end in self.target_tokenizer.spans(prefix)]
+        unknown = [place for place, index in enumerate(hypothesis.ids) if index == UNK_ID]
+        for place in unknown:
+            if place < len(given):
+                tokens[place] = given[place]
+        unknown = [place for place in unknown if place >= len(given)]
+        if unknown and is_copied:
+            weights = hypothesis.attention
+            if weights is None:
+                weights = self._attention([(source_ids, hypothesis.ids)])[0][:-1, :-1].clone()
+            is_unknown = torch.tensor(source_ids) == UNK_ID
+            if is_unknown.any():
+                weights[:, ~is_unknown] = -1.0
+            spans = self.source_tokenizer.spans(text)
+            for place in unknown:
+                start, end = spans[int(weights[place].argmax())]
+                tokens[place] = text[start:end]
+        return self.target_tokenizer.join(tokens)
 
-    def _join(self, parts: list[tuple[str, list[tuple[str, float]]]]) -> list[tuple[str, float]]:
-        """One list of hypotheses from those of consecutive parts, each with what stands after it."""
-        num_hypotheses = min(len(hypotheses) for _, hypotheses in parts)
-        return [
-            (
-                "".join(hypotheses[rank][0] + glue for glue, hypotheses in parts),
-                sum(hypotheses[rank][1] for _, hypotheses in parts) / len(parts),
-            )
-            for rank in range(num_hypotheses)
-        ]
+    def _details(self, line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> Details:
+        """Tokens, their scores and what they are aligned with, of a line's best translation."""
+        details = Details([], [], [], [], [])
+        words: set[tuple[int, int]] = set()
+        before = ""
+        for part, ((text, hypothesis), *_) in zip(line, found, strict=True):
+            if part.text:
+                ids = self.source_tokenizer.encode([part.text])[0]
+                (reading,) = self.engine.read([(ids, hypothesis.ids)])
+                tokens = self.target_tokenizer.tokens(hypothesis.ids)
+                pairs = [] if reading.attention is None else self._alignment(part.text, reading.attention)
+                shifts = len(details.source_tokens), len(details.tokens)
+                details.alignment.extend((source + shifts[0], target + shifts[1]) for source, target in pairs)
+                source_words = [
+                    part.first_word + len(part.text[:end].split()) - 1
+                    for _, end in self.source_tokenizer.spans(part.text)
+                ]
+                joined = [before + self.target_tokenizer.join(tokens[: place + 1]) for place in range(len(tokens))]
+                target_words = [max(0, len(each.split()) - 1) for each in joined]
+                words.update((source_words[source], target_words[target]) for source, target in pairs)
+                details.source_tokens.extend(self.source_tokenizer.tokens(ids))
+                details.tokens.extend([*tokens, EOS])
+                details.token_scores.extend(reading.log_probs)
+            before += text + part.glue
+        details.word_alignment.extend(sorted(words))
+        return details
 
-    def _tagged_parts(self, text: str, tag: str | None) -> list[tuple[str, str]]:
-        """`text` in parts that the model can read, each with its own tag or else with the one given."""
-        rest = untagged(text, self.config.corpus.tags)
-        own = text.partition(" ")[0] if rest != text else tag
-        return [(f"{own} {part}" if own and part else part, glue) for part, glue in self._parts(rest)]
+    def _alignment(self, text: str, attention: Tensor) -> Pairs:
+        """The source token, other than a tag or the end, that each token but the end attends to most."""
+        num_tags = int(untagged(text, self.tags) != text)
+        weights = attention[:-1, num_tags:-1]
+        if weights.shape[1] == 0:
+            return []
+        return [(source + num_tags, target) for target, source in enumerate(weights.argmax(dim=1).tolist())]
 
-    def _parts(self, text: str, glue: str = "") -> list[tuple[str, str]]:
-        """`text` in parts that the model can read, each with the text that stands between it and the next."""
-        if len(self.source_tokenizer.encode([text])[0]) <= self.config.corpus.max_tokens or len(text) < 2:
+    def _parts_of_line(self, text: str, tag: str | None, split_sentences: bool) -> list[_Part]:
+        """A line in parts that the model can read, each with its own tag or else with the one given."""
+        rest = untagged(text, self.tags)
+        is_own = rest != text
+        own = text.partition(" ")[0] if is_own else tag
+        sentences = sentences_of(rest) if split_sentences else [(rest, "")]
+        parts, before = [], ""
+        for body, glue in (piece for sentence in sentences for piece in self._pieces(*sentence)):
+            # A word that is parted belongs to both parts.
+            num_before = len(before.split()) - (1 if before and not before.endswith(" ") else 0)
+            has_tag = own is not None and bool(body)
+            first_word = num_before + int(is_own) - int(has_tag)
+            parts.append(_Part(f"{own} {body}" if has_tag else body, glue, first_word))
+            before += body + glue
+        return parts
+
+    def _pieces(self, text: str, glue: str = "") -> list[tuple[str, str]]:
+        """`text` in pieces that the model can read, each with the text that stands between it and the next."""
+        if len(self.source_tokenizer.encode([text])[0]) <= self.max_tokens or len(text) < 2:
             return [(text, glue)]
-        end, between = _split_point(text)
-        return self._parts(text[:end], between) + self._parts(text[end + len(between) :], glue)
+        end, between = split_point(text)
+        return self._pieces(text[:end], between) + self._pieces(text[end + len(between) :], glue)
+
+
+def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> list[tuple[str, float]]:
+    """One list of texts and scores from those of consecutive parts."""
+    return [
+        (
+            "".join(hypotheses[rank][0] + part.glue for part, hypotheses in zip(line, found, strict=True)),
+            sum(hypotheses[rank][1].score for hypotheses in found) / len(found),
+        )
+        for rank in range(min(map(len, found)))
+    ]
 
 
 @contextmanager
@@ -221,17 +343,3 @@ def _with_advice(directory: RunDirectory) -> Iterator[None]:
     except DamagedFileError as error:
         advice = f"restore it, or have `mt train --config {directory.config_path}` make another of the last state"
         raise DamagedFileError(f"{error}; {advice}") from None
-
-
-def _split_point(text: str) -> tuple[int, str]:
-    """Where a long text is best parted, and what stands there: the end of a sentence, a comma, a space, or nothing.
-
-    Of several places of the same kind the one nearest to the middle is taken.
-    """
-    middle = len(text) // 2
-    for pattern in (r"(?<=[.!?…。！？]) ", r"(?<=[,;:]) ", " "):
-        if places := [match.start() for match in re.finditer(pattern, text)]:
-            nearest = min(places, key=lambda place: abs(place - middle))
-            if pattern == " " or len(text) // 8 <= nearest <= len(text) - len(text) // 8:
-                return nearest, " "
-    return middle, ""

@@ -8,7 +8,7 @@ import torch
 import yaml
 from safetensors import safe_open
 
-from mt_cli import cli
+from mt_cli.cli import main as cli
 
 torch.set_num_threads(1)  # Of such small tensors more threads only wait for each other.
 

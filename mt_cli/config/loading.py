@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -18,6 +18,8 @@ from pydantic import ValidationError
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.sections import Config
 from mt_cli.errors import ConfigError
+
+S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
 _MAX_ALIASES = 30
@@ -98,6 +100,23 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     raise ConfigError(f"{heading}:{separator}" + separator.join(dict.fromkeys(lines)))
 
 
+def changed_section(section: S, changes: Mapping[str, Any]) -> S:
+    """The section with other values for some of its options; None leaves one as it is.
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    given = {key: value for key, value in changes.items() if value is not None}
+    if not given:
+        return section
+    tree = section.model_dump(mode="json") | given
+    try:
+        return type(section).model_validate(tree)
+    except ValidationError as error:
+        lines = [_explain(problem, tree, type(section)) for problem in error.errors(include_url=False)]
+    raise ConfigError("; ".join(dict.fromkeys(lines)))
+
+
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Dotted keys whose values differ, with the old and the new value."""
     flat_old, flat_new = _flatten(old.model_dump(mode="json")), _flatten(new.model_dump(mode="json"))
@@ -127,6 +146,16 @@ def _parse_yaml(text: str, origin: str) -> Any:
         raise ConfigError(f"{origin}: not valid YAML: {str(error).splitlines()[0]}") from None
 
 
+def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
+    """What `section.key=value` overrides say, by key; raises ConfigError for another section."""
+    tree: dict[str, Any] = {}
+    for override in overrides:
+        _apply_override(tree, override)
+        if [*tree] != [section]:
+            raise ConfigError(f"--set {override}: only options of the section {section} can be set here")
+    return dict(tree.get(section, {}))
+
+
 def _apply_override(tree: dict[str, Any], override: str) -> None:
     dotted, equals, text = override.partition("=")
     *parents, last = dotted.strip().split(".")
@@ -140,9 +169,9 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     tree[last] = _parse_yaml(text, f"--set {override}")
 
 
-def _explain(problem: Mapping[str, Any], tree: Any) -> str:
+def _explain(problem: Mapping[str, Any], tree: Any, root: type[Section] = Config) -> str:
     """One line for a pydantic problem: dotted key, what was found, what to do."""
-    dotted, section = _dotted_key(problem["loc"], tree)
+    dotted, section = _dotted_key(problem["loc"], tree, root)
     kind, found = problem["type"], problem["input"]
     where = f"{dotted}: " if dotted else ""
     if kind == "extra_forbidden":
@@ -161,10 +190,10 @@ def _explain(problem: Mapping[str, Any], tree: Any) -> str:
     return f"{where}found {shown}; {message.replace('input should', 'it should')}"
 
 
-def _dotted_key(loc: Sequence[str | int], tree: Any) -> tuple[str, type[Section] | None]:
+def _dotted_key(loc: Sequence[str | int], tree: Any, root: type[Section]) -> tuple[str, type[Section] | None]:
     """The key as the user wrote it (no union tags, no index into a single source) and its section's model."""
     parts: list[str] = []
-    section: type[Section] | None = Config
+    section: type[Section] | None = root
     for position, part in enumerate(loc):
         if part in KINDS or part == "<source>":
             section = KINDS.get(str(part), section)

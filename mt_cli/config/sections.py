@@ -165,11 +165,38 @@ class DecodingConfig(Section):
     """0 prefers short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """A translation has at most this many times the source's tokens, plus 10."""
+    min_length: int = Field(default=0, ge=0)
+    """Tokens that a translation has at least, as far as it may be so long."""
+    max_length: int | None = Field(default=None, ge=1)
+    """Tokens that a translation has at most; None: `max_length_ratio` alone decides."""
+    no_repeat_ngram: int | None = Field(default=None, ge=1)
+    """No sequence of so many tokens comes twice in a translation."""
+    sample: bool = False
+    """Draw each token by lot instead of searching; the same sentence and seed give the same draw."""
+    temperature: float = Field(default=1.0, gt=0, le=100)
+    """With `sample`: probabilities are raised to the power of 1 / temperature; below 1, likely tokens gain."""
+    top_k: int | None = Field(default=None, ge=1)
+    """With `sample`: only this many of the likeliest tokens are drawn from."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """With `sample`: only the likeliest tokens that together have this probability are drawn from."""
+    seed: int = Field(default=1, ge=0, lt=2**31)
+    """With `sample`: what the draw depends on, beside the sentence."""
     unk: Literal["copy", "keep", "avoid"] = "copy"
     """An unknown word in a translation is replaced by the source word that attention points at, kept as `[UNK]`, or
     never produced."""
     batch_tokens: int = Field(default=16_384, ge=1)
     """Source tokens translated at once, padding and beams included."""
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> DecodingConfig:
+        fields = DecodingConfig.model_fields
+        of_sampling = ("temperature", "top_k", "top_p", "seed")
+        changed = [name for name in of_sampling if getattr(self, name) != fields[name].default]
+        if changed and not self.sample:
+            raise ValueError(f"{changed[0]}: only sampling asks for it; set sample to true (--sample)")
+        if self.max_length is not None and self.max_length < self.min_length:
+            raise ValueError(f"max_length: {self.max_length} is less than min_length {self.min_length}")
+        return self
 
 
 class Config(Section):

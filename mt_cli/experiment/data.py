@@ -204,6 +204,14 @@ def _fates(corpus: Corpus, part: Part) -> bytes:
     return corpus.reasons[part.first_row : part.first_row + part.num_rows].tobytes()
 
 
+def longest_source(data: Data, config: Config) -> int | None:
+    """Tokens of the longest source sentence that is trained on; None if that is not known before."""
+    if "train" not in data.statistics:
+        return None
+    counts = data.statistics["train"].source.length_counts
+    return min(config.corpus.max_tokens, max(length for length, count in enumerate(counts) if count))
+
+
 def names_of_parts(config: Config) -> list[str]:
     """What reports call the training corpora."""
     return names_of(config.corpus.train)

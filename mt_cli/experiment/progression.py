@@ -38,6 +38,8 @@ class Progression:
     """How often training went back after too many bad steps, each time with half the learning rate."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this was saved, of the files that grow as the run goes on."""
+    longest_source: int | None = None
+    """Tokens of the longest source sentence that is trained on, as far as that is known before: of no stream."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Of the corpora and tokenizers that the run began with."""
 

@@ -18,19 +18,21 @@ from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
 from mt_cli.config.sections import Config
+from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
 from mt_cli.evaluation import TokenScores, score_texts, score_tokens
 from mt_cli.experiment.data import (
     Data,
     describe_data,
     fingerprints_of,
+    longest_source,
     names_of_parts,
     prepare,
     report_on_data,
     training_pairs,
 )
 from mt_cli.experiment.progression import Progression, Signals, follow
-from mt_cli.experiment.scoring import clock, evaluate, format_summary
+from mt_cli.experiment.scoring import clock, evaluate, format_summary, write_hypotheses
 from mt_cli.experiment.sizing import new_model, resolve_batch_tokens, with_batch_tokens
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.hardware import (
@@ -137,6 +139,7 @@ class _Run:
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
+        self.longest_source = longest_source(data, config)
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
         self.pairs = training_pairs(data, config)
@@ -369,8 +372,12 @@ class _Run:
     def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
         tokens = score_tokens(self.objective, self.data.encoded["valid"], self.config.training.tokens_per_batch)
         sources, references = zip(*self.data.corpora["valid"].pairs, strict=True)
-        hypotheses = Translator(self.model, self.data.tokenizers, self.config).translate(sources, beam_size=1)
-        return tokens, score_texts(hypotheses, references, with_ter=False), hypotheses
+        greedy = self.config.decoding.model_copy(update={"beam_size": 1, "sample": False})
+        max_tokens = self.longest_source or self.config.corpus.max_tokens
+        engine = TransformerEngine(self.model)
+        translator = Translator(engine, self.data.tokenizers, greedy, max_tokens, self.config.corpus.tags)
+        hypotheses = translator.translate(sources)
+        return tokens, score_texts(hypotheses, references, ("bleu", "chrf")), hypotheses
 
     def save(self) -> None:
         """Write all that going on needs, unless that has been done at this step already."""
@@ -380,7 +387,7 @@ class _Run:
         if self._saved == now:
             return
         progression.tracked_bytes = self.tracker.flush()
-        progression.fingerprints = self.fingerprints
+        progression.fingerprints, progression.longest_source = self.fingerprints, self.longest_source
         keep_last = self.config.training.keep_last
         self.directory.save_state(self.model, asdict(progression), self.optimizer, progression.position.step, keep_last)
         self._saved, self._saved_at = now, time.monotonic()
@@ -405,7 +412,10 @@ class _Run:
         """Score the best checkpoint on the test sets, and write and return how the run ended."""
         tests = [name for name in self.data.corpora if name not in ("train", "valid")]
         translator = Translator.load(self.directory.path, str(self.device))
-        scores = {name: evaluate(translator, self.data.corpora[name].pairs, name) for name in tests or ["valid"]}
+        scores = {}
+        for name in tests or ["valid"]:
+            scores[name], hypotheses = evaluate(translator, self.data.corpora[name].pairs, name)
+            write_hypotheses(self.directory.path, name, hypotheses)
         first, *others = scores.values()
         report = {
             "run": self.config.name,

@@ -36,6 +36,7 @@ class Transformer(nn.Module):
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
+        self.config = config
         self.num_heads = config.num_heads
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.source_embedding = Embedding(config, source_vocab_size)

@@ -1,6 +1,6 @@
-"""How fast a trained run translates, beside CTranslate2 with the same weights.
+"""How fast a trained run translates, beside CTranslate2 and JoeyNMT with the same weights.
 
-    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3]
+    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python]
 
 Engines take turns, in processes of their own, on the same sentences; medians of several rounds. Each process loads its
 model, translates some sentences to warm up, and then all of them; only the last is timed. `tokens` are target pieces of
@@ -79,6 +79,27 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
         return timed(translate, sources)
 
 
+def run_joeynmt(arguments, python, beam_size, sources):
+    """JoeyNMT, in its own environment, on the pieces of our tokenizer."""
+    from mt_cli.export import export_bundle
+    from mt_cli.translator import Translator
+
+    translator = Translator.load(arguments.run, "cpu", "fp32")
+    tokenizer = translator.source_tokenizer
+    ids_of = {token: index for index, token in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        export_bundle(translator, folder / "bundle")
+        lines = [" ".join(tokenizer.tokens(ids)) for ids in tokenizer.encode(sources)]
+        (folder / "pieces").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        script = Path(__file__).parent / "joeynmt_decode.py"
+        command = [python, script, folder / "bundle", folder / "pieces", beam_size, arguments.threads]
+        output = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True, check=True).stdout
+    result = json.loads(output.splitlines()[-1])
+    texts = tokenizer.decode([[ids_of[token] for token in tokens] for tokens in result["tokens"]])
+    return result["seconds"], texts, result["singles"]
+
+
 ENGINES = {
     "mt bf16": (run_ours, "bf16"),
     "mt fp32": (run_ours, "fp32"),
@@ -96,13 +117,13 @@ def run_one(arguments):
 
     torch.set_num_threads(arguments.threads)
     sources, references = sentences(arguments.number)
-    run, option = ENGINES[arguments.engine]
+    run, option = ENGINES.get(arguments.engine, (run_joeynmt, arguments.joeynmt))
     elapsed, texts, singles = run(arguments, option, arguments.beam, sources)
     tokenizer = Translator.load(arguments.run, "cpu", "fp32").target_tokenizer
     result = {
         "seconds": elapsed,
         "tokens_per_second": sum(len(ids) + 1 for ids in tokenizer.encode(texts)) / elapsed,
-        "bleu": score_texts(texts, references, with_ter=False)["bleu"]["score"],
+        "bleu": score_texts(texts, references, ("bleu",))["bleu"]["score"],
         "median_latency": statistics.median(singles),
         "latency_95": statistics.quantiles(singles, n=20)[18],
     }
@@ -116,7 +137,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--number", type=int, default=1000, help="Sentences.")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--engine", choices=ENGINES)
+    parser.add_argument("--joeynmt", help="The Python of an environment with JoeyNMT.")
+    parser.add_argument("--engine", choices=[*ENGINES, "JoeyNMT"])
     parser.add_argument("--beam", type=int)
     arguments = parser.parse_args()
     if arguments.engine:
@@ -124,9 +146,10 @@ def main():
     results = {}
     for number in range(arguments.rounds):
         for beam in BEAMS:
-            for engine in ENGINES:
+            for engine in [*ENGINES, *(["JoeyNMT"] if arguments.joeynmt else [])]:
                 command = [sys.executable, __file__, "--run", arguments.run, "--engine", engine, "--beam", str(beam)]
                 command += ["--number", str(arguments.number), "--threads", str(arguments.threads)]
+                command += ["--joeynmt", arguments.joeynmt] if arguments.joeynmt else []
                 output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
                 results.setdefault((beam, engine), []).append(json.loads(output.splitlines()[-1]))
                 print(number, beam, engine, output.splitlines()[-1], file=sys.stderr)

@@ -1,11 +1,15 @@
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.export import compare, export_ctranslate2
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.errors import MtError
+from mt_cli.export.models import Run, export_ctranslate2
+from mt_cli.export.served import load_served
 from mt_cli.model.transformer import Transformer
 from mt_cli.translator import Translator
 
@@ -24,16 +28,16 @@ SENTENCES = ["one two.", "three four five.", "ten."]
     ],
 )
 def test_every_kind_of_model_gives_the_same_probabilities_there(trained, tmp_path, options):
-    translator = Translator.load(trained, "cpu", "fp32")
+    run = Run.load(trained)
     torch.manual_seed(1)
-    sizes = translator.source_tokenizer.vocab_size, translator.target_tokenizer.vocab_size
+    tokenizers = run.translator.source_tokenizer, run.translator.target_tokenizer
     config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
-    other = translator.config.model_copy(update={"model": config})
-    model = Transformer(config, *sizes).eval()
+    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in tokenizers)).eval()
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.2) if weight.dim() > 1 else torch.nn.init.normal_(weight, 0.5)
-    theirs = Translator(model, (translator.source_tokenizer, translator.target_tokenizer), other)
-    agreement = export_ctranslate2(theirs, tmp_path / "model", "float32", SENTENCES)
+    translator = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 6)
+    other = Run(translator, run.config.model_copy(update={"model": config}))
+    agreement = export_ctranslate2(other, tmp_path / "model", "float32", SENTENCES)
     assert agreement.difference < 1e-4
     assert agreement.num_sentences == 3
 
@@ -53,21 +57,83 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
 
 
 def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):
-    from mt_cli.errors import MtError
-
-    translator = Translator.load(trained, "cpu", "fp32")
-    monkeypatch.setattr(translator, "log_probs", lambda source, target: [-9.0] * (len(target) + 1))
+    run = Run.load(trained)
+    read = run.translator.engine.read
+    worse = lambda pairs: [replace(each, log_probs=[-9.0] * len(each.log_probs)) for each in read(pairs)]  # noqa: E731
+    monkeypatch.setattr(run.translator.engine, "read", worse)
     with pytest.raises(MtError, match="disagrees with ours"):
-        export_ctranslate2(translator, tmp_path / "model", "float32", SENTENCES)
+        export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
     assert not (tmp_path / "model").exists()
 
 
 def test_nothing_of_our_model_changes(trained, tmp_path):
-    translator = Translator.load(trained, "cpu", "fp32")
-    before = [weight.clone() for weight in translator.model.parameters()]
-    export_ctranslate2(translator, tmp_path / "model", "int8", SENTENCES)
-    assert all(torch.equal(*pair) for pair in zip(before, translator.model.parameters(), strict=True))
-    assert compare(translator, tmp_path / "model", SENTENCES).num_sentences == 3
+    run = Run.load(trained)
+    before = [weight.clone() for weight in run.translator.engine.model.parameters()]
+    export_ctranslate2(run, tmp_path / "model", "int8", SENTENCES)
+    assert all(torch.equal(*pair) for pair in zip(before, run.translator.engine.model.parameters(), strict=True))
+
+
+@pytest.fixture(scope="module")
+def served(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports") / "served"
+    export_ctranslate2(Run.load(trained), folder, "float32", SENTENCES)
+    return folder
+
+
+def test_the_exported_model_translates_as_the_run_does(mt, trained, served, corpus):
+    ours = mt("translate", "--run", trained, "--input", corpus / "test.en", "--precision", "fp32")[1]
+    theirs = mt("translate", "--engine", "ctranslate2", "--run", served, "--input", corpus / "test.en")[1]
+    assert sum(map(str.__eq__, ours.splitlines(), theirs.splitlines())) >= 39
+    options = ("one two.", "--n-best", "2", "--beam-size", "1")
+    assert mt("translate", *options, "--run", served, "--engine", "ctranslate2")[1].startswith("ONE TWO.\n")
+
+
+def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
+    ours, theirs = Translator.load(trained, "cpu", "fp32"), load_served(served, "cpu")
+    for length_penalty in (0.0, 1.0):
+        options = {"beam_size": 4, "length_penalty": length_penalty}
+        for one, other in zip(
+            ours.translate_fully(SENTENCES, **options), theirs.translate_fully(SENTENCES, **options), strict=True
+        ):
+            assert one.text == other.text and one.score == pytest.approx(other.score, abs=1e-4)
+    for one, other in zip(ours.score(SENTENCES, SENTENCES), theirs.score(SENTENCES, SENTENCES), strict=True):
+        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
+
+
+def test_options_of_search_reach_the_exported_model(mt, served):
+    def translation(*options):
+        status, out, _ = mt("translate", "one two.", "--run", served, "--engine", "ctranslate2", *options)
+        assert status == 0
+        return out
+
+    assert translation("--prefix", "TEN").startswith("TEN")
+    assert len(translation("--set", "decoding.max_length=1").split()) == 1
+    assert len(json.loads(translation("--set", "decoding.min_length=6", "--json"))["tokens"]) >= 7
+    assert translation("--sample", "--seed", "3") == translation("--sample", "--seed", "3")
+    row = json.loads(translation("--json"))
+    assert row["tokens"][-1] == "[EOS]" and row["alignment"] == []
+    assert translation("--unk", "keep")
+
+
+def test_what_an_exported_model_cannot_do_is_named(mt, trained, served, tmp_path):
+    engine = ("--engine", "ctranslate2")
+    for command, words in (
+        (("translate", "one.", "--run", trained, *engine), "no model for --engine ctranslate2"),
+        (("translate", "one.", "--run", tmp_path / "none", *engine), "mt export"),
+        (("translate", "one.", "--run", served, *engine, "--attention", "a.png"), "--engine mt"),
+        (("translate", "one.", "--run", served, *engine, "--precision", "bf16"), "mt export --quantization"),
+        (("translate", "one.", "--run", served, "--engine", "onnx"), "use mt or ctranslate2"),
+        (("evaluate", "--run", served, *engine), "--source and --reference"),
+    ):
+        status, _, err = mt(*command)
+        assert status == 2
+        assert words in err
+
+
+def test_the_exported_model_is_scored(mt, served, corpus):
+    files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx")
+    status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
+    assert status == 0 and json.loads(out)["bleu"]["score"] > 90
 
 
 def test_a_bundle_holds_all_that_another_program_needs(mt, trained, tmp_path):

@@ -1,12 +1,15 @@
 import io
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+from safetensors import safe_open
 
 from mt_cli.translator import Translator
 
@@ -102,7 +105,10 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus):
     assert scores["bleu"]["score"] > 90
     assert scores["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:13a")
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
-    assert all(report[key] == scores[key] for key in ("bleu", "chrf", "ter", "num_sentences"))
+    assert all(report[key] == scores[key] for key in ("bleu", "chrf", "chrf++", "ter", "num_sentences"))
+    assert "nw:2" in scores["chrf++"]["signature"] and scores["speed"]["tokens_per_second"] > 0
+    hypotheses = (trained / "hypotheses" / "test.txt").read_text(encoding="utf-8").splitlines()
+    assert hypotheses == mt("translate", "--run", trained, "--input", corpus / "test.en")[1].splitlines()
     files = ["--source", corpus / "train.en", "--reference", corpus / "train.xx"]
     assert json.loads(mt("evaluate", "--run", trained, "--json", *files)[1])["bleu"] == scores["bleu"]
     assert "BLEU" in mt("evaluate", "--run", trained, "--split", "valid")[1]
@@ -204,3 +210,191 @@ def test_a_reader_that_goes_away_is_no_error(trained, tmp_path):
     )
     assert result.stdout == "ONE.\n"
     assert result.stderr == "status 0\n"
+
+
+def test_evaluate_says_whether_a_difference_is_significant(mt, trained, corpus, tmp_path):
+    own = tmp_path / "own.txt"
+    own.write_text(mt("translate", "--run", trained, "--input", corpus / "test.en")[1], encoding="utf-8")
+    (tmp_path / "worse.txt").write_text("\n".join(["ONE"] * 40) + "\n", encoding="utf-8")
+    for rival, is_significant in ((own, False), (trained, False), (tmp_path / "worse.txt", True)):
+        status, out, _ = mt("evaluate", "--run", trained, "--against", rival, "--json")
+        scores = json.loads(out)
+        assert status == 0 and scores["against"]["system"] == str(rival)
+        assert (scores["against"]["bleu"]["p_value"] < 0.05) == is_significant
+    text = mt("evaluate", "--run", trained, "--against", "worse.txt")[1]
+    assert ": significant" in text and " ± " in text and "tokens a second" in text
+    (tmp_path / "short.txt").write_text("ONE\n", encoding="utf-8")
+    status, _, err = mt("evaluate", "--run", trained, "--against", "short.txt")
+    assert status == 2 and "1 lines for 40 sentences" in err
+
+
+def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
+    from mt_cli.evaluation import confidence, score_texts
+
+    references = [" ".join(random.Random(n).choices("abcdefgh", k=8)) for n in range(400)]
+    hypotheses = [text if n % 3 else text[::-1] for n, text in enumerate(references)]
+    whole = score_texts(hypotheses, references, ("bleu",))["bleu"]["score"]
+    half = score_texts(hypotheses[::2], references[::2], ("bleu",))["bleu"]["score"]
+    assert 0.5 < confidence(hypotheses, references)["bleu"] < 8
+    assert abs(whole - half) < 3 * confidence(hypotheses[::2], references[::2])["bleu"]
+
+
+def test_a_run_directory_that_cannot_be_written_is_scored_all_the_same(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "hypotheses")
+    (tmp_path / "run" / "hypotheses").write_text("in the way", encoding="utf-8")
+    status, out, err = mt("evaluate", "--run", "run", "--json")
+    assert status == 0 and json.loads(out)["bleu"]["score"] > 90
+    assert "were not written" in err
+
+
+def test_score_gives_the_log_probability_of_pairs(mt, trained, tmp_path):
+    right, wrong = (float(mt("score", "one two.", text, "--run", trained)[1]) for text in ("ONE TWO.", "TEN."))
+    assert wrong < right < 0
+    (tmp_path / "a").write_text("one two.\n\none two.\n", encoding="utf-8")
+    (tmp_path / "b").write_text("ONE TWO.\nONE.\nTEN.\n", encoding="utf-8")
+    status, out, _ = mt("score", "--source", "a", "--target", "b", "--run", trained)
+    assert status == 0 and [float(line) for line in out.splitlines()][::2] == pytest.approx([right, wrong], abs=1e-3)
+    row = json.loads(mt("score", "one two.", "ONE TWO.", "--run", trained, "--json")[1])
+    assert row["tokens"] == ["ONE", "TWO", "\uffed.", "[EOS]"]
+    assert sum(row["token_scores"]) == pytest.approx(row["log_prob"], abs=1e-3)
+    for arguments in (["one."], ["one.", "ONE.", "two"], [], ["--source", "a"], ["--source", "a", "--target", "short"]):
+        (tmp_path / "short").write_text("ONE\n", encoding="utf-8")
+        assert mt("score", "--run", trained, *arguments)[0] == 2
+
+
+def test_json_gives_tokens_their_scores_and_what_they_are_aligned_with(mt, trained):
+    row = json.loads(mt("translate", "seven one two.", "--run", trained, "--json", "--precision", "fp32")[1])
+    assert row["source_tokens"] == ["seven", "one", "two", "\uffed."]
+    assert row["tokens"] == ["SEVEN", "ONE", "TWO", "\uffed.", "[EOS]"]
+    assert sum(row["token_scores"]) / (10 / 6) == pytest.approx(row["score"], abs=1e-3)
+    assert [target for _, target in row["alignment"]] == [0, 1, 2, 3]
+    assert {(source, target) for source, target in row["word_alignment"]} <= {
+        (s, t) for s in range(3) for t in range(3)
+    }
+
+
+def test_alignment_is_written_beside_the_translations(mt, trained, tmp_path):
+    (tmp_path / "in").write_text("one two three.\n\nfour five. six. seven eight nine ten.\n", encoding="utf-8")
+    command = ("translate", "--run", trained, "--input", "in", "--alignment", "pairs")
+    status, out, _ = mt(*command, "--n-best", "2")
+    assert status == 0 and len(out.splitlines()) == 6
+    first, empty, long = (tmp_path / "pairs").read_text(encoding="utf-8").split("\n")[:3]
+    assert empty == ""
+    assert all(re.fullmatch(r"\d-\d", pair) for pair in first.split())
+    # The long line is translated in parts, and its words are counted through.
+    sides = [{int(pair.split("-")[side]) for pair in long.split()} for side in (0, 1)]
+    assert max(sides[0]) == 6 and max(sides[1]) in (5, 6) and min(sides[0] | sides[1]) == 0
+
+
+def test_the_first_line_is_out_before_the_last_is_read(trained):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mt_cli", "translate", "--run", str(trained)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdin.write("one.\n" * 100)
+    process.stdin.flush()
+    assert [process.stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
+    out, err = process.communicate("two.\n", timeout=60)
+    assert out == "ONE.\n" * 68 + "TWO.\n"
+    assert err == ""
+
+
+def test_interactive_answers_each_line_before_the_next(trained):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mt_cli", "translate", "--interactive", "--run", str(trained)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    for word in ("one", "two"):
+        process.stdin.write(f"{word}.\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == f"{word.upper()}.\n"
+    assert process.communicate(timeout=60)[0] == ""
+    assert process.returncode == 0
+
+
+def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained):
+    line = "One two. Three four? Five six."
+    status, out, err = mt("translate", line.lower().replace("three", "Three"), "--run", trained, "--split-sentences")
+    assert status == 0 and err == ""
+    assert out.startswith("ONE TWO. ")
+    translator = Translator.load(trained)
+    (item,) = translator.translate_fully(["one two. Three four? five six."], split_sentences=True)
+    assert item.num_parts == 2 and not item.is_too_long
+
+
+def test_a_line_longer_than_any_that_was_trained_on_is_translated_in_parts(trained, tmp_path):
+    translator = Translator.load(trained, "cpu", "fp32")
+    state = safe_open(trained / "checkpoints" / "best.safetensors", "pt").metadata()["state"]
+    assert json.loads(state)["longest_source"] == translator.max_tokens == 6
+    (item,) = translator.translate_fully(["one two three four, five six seven eight."])
+    assert item.num_parts == 2 and item.is_too_long
+    assert item.text.startswith("ONE TWO THREE FOUR")
+
+
+def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
+    def translation(*options):
+        status, out, _ = mt("translate", "one two three.", "--run", trained, *options)
+        assert status == 0
+        return out
+
+    hot = ("--sample", "--set", "decoding.temperature=5.0")
+    draws = [translation(*hot, "--seed", str(seed)) for seed in (1, 1, 2, 3)]
+    assert draws[0] == draws[1] and len(set(draws)) > 1
+    assert translation("--sample", "--set", "decoding.top_k=1") == "ONE TWO THREE.\n"
+    assert len(translation(*hot, "--n-best", "3").splitlines()) == 3
+    assert translation("--prefix", "TEN TWO").startswith("TEN TWO")
+    assert translation("--prefix", "ONE Xerxes").startswith("ONE Xerxes")
+    assert len(translation("--set", "decoding.max_length=2").split()) == 2
+    assert translation("--set", "decoding.no_repeat_ngram=1", "--set", "decoding.beam_size=1") == "ONE TWO THREE.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--seed", "3"), "seed: only sampling asks for it"),
+        (("--set", "decoding.top_k=3"), "--sample"),
+        (("--set", "decoding.topk=3"), "did you mean `top_k`"),
+        (("--set", "decoding.top_k=few", "--sample"), "top_k: found 'few'"),
+        (("--set", "training.seed=3"), "only options of the section decoding"),
+        (("--set", "decoding.min_length=5", "--set", "decoding.max_length=3"), "less than min_length"),
+        (("--interactive",), "not two of them"),
+        (("--engine", "marian"), "use mt or ctranslate2"),
+    ],
+)
+def test_options_of_translate_that_cannot_be_are_named(mt, trained, options, words):
+    status, out, err = mt("translate", "one.", "--run", trained, *options)
+    assert (status, out) == (2, "")
+    assert words in err
+
+
+def test_comet_is_named_where_it_is_missing_or_its_model_cannot_be_had(mt, trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "comet", None)
+    status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/wmt22-comet-da")
+    assert status == 2 and "pip install" in err
+
+    class Comet:
+        """What stands in for the package."""
+
+        load_from_checkpoint = staticmethod(lambda path: Comet)
+
+        @staticmethod
+        def download_model(name):
+            if "here" not in name:
+                raise OSError("no route to host")
+            return name
+
+        @staticmethod
+        def predict(rows, **options):
+            assert set(rows[0]) == {"src", "mt", "ref"} and len(rows) == 40
+            return SimpleNamespace(system_score=0.875)
+
+    monkeypatch.setitem(sys.modules, "comet", Comet)
+    status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/none")
+    assert status == 2 and "no route to host" in err
+    assert json.loads(mt("evaluate", "--run", trained, "--comet", "here", "--json")[1])["comet"] == {"score": 0.875}

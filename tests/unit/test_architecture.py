@@ -2,7 +2,18 @@ import ast
 from pathlib import Path
 
 ROOMS = [
-    *("errors", "config", "hardware", "corpus", "tokenizer", "batching", "model", "objective", "optimizer"),
+    *(
+        "errors",
+        "config",
+        "hardware",
+        "corpus",
+        "tokenizer",
+        "sentences",
+        "batching",
+        "model",
+        "objective",
+        "optimizer",
+    ),
     *("training", "decoding", "evaluation", "checkpoint", "translator", "export", "figures", "tracking", "experiment"),
     *("doctor", "cli", "__main__"),
 ]

@@ -1,20 +1,14 @@
 import itertools
+from collections import Counter
 
 import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding import (
-    NEVER_PRODUCED,
-    SearchSettings,
-    beam_search,
-    greedy_search,
-    largest,
-    penalty,
-    search,
-    worth_keeping,
-)
-from mt_cli.evaluation import translate_ids
+from mt_cli.decoding.candidates import largest
+from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.decoding.search import beam_search, path_search, penalty, search, worth_keeping
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, SOS_ID, UNK_ID
 
@@ -52,10 +46,10 @@ def log_probability(model, source, ids):
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6])
 def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
-    limits = torch.full((6,), 12)
-    settings = SearchSettings(beam_size=1, length_penalty=length_penalty)
-    greedy = greedy_search(model, src_ids, limits, settings)
-    for ours, (beam,) in zip(greedy, beam_search(model, src_ids, limits, settings), strict=True):
+    decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
+    constraints = Constraints.of(src_ids, decoding, (), None)
+    greedy = path_search(model, src_ids, constraints)
+    for (ours,), (beam,) in zip(greedy, beam_search(model, src_ids, constraints), strict=True):
         assert ours.ids == beam.ids
         assert ours.score == pytest.approx(beam.score, abs=1e-4)
 
@@ -71,8 +65,8 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed, length_penalt
         ids: log_probability(model, source, list(ids)) / penalty(len(ids) + 1, length_penalty) for ids in every_sequence
     }
     ranked = sorted(scores, key=lambda ids: -scores[ids])
-    settings = SearchSettings(beam_size=40, num_best=40, length_penalty=length_penalty)
-    (found,) = beam_search(model, padded([source]), torch.tensor([limit]), settings)
+    decoding = DecodingConfig(beam_size=40, length_penalty=length_penalty, max_length=limit, unk="avoid")
+    (found,) = search(model, padded([source]), decoding, num_best=40)
     assert [tuple(hypothesis.ids) for hypothesis in found] == ranked
     assert [hypothesis.score for hypothesis in found] == pytest.approx([scores[ids] for ids in ranked], abs=1e-4)
 
@@ -81,9 +75,9 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed, length_penalt
 def test_batching_and_order_never_change_a_translation(beam_size):
     model, sources = tiny(seed=3), some_sources(12)
     decoding = DecodingConfig(beam_size=beam_size, batch_tokens=400)
-    together = translate_ids(model, sources, decoding)
-    alone = [translate_ids(model, [source], decoding)[0] for source in sources]
-    backwards = translate_ids(model, sources[::-1], decoding)[::-1]
+    together = TransformerEngine(model).search(sources, decoding)
+    alone = [TransformerEngine(model).search([source], decoding)[0] for source in sources]
+    backwards = TransformerEngine(model).search(sources[::-1], decoding)[::-1]
     assert [h[0].ids for h in together] == [h[0].ids for h in alone] == [h[0].ids for h in backwards]
 
 
@@ -91,15 +85,15 @@ def test_a_wider_beam_finds_no_worse_a_sequence():
     model, src_ids = tiny(seed=2), padded(some_sources(10))
     scores = []
     for beam_size in (1, 2, 8):
-        found = search(model, src_ids, SearchSettings(beam_size=beam_size, length_penalty=0.0))
+        found = search(model, src_ids, DecodingConfig(beam_size=beam_size, length_penalty=0.0))
         scores.append(sum(best.score for best, *_ in found))
     assert scores[0] <= scores[-1] + 1e-4
 
 
 def test_n_best_is_sorted_distinct_and_starts_with_the_best():
     model, src_ids = tiny(seed=1), padded(some_sources())
-    best = search(model, src_ids, SearchSettings(beam_size=5))
-    for (first, *_), found in zip(best, search(model, src_ids, SearchSettings(beam_size=5, num_best=5)), strict=True):
+    best = search(model, src_ids, DecodingConfig(beam_size=5))
+    for (first, *_), found in zip(best, search(model, src_ids, DecodingConfig(beam_size=5), 5), strict=True):
         scores = [hypothesis.score for hypothesis in found]
         assert scores == sorted(scores, reverse=True)
         assert found[0].ids == first.ids
@@ -110,7 +104,7 @@ def test_n_best_is_sorted_distinct_and_starts_with_the_best():
 def test_the_cap_holds_and_special_tokens_are_never_produced(beam_size):
     for seed in range(5):
         model, sources = tiny(seed=seed, spread=0.1), some_sources()
-        settings = SearchSettings(beam_size=beam_size, max_length_ratio=0.5)
+        settings = DecodingConfig(beam_size=beam_size, max_length_ratio=0.5, unk="avoid")
         for source, (best, *_) in zip(sources, search(model, padded(sources), settings), strict=True):
             assert len(best.ids) <= int(0.5 * len(source)) + 10
             assert not {*NEVER_PRODUCED, UNK_ID, EOS_ID} & set(best.ids)
@@ -120,7 +114,7 @@ def test_a_larger_length_penalty_never_shortens():
     model, src_ids = tiny(seed=4, spread=0.5), padded(some_sources(10))
     lengths = []
     for length_penalty in (0.0, 1.0, 3.0):
-        found = search(model, src_ids, SearchSettings(beam_size=6, length_penalty=length_penalty))
+        found = search(model, src_ids, DecodingConfig(beam_size=6, length_penalty=length_penalty))
         lengths.append(sum(len(best.ids) for best, *_ in found))
     assert lengths == sorted(lengths)
 
@@ -130,7 +124,7 @@ def test_learned_positions_end_a_translation_where_they_end(beam_size):
     torch.manual_seed(0)
     config = ModelConfig(d_model=16, d_ff=16, num_heads=2, positions="learned", max_positions=9)
     model = Transformer(config, 7, 7).eval()
-    for best, *_ in search(model, padded(some_sources(20)), SearchSettings(beam_size=beam_size)):
+    for best, *_ in search(model, padded(some_sources(20)), DecodingConfig(beam_size=beam_size)):
         assert len(best.ids) <= 8
 
 
@@ -164,6 +158,124 @@ def test_unknown_words_are_produced_where_they_may_be(beam_size):
     with torch.no_grad():
         model.projection.weight[UNK_ID] = model.projection.weight[4:].mean(dim=0) * 1.5
     for may_be_unknown in (False, True):
-        settings = SearchSettings(beam_size=beam_size, may_be_unknown=may_be_unknown)
+        settings = DecodingConfig(beam_size=beam_size, unk="keep" if may_be_unknown else "avoid")
         found = search(model, padded(some_sources(20)), settings)
         assert any(UNK_ID in best.ids for best, *_ in found) == may_be_unknown
+
+
+def options_of(**changes):
+    return DecodingConfig(**{"beam_size": 3, "unk": "avoid", "max_length": 12} | changes)
+
+
+def found_by(model, sources, prefixes=(), num_best=1, **changes):
+    return TransformerEngine(model).search(sources, options_of(**changes), num_best, prefixes)
+
+
+SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
+
+
+@pytest.mark.parametrize("changes", SEARCHES)
+def test_a_translation_begins_with_its_prefix(changes):
+    model, sources = tiny(seed=3, vocab_size=9), some_sources(8, vocab_size=9)
+    prefixes = [[4 + (row + place) % 5 for place in range(row % 4)] for row in range(8)]
+    prefixes[5] = [UNK_ID, 4]
+    for prefix, (best, *_) in zip(prefixes, found_by(model, sources, prefixes, **changes), strict=True):
+        assert best.ids[: len(prefix)] == prefix
+    alone = [
+        found_by(model, [source], [prefix], **changes)[0] for source, prefix in zip(sources, prefixes, strict=True)
+    ]
+    assert [h[0].ids for h in alone] == [h[0].ids for h in found_by(model, sources, prefixes, **changes)]
+
+
+def test_a_prefix_of_what_would_be_found_anyway_changes_nothing():
+    model, sources = tiny(seed=5, spread=0.7), some_sources(10)
+    free = found_by(model, sources, beam_size=1)
+    prefixes = [best.ids[:2] for (best,) in free]
+    for (one,), (other,) in zip(free, found_by(model, sources, prefixes, beam_size=1), strict=True):
+        assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("changes", SEARCHES)
+@pytest.mark.parametrize(("shortest", "longest"), [(0, 3), (5, 5), (4, 9), (7, None)])
+def test_lengths_stay_between_minimum_and_maximum(changes, shortest, longest):
+    model, sources = tiny(seed=6), some_sources(10)
+    for best, *_ in found_by(model, sources, min_length=shortest, max_length=longest, **changes):
+        assert shortest <= len(best.ids) <= (longest or 100)
+
+
+@pytest.mark.parametrize("changes", SEARCHES)
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_ngram_comes_twice(changes, size):
+    model, sources = tiny(seed=7, spread=0.3), some_sources(10)
+    free = [best.ids for best, *_ in found_by(model, sources, min_length=9, **changes)]
+    kept = [best.ids for best, *_ in found_by(model, sources, min_length=9, no_repeat_ngram=size, **changes)]
+
+    def repeats(ids):
+        ngrams = [tuple(ids[place : place + size]) for place in range(len(ids) - size + 1)]
+        return len(ngrams) - len(set(ngrams))
+
+    assert any(map(repeats, free))
+    assert not any(map(repeats, kept))
+
+
+@pytest.mark.parametrize("changes", SEARCHES)
+def test_a_translation_for_which_no_token_is_left_ends(changes):
+    model, sources = tiny(seed=8), some_sources(5)  # Three words that may come, and each but once.
+    for best, *_ in found_by(model, sources, no_repeat_ngram=1, min_length=8, **changes):
+        assert sorted(best.ids) == [4, 5, 6]
+        assert best.score > -100
+
+
+def test_sampling_repeats_with_its_seed_and_differs_with_another():
+    model, sources = tiny(seed=9, spread=0.5), some_sources(20)
+    draws = [
+        [h.ids for each in found_by(model, sources, num_best=3, sample=True, seed=seed) for h in each]
+        for seed in (1, 1, 2)
+    ]
+    assert draws[0] == draws[1] != draws[2]
+    alone = [h.ids for source in sources for h in found_by(model, [source], num_best=3, sample=True)[0]]
+    assert alone == draws[0]
+
+
+def test_samples_come_as_often_as_they_are_likely():
+    model, (source,) = tiny(seed=1), some_sources(1)
+    model.double()
+    draws = [found_by(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)]
+    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for each in draws for hypothesis in each)
+    logits = model(padded([source]), torch.tensor([[SOS_ID]]))[0, 0].detach()
+    allowed = [EOS_ID, 4, 5, 6]
+    expected = logits[allowed].softmax(dim=-1) * 2000
+    observed = torch.tensor([float(counts[token]) for token in allowed])
+    chi_square = float(((observed - expected) ** 2 / expected).sum())
+    assert chi_square < 16.3  # Three degrees of freedom: one in a thousand is larger.
+
+
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.001}])
+def test_the_narrowest_sampling_is_greedy(narrow):
+    model, sources = tiny(seed=2), some_sources(10)
+    greedy = found_by(model, sources, beam_size=1)
+    drawn = found_by(model, sources, sample=True, **narrow)
+    assert [h[0].ids for h in greedy] == [h[0].ids for h in drawn]
+    assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in drawn], abs=1e-5)
+
+
+def test_samples_are_sorted_and_scored_as_the_model_reads_them():
+    model, sources = tiny(seed=3), some_sources(4)
+    for source, found in zip(
+        sources, found_by(model, sources, num_best=5, sample=True, length_penalty=0.0), strict=True
+    ):
+        scores = [hypothesis.score for hypothesis in found]
+        assert scores == sorted(scores, reverse=True) and len(scores) == 5
+        for hypothesis in found:
+            assert hypothesis.score == pytest.approx(log_probability(model, source, hypothesis.ids), abs=1e-4)
+
+
+def test_reading_a_translation_gives_its_probabilities_whatever_is_in_the_batch():
+    model, sources = tiny(seed=4), some_sources(9)
+    pairs = [(source, source[::-1][: len(source) // 2]) for source in sources]
+    engine = TransformerEngine(model)
+    for (source, target), reading in zip(pairs, engine.read(pairs), strict=True):
+        assert sum(reading.log_probs) == pytest.approx(log_probability(model, source, target), abs=1e-4)
+        assert reading.attention.shape == (len(target) + 1, len(source) + 1)
+        assert torch.allclose(reading.attention.sum(dim=1), torch.ones(len(target) + 1))
+        assert torch.allclose(reading.attention, engine.read([(source, target)])[0].attention, atol=1e-6)

@@ -34,7 +34,12 @@ def test_perplexity_is_the_exponential_of_the_loss():
 def test_a_perfect_translation_scores_100_and_carries_signatures():
     lines = ["The cat sits on the mat.", "It is raining again today."]
     scores = score_texts(lines, lines)
-    assert {name: round(entry["score"]) for name, entry in scores.items()} == {"bleu": 100, "chrf": 100, "ter": 0}
+    assert {name: round(entry["score"]) for name, entry in scores.items()} == {
+        "bleu": 100,
+        "chrf": 100,
+        "chrf++": 100,
+        "ter": 0,
+    }
     assert all("version:" in entry["signature"] for entry in scores.values())
     worse = score_texts(["The dog sits on the mat.", "It is raining."], lines)
     assert worse["bleu"]["score"] < 100 < 100 + worse["ter"]["score"]

@@ -4,7 +4,7 @@ import shlex
 import pytest
 import typer
 
-from mt_cli import cli
+from mt_cli.cli import main as cli
 from mt_cli.config.corpora import FilterConfig
 from mt_cli.corpus.formats import _READERS
 

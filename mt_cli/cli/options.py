@@ -1,0 +1,80 @@
+"""Options that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mt_cli.config.sections import Config
+    from mt_cli.translator import Translator
+
+RUNS = Path("runs")
+
+ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file of a run.", show_default=False)]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one option of the config; may be repeated."),
+]
+SetDecodingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="decoding.KEY=VALUE",
+        help="Override one option of the run's search, such as decoding.no_repeat_ngram=3; may be repeated.",
+    ),
+]
+RunOption = Annotated[
+    Path | None, typer.Option("--run", help="A run directory; by default the newest below ./runs.", show_default=False)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
+PrecisionOption = Annotated[
+    str, typer.Option("--precision", help="fp32, bf16, or auto: bf16 where the hardware is fast at it.")
+]
+EngineOption = Annotated[
+    str, typer.Option("--engine", help="mt, or ctranslate2; --run is then the folder of an exported model.")
+]
+BeamSizeOption = Annotated[
+    int | None, typer.Option("--beam-size", min=1, help="Hypotheses kept per sentence; 1 is greedy search.")
+]
+
+
+def load_config(path: Path, overrides: list[str] | None) -> Config:
+    """The config of a file with what `--set` says."""
+    from mt_cli.config import loading
+
+    return loading.load_config(path, overrides or ())
+
+
+def run_path(run: Path | None) -> Path:
+    """The run given, or else the newest, which is then named on standard error."""
+    if run is not None:
+        return run
+    from mt_cli.checkpoint.directory import newest_run
+
+    newest = newest_run()
+    print(f"Using {newest}", file=sys.stderr)
+    return newest
+
+
+def load_translator(path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt") -> Translator:
+    """The translator of a run, or of the folder of an exported model."""
+    from mt_cli.errors import InputError
+    from mt_cli.hardware import keep_memory
+    from mt_cli.translator import Translator
+
+    if engine not in ("mt", "ctranslate2"):
+        raise InputError(f"--engine {engine}: use mt or ctranslate2")
+    if engine == "ctranslate2":
+        from mt_cli.export.served import load_served
+
+        if precision != "auto":
+            raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
+        return load_served(path, device)
+    translator = Translator.load(path, device, precision)
+    keep_memory()
+    return translator

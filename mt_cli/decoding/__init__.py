@@ -1,0 +1,1 @@
+"""Search: from a model's probabilities to ids of translations."""

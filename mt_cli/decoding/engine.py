@@ -1,0 +1,97 @@
+"""What a translator asks of a model: to find translations of ids, and to read given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from mt_cli.batching.batches import batches_in_order, pad
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.search import Hypothesis, search
+from mt_cli.errors import InputError
+from mt_cli.model.transformer import Transformer, recorded_attention
+from mt_cli.tokenizer import EOS_ID, SOS_ID
+
+Ids = Sequence[int]
+_TOKENS_READ_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a model makes of a given translation."""
+
+    log_probs: list[float]
+    """Of each token and of the end after it, in nats."""
+    attention: Tensor | None
+    """TxS, how much each token, and the end, attends to each source token and its end: the mean of layers and heads."""
+
+
+class Engine(Protocol):
+    """A model that knows ids only."""
+
+    def search(
+        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses for each source, best first; they begin with the prefixes, if there are any."""
+
+    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+        """How likely the model holds the target of each pair, given its source."""
+
+
+class TransformerEngine:
+    """Our own model. What is in a batch, and in which order, changes no result but by rounding."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+
+    def search(
+        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+    ) -> list[list[Hypothesis]]:
+        """As `Engine` says, long sources first, in batches of `batch_tokens`."""
+        self.model.eval()
+        num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
+        found: dict[int, list[Hypothesis]] = {}
+        for indices in batches_in_order([len(ids) for ids in sources], decoding.batch_tokens // num_beams):
+            src_ids = self._padded([sources[index] for index in indices], end=EOS_ID)
+            beginnings = [prefixes[index] for index in indices] if prefixes else []
+            found.update(zip(indices, search(self.model, src_ids, decoding, num_best, beginnings), strict=True))
+        return [found[index] for index in range(len(sources))]
+
+    @torch.inference_mode()
+    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+        """As `Engine` says.
+
+        Raises:
+            InputError: if a side has more tokens than the model has positions.
+        """
+        self.model.eval()
+        lengths = [max(len(source), len(target)) for source, target in pairs]
+        limit = self.model.max_positions
+        if limit is not None and max(lengths, default=0) >= limit:
+            raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
+        found: dict[int, Reading] = {}
+        for indices in batches_in_order(lengths, _TOKENS_READ_AT_ONCE):
+            found.update(zip(indices, self._read([pairs[index] for index in indices]), strict=True))
+        return [found[index] for index in range(len(pairs))]
+
+    def _read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+        sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+        expected_BT = self._padded(targets, end=EOS_ID)
+        with recorded_attention(self.model) as record:
+            logits_BTV = self.model(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
+        log_probs_BTV = logits_BTV.float().log_softmax(dim=-1)
+        log_probs_BT = log_probs_BTV.gather(2, expected_BT[..., None])[..., 0].cpu()
+        weights_BHTS = [weights for name, (weights,) in record.items() if "cross" in name]
+        attention_BTS = torch.stack(weights_BHTS).float().mean(dim=(0, 2)).cpu()
+        return [
+            Reading(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])
+            for (source, target), log_probs_T, attention_TS in zip(pairs, log_probs_BT, attention_BTS, strict=True)
+        ]
+
+    def _padded(self, sequences: Sequence[Ids], start: int | None = None, end: int | None = None) -> Tensor:
+        rows = [torch.tensor(ids, dtype=torch.int64) for ids in sequences]
+        return pad(rows, start, end).to(next(self.model.parameters()).device)

@@ -1,0 +1,1 @@
+"""A trained run for other engines: written, checked against our own output, and used."""

@@ -1,0 +1,93 @@
+"""Our weights as CTranslate2's Python specification has them. Knows names and shapes of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from mt_cli.config.sections import ModelConfig
+from mt_cli.model.transformer import (
+    Embedding,
+    FeedForward,
+    MultiHeadAttention,
+    SinusoidalPositions,
+    Transformer,
+    sinusoids,
+)
+from mt_cli.tokenizer import EOS, SOS, UNK, TokenizerPair
+
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+_MIN_POSITIONS = 1024
+
+
+def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num_positions: int) -> Any:
+    """CTranslate2's specification of a model, filled with its weights and so many sinusoidal positions at least."""
+    config = model.config
+    spec = specs.TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm_order == "pre",
+        activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+        ffn_glu=config.activation == "swiglu",
+    )
+    num_positions = max(_MIN_POSITIONS, num_positions)
+    _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
+    _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
+    encoder_layers: Any = model.encoder
+    decoder_layers: Any = model.decoder
+    for theirs, layer in zip(spec.encoder.layer, encoder_layers, strict=True):
+        _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    for theirs, layer in zip(spec.decoder.layer, decoder_layers, strict=True):
+        _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
+        _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
+        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    if config.norm_order == "pre":
+        _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _fill_norm(spec.decoder.layer_norm, model.decoder_norm)
+    spec.decoder.projection.weight = _array(model.projection.weight)
+    registers = (spec.register_source_vocabulary, spec.register_target_vocabulary)
+    for tokenizer, register in zip(tokenizers, registers, strict=True):
+        register(tokenizer.tokens(range(tokenizer.vocab_size)))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
+    spec.config.decoder_start_token, spec.config.add_source_eos = SOS, True
+    return spec
+
+
+def _fill_embedding(theirs: Any, stack: Any, ours: Embedding, config: ModelConfig, num_positions: int) -> None:
+    theirs.weight = _array(ours.table.weight)
+    stack.scale_embeddings = True
+    is_sinusoidal = isinstance(ours.positions, SinusoidalPositions)
+    table = sinusoids(num_positions, config.d_model) if is_sinusoidal else ours.positions.weight
+    stack.position_encodings.encodings = _array(table)  # type: ignore[arg-type]
+
+
+def _fill_attention(theirs: Any, ours: MultiHeadAttention, norm: nn.Module, fused: int) -> None:
+    """Queries, keys and values are one matrix there, or queries are one and keys and values another."""
+    maps = [ours.query, ours.key, ours.value]
+    groups = [maps] if fused == 3 else [maps[:1], maps[1:]]
+    for linear, group in zip(theirs.linear, [*groups, [ours.output]], strict=True):
+        linear.weight = _array(torch.cat([each.weight for each in group]))
+        if group[0].bias is not None:
+            linear.bias = _array(torch.cat([each.bias for each in group]))
+    _fill_norm(theirs.layer_norm, norm)
+
+
+def _fill_feed_forward(theirs: Any, ours: FeedForward, norm: nn.Module) -> None:
+    gated = [theirs.linear_0, theirs.linear_0_noact] if ours.activation == "swiglu" else [theirs.linear_0]
+    halves = zip(ours.inner.weight.chunk(len(gated)), ours.inner.bias.chunk(len(gated)), strict=True)
+    for linear, (weight, bias) in zip(gated, halves, strict=True):
+        linear.weight, linear.bias = _array(weight), _array(bias)
+    theirs.linear_1.weight, theirs.linear_1.bias = _array(ours.outer.weight), _array(ours.outer.bias)
+    _fill_norm(theirs.layer_norm, norm)
+
+
+def _fill_norm(theirs: Any, ours: nn.Module) -> None:
+    theirs.gamma, theirs.beta = _array(ours.weight), _array(ours.bias)  # type: ignore[arg-type]
+
+
+def _array(weight: Tensor) -> Any:
+    """A copy: quantisation works in place."""
+    return weight.detach().float().cpu().contiguous().clone().numpy()
