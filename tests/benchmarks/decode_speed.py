@@ -57,13 +57,13 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     """CTranslate2, cutting and joining text with our tokenizers."""
     import ctranslate2
 
-    from mt_cli.export import export_ctranslate2
-    from mt_cli.translator import Translator
+    from mt_cli.export.models import Run, export_ctranslate2
 
-    translator = Translator.load(arguments.run, "cpu", "fp32")
+    run = Run.load(Path(arguments.run))
+    translator = run.translator
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
-        export_ctranslate2(translator, path, quantization, sources[:5])
+        export_ctranslate2(run, path, quantization, sources[:5])
         engine = ctranslate2.Translator(str(path), device="cpu", intra_threads=arguments.threads)
         source_tokenizer, target_tokenizer = translator.source_tokenizer, translator.target_tokenizer
         ids_of = {
@@ -81,15 +81,14 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 
 def run_joeynmt(arguments, python, beam_size, sources):
     """JoeyNMT, in its own environment, on the pieces of our tokenizer."""
-    from mt_cli.export import export_bundle
-    from mt_cli.translator import Translator
+    from mt_cli.export.models import Run, export_bundle
 
-    translator = Translator.load(arguments.run, "cpu", "fp32")
-    tokenizer = translator.source_tokenizer
+    run = Run.load(Path(arguments.run))
+    tokenizer = run.translator.source_tokenizer
     ids_of = {token: index for index, token in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        export_bundle(translator, folder / "bundle")
+        export_bundle(run, folder / "bundle")
         lines = [" ".join(tokenizer.tokens(ids)) for ids in tokenizer.encode(sources)]
         (folder / "pieces").write_text("\n".join(lines) + "\n", encoding="utf-8")
         script = Path(__file__).parent / "joeynmt_decode.py"
