@@ -33,16 +33,19 @@ class TokenScores:
 
 
 @torch.inference_mode()
-def score_tokens(objective: Objective, pairs: EncodedPairs, batch_tokens: int) -> TokenScores:
-    """Teacher-forced scores over all pairs."""
+def score_tokens(
+    objective: Objective, pairs: EncodedPairs, batch_tokens: int, indices: Sequence[int] | None = None
+) -> TokenScores:
+    """Teacher-forced scores over all pairs, or over those with some indices."""
     objective.eval()
     device = next(objective.parameters()).device
-    lengths = pairs.lengths().max(axis=0).tolist()
+    chosen = range(len(pairs)) if indices is None else indices
+    lengths = pairs.lengths().max(axis=0)[list(chosen)].tolist()
     cross_entropy = torch.zeros((), dtype=torch.float64)
     num_correct = torch.zeros((), dtype=torch.float64)
     num_tokens = 0
-    for indices in batches_in_order(lengths, batch_tokens):
-        batch = collate(pairs, indices).to(device)
+    for places in batches_in_order(lengths, batch_tokens):
+        batch = collate(pairs, [chosen[place] for place in places]).to(device)
         sums = objective(batch)
         cross_entropy += sums.cross_entropy.cpu()
         num_correct += sums.num_correct.cpu()

@@ -76,6 +76,16 @@ def memory_of(device: torch.device) -> int:
         return sys.maxsize
 
 
+def memory_used(device: torch.device) -> int | None:
+    """Bytes of memory that tensors on a GPU, or this process, have at the moment; None where nobody says."""
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    with suppress(OSError, ValueError, IndexError, AttributeError):  # Only Linux has this file.
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
 def describe_hardware(device: torch.device) -> dict[str, Any]:
     """Machine, device and threads, for reports."""
     return {

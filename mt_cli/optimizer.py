@@ -35,6 +35,34 @@ def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
         optimizer.step()
 
 
+@torch.no_grad()
+def weight_and_update_norms(optimizer: torch.optim.AdamW) -> tuple[Tensor, Tensor]:
+    """Length of all weights together, and of the last update, worked out anew from AdamW's averages.
+
+    Their ratio is about 1e-3 in a run that goes well; far more is a learning rate that is too high.
+    """
+    weight_squares: list[Tensor] = []
+    update_squares: list[Tensor] = []
+    for group in optimizer.param_groups:
+        weights = [weight for weight in group["params"] if weight in optimizer.state]
+        if not weights:
+            continue
+        states = [optimizer.state[weight] for weight in weights]
+        (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.
+        correction = math.sqrt(1 - beta2**step)
+        roots = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
+        torch._foreach_add_(roots, group["eps"] * correction)
+        updates = torch._foreach_div([state["exp_avg"] for state in states], roots)
+        torch._foreach_mul_(updates, group["lr"] * correction / (1 - beta1**step))
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, weights, alpha=group["lr"] * group["weight_decay"])
+        weight_squares.extend(norm.square() for norm in torch._foreach_norm(weights))
+        update_squares.extend(norm.square() for norm in torch._foreach_norm(updates))
+    if not weight_squares:  # No update was made yet.
+        return torch.tensor(math.nan), torch.tensor(math.nan)
+    return torch.stack(weight_squares).sum().sqrt(), torch.stack(update_squares).sum().sqrt()
+
+
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:
     """The rate of step 1, 2, ...; `num_steps` is the last one's number, where it is known.
 

@@ -6,9 +6,11 @@ same step.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,13 +19,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
-from mt_cli.errors import MtError
+from mt_cli.errors import InputError, MtError
 
 T = TypeVar("T")
 
 _SECONDS_WORTH_A_LINE = 5.0
+_SECONDS_BETWEEN_LINES = 30.0
 
 
 class Tracker:
@@ -43,8 +48,9 @@ class Tracker:
             for path in self._paths:
                 _cut(path, sizes.get(path.name, 0))
             # A validation at this very step may have come after the saving: TensorBoard forgets the whole step.
-            rows = [row for row in _rows(self._paths[0]) if row["step"] == step]
+            rows = [row for row in read_rows(self._paths[0]) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
+            self._samples = {sample[:2]: sample[2] for sample in read_samples(self._paths[1])}
             _let_the_second_pass(directory)
             self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
             for row in [] if is_validated else rows:
@@ -81,6 +87,8 @@ class Tracker:
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Add (source, reference, hypothesis) of the same sentences as they are translated now.
 
+        TensorBoard shows, in bold, which words are new since the last time.
+
         Raises:
             MtError: if they cannot be written.
         """
@@ -91,11 +99,26 @@ class Tracker:
             file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
-        table = "| source | reference | hypothesis |\n|---|---|---|\n" + "".join(
-            "| " + " | ".join(text.replace("|", "\\|") for text in sample) + " |\n" for sample in samples
-        )
+        rows = []
+        for source, reference, hypothesis in samples:
+            before = self._samples.get((source, reference))
+            shown = _plain(hypothesis) if before is None else _marked(hypothesis, before)
+            same = "the same" if before == hypothesis else _plain(before or "")
+            rows.append(f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n")
+            self._samples[source, reference] = hypothesis
+        table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n" + "".join(rows)
         with _writing(path.parent):
             self._board.add_text("samples", table, step)
+
+    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Add pictures, height x width x 3, under their tags.
+
+        Raises:
+            MtError: if they cannot be written.
+        """
+        with _writing(self._paths[0].parent):
+            for tag, pixels in pictures.items():
+                self._board.add_image(tag, pixels, step, dataformats="HWC")
 
     def flush(self) -> dict[str, int]:
         """Have all of it on the disk; return the sizes of the files by name.
@@ -111,6 +134,44 @@ class Tracker:
                     os.fsync(file.fileno())
                     sizes[path.name] = file.tell()
         return sizes
+
+
+def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+    """Give TensorBoard's table of runs the options of this one, and what they led to, as of a step.
+
+    Raises:
+        MtError: if they cannot be written.
+    """
+    from torch.utils.tensorboard.summary import hparams, scalar
+    from torch.utils.tensorboard.writer import FileWriter
+
+    kinds = (bool, int, float, str)
+    plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
+    with _writing(directory):
+        _let_the_second_pass(directory)
+        writer = FileWriter(str(directory))
+        for summary in hparams(plain, dict(scores)):
+            writer.add_summary(summary, step)
+        for tag, value in scores.items():
+            writer.add_summary(scalar(tag, value), step)
+        writer.close()
+
+
+def _plain(text: str) -> str:
+    """Text as a cell of a Markdown table that shows it as it is."""
+    return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
+
+
+def _marked(text: str, before: str) -> str:
+    """The same, words that were not in `before` in bold."""
+    words, former = text.split(), before.split()
+    matcher = difflib.SequenceMatcher(a=former, b=words, autojunk=False)
+    parts = []
+    for kind, _, _, start, end in matcher.get_opcodes():
+        stretch = _plain(" ".join(words[start:end]))
+        if stretch:
+            parts.append(stretch if kind == "equal" else f"**{stretch}**")
+    return " ".join(parts)
 
 
 def _let_the_second_pass(directory: Path) -> None:
@@ -138,7 +199,14 @@ def _cut(path: Path, size: int) -> None:
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def read_samples(path: Path) -> list[tuple[str, str, str]]:
+    """Source, reference and hypothesis of the sentences in the last part of a samples file; none if there is none."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    values = [line.partition(" ")[2].strip() for line in text.rpartition("# step ")[2].split("\n")[1:] if line]
+    return list(zip(values[::3], values[1::3], values[2::3], strict=False))
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a metrics file; lines that somebody has damaged are none."""
     rows = []
     if path.exists():
@@ -150,19 +218,58 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class Progress:
-    """A bar on standard error where that is a terminal, else nothing."""
+MODES = ("auto", "bar", "plain", "none")
+_mode = "auto"
 
-    def __init__(self, description: str, total: int | None, unit: str, done: int = 0) -> None:
-        self._description, self._unit, self._done = description, unit, done
+
+def show_progress(mode: str) -> None:
+    """Show progress from now on as bars, as lines, not at all, or (`auto`) as bars on a terminal and else as lines.
+
+    Raises:
+        InputError: for another mode.
+    """
+    global _mode
+    if mode not in MODES:
+        raise InputError(f"--progress {mode}: use {', '.join(MODES)}")
+    _mode = mode
+
+
+class Progress:
+    """How far a stage has come, with rate and time left: a bar on standard error, or a line now and then.
+
+    Args:
+        description: the stage.
+        total: items of it; None if nobody knows.
+        unit: what an item is.
+        done: items that are done already.
+        is_quiet: whether `auto` means nothing at all where there is no terminal.
+        leave: whether the bar stays when the stage is over.
+    """
+
+    def __init__(
+        self,
+        description: str,
+        total: int | None,
+        unit: str,
+        done: int = 0,
+        *,
+        is_quiet: bool = False,
+        leave: bool = True,
+    ) -> None:
+        self._description, self._total, self._unit, self._done = description, total, unit, done
+        has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
+        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
+        self._started_at = self._said_at = time.monotonic()
+        self._before, self._values = done, ""
         self._bar: tqdm[Any] = tqdm(
             total=total,
             initial=done,
             desc=description,
             unit=f" {unit}s",
             unit_scale=total is None or total > 10_000,
-            disable=not sys.stderr.isatty(),
+            disable=not has_bar,
             dynamic_ncols=True,
+            leave=leave,
         )
 
     def __enter__(self) -> Progress:
@@ -175,12 +282,11 @@ class Progress:
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
-        """The bar as a context that gives a function to advance it by; without a terminal, one line says the rate."""
-        started_at, before = time.monotonic(), self._done
+        """The bar as a context that gives a function to advance it by; without a bar, a line says the rate."""
         with self:
             yield self.advance
-        seconds, done = time.monotonic() - started_at, self._done - before
-        if done and seconds > _SECONDS_WORTH_A_LINE:
+        seconds, done = time.monotonic() - self._started_at, self._done - self._before
+        if done and seconds > _SECONDS_WORTH_A_LINE and _mode != "none":
             say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
@@ -193,9 +299,22 @@ class Progress:
         """Go on by `amount`."""
         self._done += amount
         self._bar.update(amount)
+        if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
+            self._said_at = time.monotonic()
+            say(self._line())
+
+    def _line(self) -> str:
+        rate = (self._done - self._before) / (self._said_at - self._started_at)
+        of_all = left = ""
+        if self._total:
+            of_all = f" of {self._total:,}"
+            left = f", {tqdm.format_interval((self._total - self._done) / rate)} left" if rate else ""
+        values = f"  {self._values}" if self._values else ""
+        return f"{self._description}: {self._done:,}{of_all} {self._unit}s, {rate:,.1f} a second{left}{values}"
 
     def show(self, **values: str) -> None:
         """Show some values beside the bar from now on."""
+        self._values = ", ".join(f"{name} {value}" for name, value in values.items())
         self._bar.set_postfix(values, refresh=False)
 
 

@@ -57,6 +57,8 @@ class StepReport:
     is_finite: Tensor
     """Whether loss and gradient were finite, on the device; if not, the update was skipped."""
     num_target_tokens: int
+    padding_share: float
+    """Share, 0 to 1, of the rows of both sides that only fill up."""
     elapsed_seconds: float
     """Of this step alone; on a GPU, until its work was handed over."""
     placed: list[PlacedBatch]
@@ -103,6 +105,7 @@ def optimization_steps(
                 cross_entropy=cross_entropy,
                 is_finite=is_finite,
                 num_target_tokens=sum(batch.num_target_tokens for batch in step.micro_batches),
+                padding_share=_padding_share(step.micro_batches),
                 elapsed_seconds=time.perf_counter() - started_at,
                 placed=step.placed,
                 num_splits=gradients.num_splits,
@@ -122,6 +125,11 @@ class _Step:
         """The same with ids."""
         batches = [collate(each.pairs, each.indices) for each in self.placed]
         return replace(self, micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches)
+
+
+def _padding_share(batches: list[Batch]) -> float:
+    num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
+    return 1 - num_tokens / sum(batch.num_rows for batch in batches)
 
 
 def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:

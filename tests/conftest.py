@@ -44,10 +44,14 @@ def checkpoint_content(path):
     return tensors, state
 
 
+def _varies(tag):
+    return "second" in tag or "memory" in tag
+
+
 def metrics_of(run):
-    """The rows of `metrics.jsonl`, without what depends on the clock."""
+    """The rows of `metrics.jsonl`, without what depends on the clock and on the machine's memory."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
+    return [{key: value for key, value in row.items() if not _varies(key)} for row in rows]
 
 
 def points_of(run):
@@ -55,7 +59,7 @@ def points_of(run):
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
-    tags = [tag for tag in board.Tags()["tensors"] if "second" not in tag]
+    tags = [tag for tag in board.Tags()["tensors"] if not _varies(tag)]
     return {tag: [(point.step, point.tensor_proto.SerializeToString()) for point in board.Tensors(tag)] for tag in tags}
 
 

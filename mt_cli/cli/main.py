@@ -15,8 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from mt_cli.cli import translation
-from mt_cli.cli.options import RUNS, ConfigOption, JsonOption, RunOption, SetOption, load_config, run_path
+from mt_cli.cli import looking, translation
+from mt_cli.cli.options import (
+    RUNS,
+    ConfigOption,
+    JsonOption,
+    ProgressOption,
+    RunOption,
+    SetOption,
+    load_config,
+    run_path,
+    set_progress,
+)
 from mt_cli.cli.streams import drop_output
 from mt_cli.errors import InputError, MtError
 
@@ -70,15 +80,17 @@ def train(
     config: ConfigOption,
     overrides: SetOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Move an older run of this name aside; begin again.")] = False,
+    progress: ProgressOption = "auto",
 ) -> None:
     """Train the run of a config into runs/NAME; the same command again goes on with an unfinished run."""
     loaded = load_config(config, overrides)
+    set_progress(progress)
     from mt_cli.experiment import run
 
     run.train(loaded, RUNS, fresh)
 
 
-for command in (translation.translate, translation.score, translation.evaluate):
+for command in (translation.translate, translation.score, translation.evaluate, looking.inspect, looking.report):
     app.command()(command)
 
 
@@ -92,8 +104,10 @@ def tokenize(
     run: RunOption = None,
     side: Annotated[str, typer.Option("--side", help="source or target.")] = "source",
     ids: Annotated[bool, typer.Option("--ids", help="Print ids instead of tokens.")] = False,
+    progress: ProgressOption = "auto",
 ) -> None:
     """Show the tokens a trained run cuts sentences into, or report on the tokenizers of a config."""
+    set_progress(progress)
     if side not in ("source", "target"):
         raise InputError(f"--side {side}: use source or target")
     if config is not None:
@@ -155,8 +169,10 @@ def data_check(
     clean: Annotated[
         Path | None, typer.Option("--write-clean", help="Write the pairs that are trained on to a new TSV file.")
     ] = None,
+    progress: ProgressOption = "auto",
 ) -> None:
     """Report what is kept and dropped and why, tokens, lengths, coverage, and the most suspicious pairs."""
+    set_progress(progress)
     loaded = load_config(config, overrides)
     if clean is not None and clean.exists():
         raise InputError(f"{clean}: is there already; give the clean pairs a new name")

@@ -35,12 +35,25 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 PrecisionOption = Annotated[
     str, typer.Option("--precision", help="fp32, bf16, or auto: bf16 where the hardware is fast at it.")
 ]
+ProgressOption = Annotated[
+    str,
+    typer.Option(
+        "--progress", help="bar, plain (a line now and then), none, or auto: a bar on a terminal and else plain."
+    ),
+]
 EngineOption = Annotated[
     str, typer.Option("--engine", help="mt, or ctranslate2; --run is then the folder of an exported model.")
 ]
 BeamSizeOption = Annotated[
     int | None, typer.Option("--beam-size", min=1, help="Hypotheses kept per sentence; 1 is greedy search.")
 ]
+
+
+def set_progress(mode: str) -> None:
+    """Have progress shown as `--progress` says."""
+    from mt_cli.tracking import show_progress
+
+    show_progress(mode)
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:

@@ -18,10 +18,12 @@ from mt_cli.cli.options import (
     EngineOption,
     JsonOption,
     PrecisionOption,
+    ProgressOption,
     RunOption,
     SetDecodingOption,
     load_translator,
     run_path,
+    set_progress,
 )
 from mt_cli.cli.streams import Output, blocks, input_lines, prompted_lines, read_lines
 from mt_cli.errors import InputError
@@ -80,12 +82,14 @@ def translate(
     engine: EngineOption = "mt",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
+    progress: ProgressOption = "auto",
 ) -> None:
     """Translate sentences: one line in, one line out, in input order."""
     if sum(map(bool, (sentences, input_file, interactive))) > 1:
         raise InputError("give sentences, --input or --interactive, not two of them")
     if attention and (not sentences or len(sentences) != 1):
         raise InputError("--attention draws one sentence; give exactly one as an argument")
+    set_progress(progress)
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     options = _decoding(overrides) | {name: value for name, value in given.items() if value is not None}
     options |= {"sample": True} if sample else {}
@@ -118,7 +122,7 @@ def _counted(lines: Iterable[str], waits: bool, output_file: Path | None) -> Ite
     if output_file is None and sys.stdout.isatty():
         yield from blocks(lines)
         return
-    with Progress("translate", None, "line") as progress:
+    with Progress("translate", None, "line", is_quiet=True) as progress:
         for block in blocks(lines):
             yield block
             progress.advance(len(block))
@@ -224,12 +228,14 @@ def evaluate(
     engine: EngineOption = "mt",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
+    progress: ProgressOption = "auto",
 ) -> None:
     """Score a run with BLEU, chrF, chrF++ and TER on detokenised text, each with its sacreBLEU signature."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model knows no corpora; give --source and --reference")
+    set_progress(progress)
     options = _decoding(overrides) | ({} if beam_size is None else {"beam_size": beam_size})
     path = run_path(run)
     translator = load_translator(path, device, precision, engine)

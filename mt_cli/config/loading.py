@@ -117,9 +117,14 @@ def changed_section(section: S, changes: Mapping[str, Any]) -> S:
     raise ConfigError("; ".join(dict.fromkeys(lines)))
 
 
+def flat(config: Section, name: str = "") -> dict[str, Any]:
+    """Dotted keys of a config, or of the section of that name, with their values."""
+    return _flatten(config.model_dump(mode="json"), name)
+
+
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Dotted keys whose values differ, with the old and the new value."""
-    flat_old, flat_new = _flatten(old.model_dump(mode="json")), _flatten(new.model_dump(mode="json"))
+    flat_old, flat_new = flat(old), flat(new)
     keys = dict.fromkeys([*flat_old, *flat_new])
     return {key: (flat_old.get(key), flat_new.get(key)) for key in keys if flat_old.get(key) != flat_new.get(key)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,8 +45,10 @@ class Engine(Protocol):
 class TransformerEngine:
     """Our own model. What is in a batch, and in which order, changes no result but by rounding."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Transformer, on_done: Callable[[int], object] = lambda number: None) -> None:
         self.model = model
+        self._on_done = on_done
+        """Called with the number of sentences whenever some have been searched."""
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
@@ -59,6 +61,7 @@ class TransformerEngine:
             src_ids = self._padded([sources[index] for index in indices], end=EOS_ID)
             beginnings = [prefixes[index] for index in indices] if prefixes else []
             found.update(zip(indices, search(self.model, src_ids, decoding, num_best, beginnings), strict=True))
+            self._on_done(len(indices))
         return [found[index] for index in range(len(sources))]
 
     @torch.inference_mode()

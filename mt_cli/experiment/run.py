@@ -17,10 +17,10 @@ from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
+from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
-from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
-from mt_cli.evaluation import TokenScores, score_texts, score_tokens
+from mt_cli.experiment import validation
 from mt_cli.experiment.data import (
     Data,
     describe_data,
@@ -45,7 +45,7 @@ from mt_cli.hardware import (
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
-from mt_cli.tracking import Progress, Tracker, say
+from mt_cli.tracking import Progress, Tracker, say, write_hparams
 from mt_cli.training import StepReport, optimization_steps
 from mt_cli.translator import Translator
 
@@ -139,7 +139,6 @@ class _Run:
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
-        self.longest_source = longest_source(data, config)
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
         self.pairs = training_pairs(data, config)
@@ -167,6 +166,7 @@ class _Run:
         steps += f", at most {self.num_steps:,}" if self.num_steps else ""
         say(f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens")
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        say(f"  watch       tensorboard --logdir {self.directory.path.parent}")
         say(f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}")
 
     def resume(self) -> None:
@@ -244,7 +244,9 @@ class _Run:
             Progress("train", self.num_steps, "step", progression.position.step) as bar,
             Signals().noted() as signals,
         ):
-            self.log = TrainingLog(training, progression, self.tracker, bar, names_of_parts(self.config))
+            self.log = TrainingLog(
+                training, progression, self.tracker, bar, self.optimizer, names_of_parts(self.config)
+            )
             self.save()
             if progression.is_due(training) and progression.validated_step != progression.position.step:
                 self.validate()  # It was cut off.
@@ -328,8 +330,9 @@ class _Run:
         if progression.validated_step == step:
             return
         self.log.read()
-        tokens, texts, hypotheses = self._score_validation_set()
-        values = {"bleu": texts["bleu"]["score"], "chrf": texts["chrf"]["score"], "loss": -tokens.loss}
+        found = validation.validate(self.objective, self.data, self.config)
+        tokens = found.tokens
+        values = {"bleu": found.texts["bleu"]["score"], "chrf": found.texts["chrf"]["score"], "loss": -tokens.loss}
         value = values[self.config.training.best_metric]
         # A run that went back may come by its best step again.
         is_best = math.isfinite(value) and (
@@ -342,17 +345,9 @@ class _Run:
             self.directory.save_best(self.model, asdict(progression))
         else:
             progression.num_validations_without_better += 1
-        metrics = {
-            "valid/loss": tokens.loss,
-            "valid/perplexity": tokens.perplexity,
-            "valid/token_accuracy": tokens.token_accuracy,
-            "valid/bleu": values["bleu"],
-            "valid/chrf": values["chrf"],
-        }
-        self.tracker.write_metrics(step, progression.elapsed_seconds, metrics)
-        pairs = self.data.corpora["valid"].pairs[: self.config.training.num_samples]
-        samples = [(*pair, hypothesis) for pair, hypothesis in zip(pairs, hypotheses, strict=False)]
-        self.tracker.write_samples(step, samples)
+        self.tracker.write_metrics(step, progression.elapsed_seconds, found.metrics)
+        self.tracker.write_samples(step, found.samples)
+        self.tracker.write_pictures(step, found.pictures)
         say(
             f"step {step:>6,}  epoch {self._epoch():5.1f}  {clock(progression.elapsed_seconds)}"
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
@@ -369,16 +364,6 @@ class _Run:
         position = self.progression.position
         return position.step / self.steps_per_epoch if self.steps_per_epoch else float(position.epoch)
 
-    def _score_validation_set(self) -> tuple[TokenScores, dict[str, Any], list[str]]:
-        tokens = score_tokens(self.objective, self.data.encoded["valid"], self.config.training.tokens_per_batch)
-        sources, references = zip(*self.data.corpora["valid"].pairs, strict=True)
-        greedy = self.config.decoding.model_copy(update={"beam_size": 1, "sample": False})
-        max_tokens = self.longest_source or self.config.corpus.max_tokens
-        engine = TransformerEngine(self.model)
-        translator = Translator(engine, self.data.tokenizers, greedy, max_tokens, self.config.corpus.tags)
-        hypotheses = translator.translate(sources)
-        return tokens, score_texts(hypotheses, references, ("bleu", "chrf")), hypotheses
-
     def save(self) -> None:
         """Write all that going on needs, unless that has been done at this step already."""
         progression = self.progression
@@ -387,7 +372,7 @@ class _Run:
         if self._saved == now:
             return
         progression.tracked_bytes = self.tracker.flush()
-        progression.fingerprints, progression.longest_source = self.fingerprints, self.longest_source
+        progression.fingerprints, progression.longest_source = self.fingerprints, longest_source(self.data, self.config)
         keep_last = self.config.training.keep_last
         self.directory.save_state(self.model, asdict(progression), self.optimizer, progression.position.step, keep_last)
         self._saved, self._saved_at = now, time.monotonic()
@@ -435,8 +420,22 @@ class _Run:
             "hardware": describe_hardware(self.device),
             "versions": describe_versions(),
         }
+        self._write_hparams(scores)
         write_text(self.directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
         return report
+
+    def _write_hparams(self, scores: Mapping[str, Mapping[str, Any]]) -> None:
+        """Options and final scores, for TensorBoard's table of runs."""
+        sections = ("tokenizer", "model", "training", "decoding")
+        options = {key: value for name in sections for key, value in flat(getattr(self.config, name), name).items()}
+        values = {
+            f"final/{name}_{metric}": scored[metric]["score"]
+            for name, scored in scores.items()
+            for metric in ("bleu", "chrf")
+        }
+        values["final/parameters"] = float(sum(weight.numel() for weight in self.model.parameters()))
+        # After the last step, so that a run which goes on from there forgets them.
+        write_hparams(self.directory.path, self.progression.position.step + 1, options, values)
 
 
 _MAX_RESTARTS = 2

@@ -30,7 +30,7 @@ def evaluate(
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
-    with Progress(f"translate {split}", len(pairs), "sentence") as progress:
+    with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
         hypotheses: list[str] = []
         for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
             some = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
@@ -146,8 +146,12 @@ def format_summary(report: Mapping[str, Any], path: Path) -> str:
             f"{report['num_bad_steps']:,} steps were skipped because of a loss or gradient that was not finite."
         )
     lines.extend(map(format_scores, (report, *report["extra_tests"].values())))
-    lines.append(f'\nTranslate with it:  mt translate --run {path} "..."')
-    lines.append(f"See it learn:       tensorboard --logdir {path.parent}")
+    lines.append(
+        f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, checkpoints/best.safetensors"
+    )
+    lines.append(f'Translate with it:  mt translate --run {path} "..."')
+    lines.append(f"A page about it:    mt report --run {path}")
+    lines.append(f"See how it learned: tensorboard --logdir {path.parent}")
     return "\n".join(lines)
 
 

@@ -10,6 +10,8 @@ import torch
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.experiment.progression import Progression
+from mt_cli.hardware import memory_used
+from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Progress, Tracker, say
 from mt_cli.training import StepReport
 
@@ -21,15 +23,16 @@ class TrainingLog:
     """
 
     def __init__(
-        self, config: TrainingConfig, progression: Progression, tracker: Tracker, bar: Progress, parts: Sequence[str]
+        self,
+        config: TrainingConfig,
+        progression: Progression,
+        tracker: Tracker,
+        bar: Progress,
+        optimizer: torch.optim.AdamW,
+        parts: Sequence[str] = (),
     ) -> None:
-        self._config, self._progression, self._tracker, self._bar, self._parts = (
-            config,
-            progression,
-            tracker,
-            bar,
-            parts,
-        )
+        self._config, self._progression, self._tracker, self._bar = config, progression, tracker, bar
+        self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
         self.last_bad: StepReport | None = None
@@ -97,14 +100,22 @@ class TrainingLog:
         progression = self._progression
         progression.recent_loss = self.recent_loss
         num_tokens = sum(tokens for _, tokens, _ in progression.unlogged)
-        tokens_per_second = num_tokens / sum(seconds for _, _, seconds in progression.unlogged)
+        seconds = sum(each for _, _, each in progression.unlogged)
+        tokens_per_second = num_tokens / seconds
+        weight_norm, update_norm = weight_and_update_norms(self._optimizer)
         self._bar.show(loss=f"{progression.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
             "train/loss": progression.recent_loss,
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
+            "optimizer/weight_norm": float(weight_norm),
+            "optimizer/update_to_weight": float(update_norm / weight_norm),
+            "speed/steps_per_second": round(len(progression.unlogged) / seconds, 3),
+            "speed/padding_share": round(report.padding_share, 4),
         }
+        if (memory := memory_used(report.cross_entropy.device)) is not None:
+            metrics["speed/memory_mb"] = round(memory / 1e6)
         if len(self._parts) > 1:
             seen = zip(self._parts, progression.position.num_pairs, strict=False)
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}

@@ -52,14 +52,19 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     rows = rows_of(tmp_path / "runs" / "tiny")
     tags = {tag for row in rows for tag in row} - {"step", "elapsed_seconds"}
     train = {"train/loss", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
+    train |= {"optimizer/weight_norm", "optimizer/update_to_weight"}
+    train |= {"speed/steps_per_second", "speed/padding_share", "speed/memory_mb"}
     valid = {"valid/loss", "valid/perplexity", "valid/token_accuracy", "valid/bleu", "valid/chrf"}
     assert tags == train | valid
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert set(board.Tags()["scalars"]) == tags
+    final = {"final/test_bleu", "final/test_chrf", "final/parameters"}
+    assert set(board.Tags()["scalars"]) == tags | final
     for tag in tags:
         ours = [(row["step"], pytest.approx(row[tag], rel=1e-5)) for row in rows if tag in row]
         assert [(point.step, point.value) for point in board.Scalars(tag)] == ours
     assert board.Tags()["tensors"] == ["samples/text_summary"]
+    assert board.Tags()["images"] == ["attention/1", "attention/2"]
+    assert "_hparams_/experiment" in board.summary_metadata
 
 
 def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_config, tmp_path):
@@ -81,7 +86,7 @@ def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_con
     assert all(ours[name].equal(theirs[name]) for name in ours)
     timeless = [
         [
-            {key: value for key, value in row.items() if "second" not in key}
+            {key: value for key, value in row.items() if "second" not in key and "memory" not in key}
             for row in rows_of(run)
             if "train/loss" in row
         ]

@@ -14,8 +14,8 @@ ROOMS = [
         "objective",
         "optimizer",
     ),
-    *("training", "decoding", "evaluation", "checkpoint", "translator", "export", "figures", "tracking", "experiment"),
-    *("doctor", "cli", "__main__"),
+    *("training", "decoding", "evaluation", "checkpoint", "translator", "export", "figures", "inspection", "tracking"),
+    *("experiment", "report", "doctor", "cli", "__main__"),
 ]
 
 

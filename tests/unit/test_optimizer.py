@@ -7,7 +7,7 @@ from torch import nn
 
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
-from mt_cli.optimizer import build_optimizer, learning_rate
+from mt_cli.optimizer import build_optimizer, learning_rate, weight_and_update_norms
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine", "constant"])
@@ -37,3 +37,20 @@ def test_only_matrices_of_linear_maps_decay():
     assert norms and not any(id(norm.weight) in decayed for norm in norms)
     assert id(model.encoder[0].feed_forward.inner.weight) in decayed
     assert all(isinstance(weight, torch.Tensor) and weight.dim() == 2 for weight in optimizer.param_groups[0]["params"])
+
+
+def test_the_norms_are_those_of_the_weights_and_of_what_the_last_update_changed():
+    model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
+    optimizer = build_optimizer(model, TrainingConfig(weight_decay=0.1, learning_rate=0.01))
+    assert all(norm.isnan() for norm in weight_and_update_norms(optimizer))
+    for _ in range(3):
+        for weight in model.parameters():
+            weight.grad = torch.randn_like(weight)
+        before = [weight.detach().clone() for weight in model.parameters()]
+        optimizer.step()
+    changes = [weight.detach() - former for weight, former in zip(model.parameters(), before, strict=True)]
+    weight_norm, update_norm = weight_and_update_norms(optimizer)
+    assert float(weight_norm) == pytest.approx(
+        float(torch.cat([w.detach().flatten() for w in model.parameters()]).norm())
+    )
+    assert float(update_norm) == pytest.approx(float(torch.cat([c.flatten() for c in changes]).norm()), rel=1e-2)

@@ -1,10 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from mt_cli.errors import MtError
-from mt_cli.tracking import Tracker
+from mt_cli import tracking
+from mt_cli.errors import InputError, MtError
+from mt_cli.tracking import Progress, Tracker, read_samples, show_progress, write_hparams
 
 
 def points(folder, tag):
@@ -64,3 +66,77 @@ def test_what_cannot_be_written_is_named(tmp_path):
         (tmp_path / "metrics.jsonl").mkdir()
         with pytest.raises(MtError, match=r"metrics.jsonl: cannot be written: is a directory"):
             tracker.write_metrics(1, 1.0, {"train/loss": 1.0})
+
+
+def texts(folder):
+    board = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
+    return [point.tensor_proto.string_val[0].decode() for point in board.Tensors("samples/text_summary")]
+
+
+def test_samples_show_what_changed_since_the_last_time_also_after_a_restart(tmp_path):
+    with Tracker(tmp_path, 0, {}) as tracker:
+        tracker.write_samples(1, [("a *b*", "r|f", "the cat sat")])
+        tracker.write_samples(2, [("a *b*", "r|f", "the dog sat")])
+        sizes = tracker.flush()
+    with Tracker(tmp_path, 2, sizes) as tracker:
+        tracker.write_samples(3, [("a *b*", "r|f", "the dog sat down")])
+        tracker.write_samples(4, [("a *b*", "r|f", "the dog sat down")])
+    rows = [text.splitlines()[2] for text in texts(tmp_path)]
+    assert [row.split("|")[-3:-1] for row in rows] == [
+        [" the cat sat ", "  "],
+        [" the **dog** sat ", " the cat sat "],
+        [" the dog sat **down** ", " the dog sat "],
+        [" the dog sat down ", " the same "],
+    ]
+    assert all("a \\*b\\*" in row and "r\\|f" in row for row in rows)
+    assert read_samples(tmp_path / "samples.txt") == [("a *b*", "r|f", "the dog sat down")]
+
+
+def test_pictures_and_hparams_are_there_to_see(tmp_path):
+    with Tracker(tmp_path, 0, {}) as tracker:
+        tracker.write_pictures(3, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})
+    write_hparams(tmp_path, 8, {"model.d_model": 16, "training.patience": None}, {"final/test_bleu": 30.0})
+    board = EventAccumulator(str(tmp_path)).Reload()
+    (picture,) = board.Images("attention/1")
+    assert (picture.step, picture.width, picture.height) == (3, 6, 4)
+    assert "_hparams_/session_start_info" in board.summary_metadata
+    assert [(point.step, point.value) for point in board.Scalars("final/test_bleu")] == [(8, 30.0)]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A function that lets seconds go by."""
+    now = [100.0]
+    monkeypatch.setattr(tracking.time, "monotonic", lambda: now[0])
+    yield lambda seconds: now.__setitem__(0, now[0] + seconds)
+    show_progress("auto")
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then(clock, capsys):
+    with Progress("train", 100, "step") as progress:
+        progress.show(loss="2.5")
+        for _ in range(70):
+            clock(1)
+            progress.advance()
+    assert capsys.readouterr().err.splitlines() == [
+        "train: 31 of 100 steps, 1.0 a second, 01:09 left  loss 2.5",
+        "train: 62 of 100 steps, 1.0 a second, 00:38 left  loss 2.5",
+    ]
+
+
+@pytest.mark.parametrize(("mode", "is_quiet"), [("none", False), ("auto", True)])
+def test_progress_can_be_silent(clock, capsys, mode, is_quiet):
+    show_progress(mode)
+    with Progress("read", None, "pair", is_quiet=is_quiet) as progress:
+        clock(100)
+        progress.advance(5)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_bar_can_be_asked_for(clock, capsys):
+    show_progress("bar")
+    with Progress("read", 10, "pair") as progress:
+        progress.advance(10)
+    assert "10/10" in capsys.readouterr().err
+    with pytest.raises(InputError, match="use auto, bar, plain, none"):
+        show_progress("loud")

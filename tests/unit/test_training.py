@@ -253,7 +253,7 @@ def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_weights(monkey
 
 
 def a_report(step):
-    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(True), 5, 0.1, [], 0)
+    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(True), 5, 0.0, 0.1, [], 0)
 
 
 def follow_steps(number, **changes):

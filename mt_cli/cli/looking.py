@@ -1,0 +1,78 @@
+"""The commands that look into runs: inspect and report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mt_cli.cli.options import DeviceOption, RunOption, load_translator, run_path
+from mt_cli.errors import InputError, MtError
+
+
+def inspect(
+    sentence: Annotated[
+        str | None, typer.Argument(help="A sentence to translate and to draw.", show_default=False)
+    ] = None,
+    run: RunOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A folder for the pictures; default: pictures in the run directory.")
+    ] = None,
+    ending: Annotated[str, typer.Option("--picture", help="png or svg.")] = "png",
+    device: DeviceOption = "auto",
+) -> None:
+    """Show a model's parameters and draw its positions; of a sentence, draw all attention and list every choice."""
+    if ending not in ("png", "svg"):
+        raise InputError(f"--picture {ending}: use png or svg")
+    path = run_path(run)
+    translator = load_translator(path, device, "fp32")
+    from mt_cli import inspection
+
+    folder = path / "pictures" if output is None else output
+    insight = None if sentence is None else inspection.look_into(translator, sentence)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{folder}: {(error.strerror or str(error)).lower()}; give another folder with --output"
+        ) from None
+    if insight is None:
+        print("\n".join(inspection.parameter_table(translator.engine.model)))  # type: ignore[attr-defined]
+        paths = inspection.draw_model(translator, folder, ending)
+    else:
+        print(insight.text)
+        print("\n".join(inspection.choice_table(insight)))
+        if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
+            print(f"mt: {note}", file=sys.stderr)
+        paths = inspection.draw_attention(insight, folder, ending)
+    for each in paths:
+        print(f"drawn: {each}", file=sys.stderr)
+
+
+def report(
+    run: RunOption = None,
+    compare: Annotated[
+        list[Path] | None, typer.Option("--compare", help="Another run to show beside it; may be repeated.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="The page; default: report.html in the run directory.")
+    ] = None,
+) -> None:
+    """Write a page of a run, or of several: scores, curves, samples, attention, data, config. It needs no network."""
+    path = run_path(run)
+    from mt_cli.report.page import RunFiles, write_page
+
+    runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
+    try:
+        translator = load_translator(path, "auto", "fp32")
+    except MtError as error:
+        print(f"mt: no attention is drawn: {error}", file=sys.stderr)
+        translator = None
+    page = path / "report.html" if output is None else output
+    try:
+        write_page(runs, translator, page)
+    except OSError as error:
+        raise InputError(f"{page}: {(error.strerror or str(error)).lower()}; give another file with --output") from None
+    print(page)

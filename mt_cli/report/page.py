@@ -1,0 +1,245 @@
+"""The page: summary, scores, curves, samples, attention, data, config, environment. Reads run directories only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.loading import differences
+from mt_cli.config.sections import Config
+from mt_cli.errors import MtError
+from mt_cli.inspection import KINDS, look_into
+from mt_cli.report.charts import Curve, line_chart
+from mt_cli.tracking import read_rows, read_samples
+from mt_cli.translator import Translator
+
+_METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+_CHARTS = {
+    "Loss (nats per target token)": ("train/loss", "valid/loss"),
+    "BLEU on validation pairs, greedy": ("valid/bleu",),
+    "chrF on validation pairs, greedy": ("valid/chrf",),
+    "Token accuracy on validation pairs": ("valid/token_accuracy",),
+    "Learning rate": ("train/learning_rate",),
+    "Length of the gradient before clipping": ("train/grad_norm",),
+    "Length of an update, against that of the weights": ("optimizer/update_to_weight",),
+    "Target tokens a second": ("train/tokens_per_second",),
+}
+_NUM_PICTURES = 2
+_LONGEST_PICTURE = 40
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run directory says of its run."""
+
+    path: Path
+    config: Config
+    rows: list[dict[str, Any]]
+    """Of `metrics.jsonl`."""
+    samples: list[tuple[str, str, str]]
+    """Source, reference and hypothesis at the last validation."""
+    report: dict[str, Any]
+    """Empty if the run has not ended."""
+
+    @classmethod
+    def read(cls, path: Path) -> RunFiles:
+        """Those of a directory; raises RunError if it is no run."""
+        directory = RunDirectory(path)
+        config = directory.config()
+        report: dict[str, Any] = {}
+        with suppress(OSError, ValueError, RecursionError):
+            report = json.loads(directory.report_path.read_text(encoding="utf-8"))
+        return cls(path, config, read_rows(path / "metrics.jsonl"), read_samples(path / "samples.txt"), dict(report))
+
+    @property
+    def name(self) -> str:
+        """The directory's name."""
+        return self.path.resolve().name
+
+
+def write_page(runs: Sequence[RunFiles], translator: Translator | None, output: Path) -> None:
+    """Write the page of the first run, with the others beside it.
+
+    Attention is drawn with the first run's translator, if there is one.
+    """
+    first, *others = runs
+    sections = {
+        "Scores": _scores(runs),
+        "Curves": _curves(runs),
+        "Samples": _samples(runs),
+        "Attention": _attention(first, translator),
+        "Data": _data(first.report.get("corpora", [])),
+        "Config": _config(first, others),
+        "Environment": _environment(runs),
+    }
+    sections = {title: body for title, body in sections.items() if body}
+    links = "".join(f'<a href="#{title.lower()}">{title}</a>' for title in sections)
+    beside = f", beside {escape(', '.join(run.name for run in others))}" if others else ""
+    corpus = first.config.corpus
+    style = resources.files("mt_cli.report").joinpath("style.css").read_text(encoding="utf-8")
+    body = "".join(f'<h2 id="{title.lower()}">{title}</h2>{section}' for title, section in sections.items())
+    output.write_text(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(first.name)} - mt</title><style>{style}</style></head><body>"
+        f'<h1>{escape(first.name)}</h1><p class="lead">{escape(corpus.source)} to {escape(corpus.target)}{beside}</p>'
+        f"<nav>{links}</nav>{_tiles(first)}{body}</body></html>\n",
+        encoding="utf-8",
+    )
+
+
+def _tiles(run: RunFiles) -> str:
+    report = run.report
+    last = run.rows[-1] if run.rows else {}
+    if not report:
+        tiles = {"not finished: last step": f"{last.get('step', 0):,}", "trained for": _clock(last)}
+    else:
+        tiles = {
+            f"BLEU on {report['split']}": f"{report['bleu']['score']:.2f}",
+            f"chrF on {report['split']}": f"{report['chrf']['score']:.2f}",
+            "best step": f"{report['best_step']:,}",
+            "steps": f"{report['num_steps']:,}",
+            "trained for": _clock(report),
+            "target tokens": f"{report['num_target_tokens']:,}",
+            "parameters": f"{report['num_parameters']:,}",
+            "stopped because of": str(report["stopped_because"]),
+        }
+    items = (
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles.items()
+    )
+    return f'<p></p><div class="tiles">{"".join(items)}</div>'
+
+
+def _scores(runs: Sequence[RunFiles]) -> str:
+    rows = []
+    for run in runs:
+        for scored in [run.report, *run.report.get("extra_tests", {}).values()] if run.report else []:
+            for key, label in _METRICS.items():
+                if key in scored:
+                    width = scored[key].get("confidence_95")
+                    score = f"{scored[key]['score']:.2f}" + (f" ± {width:.2f}" if width is not None else "")
+                    signature = f'<span class="signature">{escape(scored[key]["signature"])}</span>'
+                    rows.append([escape(run.name), escape(scored["split"]), label, score, signature])
+    return _table(["run", "test set", "metric", "score", "signature"], rows, numbers={3})
+
+
+def _curves(runs: Sequence[RunFiles]) -> str:
+    charts = []
+    for title, tags in _CHARTS.items():
+        curves = []
+        for number, run in enumerate(runs):
+            for place, tag in enumerate(tags):
+                points = [(row["step"], row[tag]) for row in run.rows if tag in row]
+                name = run.name if len(runs) > 1 else ""
+                label = " ".join(filter(None, [name, tag if len(tags) > 1 or not name else ""]))
+                # Alone, a run has its own colour for each curve; beside others, each run has one colour.
+                colour = number if len(runs) > 1 else place
+                curves.append(Curve(label, points, colour, is_dashed=len(runs) > 1 and place == 0 and len(tags) > 1))
+        charts.append(line_chart(title, curves))
+    return f'<div class="charts">{"".join(charts)}</div>' if any(charts) else ""
+
+
+def _samples(runs: Sequence[RunFiles]) -> str:
+    texts: dict[tuple[str, str], dict[str, str]] = {}
+    for run in runs:
+        for source, reference, hypothesis in run.samples:
+            texts.setdefault((source, reference), {})[run.name if len(runs) > 1 else "hypothesis"] = hypothesis
+    items = []
+    for (source, reference), hypotheses in texts.items():
+        lines = {"source": source, "reference": reference, **hypotheses}
+        rows = (
+            f'<div><span class="name">{escape(name)}</span><span dir="auto">{escape(text)}</span></div>'
+            for name, text in lines.items()
+        )
+        items.append(f'<div class="sample">{"".join(rows)}</div>')
+    return "".join(items)
+
+
+def _attention(run: RunFiles, translator: Translator | None) -> str:
+    if translator is None:
+        return ""
+    pictures = []
+    for source, _, _ in run.samples:
+        try:
+            insight = look_into(translator, source)
+        except MtError:  # Too long to be drawn.
+            continue
+        if max(len(insight.source_tokens), len(insight.output_tokens)) > _LONGEST_PICTURE:
+            continue
+        layers = insight.attention[KINDS[2]]
+        weights = torch.stack(layers).mean(dim=(0, 1))
+        pictures.append(_heat_map(weights.tolist(), insight.source_tokens, insight.output_tokens))
+        if len(pictures) == _NUM_PICTURES:
+            break
+    note = "<p>Which source tokens each token attends to: the mean over layers and heads of the cross-attention.</p>"
+    return note + "".join(f'<div class="wide">{picture}</div>' for picture in pictures) if pictures else ""
+
+
+def _heat_map(weights: list[list[float]], source_tokens: Sequence[str], target_tokens: Sequence[str]) -> str:
+    head = "".join(f'<th><span dir="auto">{escape(token)}</span></th>' for token in source_tokens)
+    rows = []
+    for token, row in zip(target_tokens, weights, strict=True):
+        cells = (
+            f'<td style="background: rgba(var(--heat), {weight:.2f})" '
+            f'title="{escape(token)} - {escape(other)}: {weight:.2f}"></td>'
+            for weight, other in zip(row, source_tokens, strict=True)
+        )
+        rows.append(f'<tr><th dir="auto">{escape(token)}</th>{"".join(cells)}</tr>')
+    return f'<table class="attention"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+
+
+def _data(corpora: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for part in corpora:
+        dropped = ", ".join(f"{reason} {number:,}" for reason, number in part.get("dropped", {}).items()) or "none"
+        numbers = [f"{part[key]:,}" if isinstance(part.get(key), int) else "" for key in ("num_read", "num_kept")]
+        rows.append([escape(str(part.get("corpus", ""))), escape(str(part.get("name", ""))), *numbers, escape(dropped)])
+    return _table(["corpus", "source", "pairs read", "kept", "dropped"], rows, numbers={2, 3})
+
+
+def _config(first: RunFiles, others: Sequence[RunFiles]) -> str:
+    parts = []
+    for other in others:
+        changed = differences(first.config, other.config)
+        rows = [
+            [f"<code>{escape(key)}</code>", *(escape(str(value)) for value in pair)] for key, pair in changed.items()
+        ]
+        parts.append(_table(["option", escape(first.name), escape(other.name)], rows))
+    text = escape(first.config.to_yaml())
+    return (
+        "".join(parts) + f"<details><summary>all options of {escape(first.name)}</summary><pre>{text}</pre></details>"
+    )
+
+
+def _environment(runs: Sequence[RunFiles]) -> str:
+    columns = [{**run.report.get("hardware", {}), **run.report.get("versions", {})} for run in runs]
+    keys = dict.fromkeys(key for column in columns for key in column)
+    rows = [[escape(key), *(escape(str(column.get(key, ""))) for column in columns)] for key in keys]
+    return _table(["", *(escape(run.name) for run in runs)], rows)
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Container[int] = ()) -> str:
+    """A table of cells that are HTML already; nothing if there are no rows."""
+
+    def cells(values: Sequence[str], tag: str) -> str:
+        kinds = (' class="number"' if place in numbers else "" for place in range(len(values)))
+        return "".join(f"<{tag}{kind}>{value}</{tag}>" for kind, value in zip(kinds, values, strict=True))
+
+    body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
+    if not body:
+        return ""
+    return f'<div class="wide"><table><thead><tr>{cells(titles, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _clock(row: Mapping[str, Any]) -> str:
+    minutes, seconds = divmod(round(row.get("elapsed_seconds", 0)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

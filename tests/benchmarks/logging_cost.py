@@ -1,0 +1,61 @@
+"""What logging costs: the share of a run's time that rows, norms, samples and pictures take.
+
+    python tests/benchmarks/logging_cost.py --config configs/quickstart.yaml [--set training.max_epochs=2]
+
+Trains the config in a temporary folder, with a clock around all that only logging needs.
+"""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+from mt_cli import tracking
+from mt_cli.config.loading import load_config
+from mt_cli.experiment import run, training_log, validation
+
+SPENT = {}
+
+
+def timed(owner, name):
+    """Have a function's time added up."""
+    function = getattr(owner, name)
+
+    def wrapped(*arguments, **options):
+        started_at = time.perf_counter()
+        try:
+            return function(*arguments, **options)
+        finally:
+            SPENT[name] = SPENT.get(name, 0.0) + time.perf_counter() - started_at
+
+    setattr(owner, name, wrapped)
+
+
+def main():
+    """Print seconds and shares."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--set", action="append", default=[])
+    arguments = parser.parse_args()
+    config = load_config(arguments.config, arguments.set)
+    for owner, name in (
+        (tracking.Tracker, "write_metrics"),
+        (tracking.Tracker, "write_samples"),
+        (tracking.Tracker, "write_pictures"),
+        (training_log, "weight_and_update_norms"),
+        (training_log, "memory_used"),
+        (validation, "_pictures"),
+        (validation, "_part_losses"),
+        (run, "write_hparams"),
+    ):
+        timed(owner, name)
+    with tempfile.TemporaryDirectory() as folder:
+        report = run.train(config, Path(folder))
+    whole = report["elapsed_seconds"]
+    for name, seconds in SPENT.items():
+        print(f"| {name} | {seconds:.2f} s | {seconds / whole:.2%} |")
+    print(f"| all, of {whole:.0f} s | {sum(SPENT.values()):.2f} s | {sum(SPENT.values()) / whole:.2%} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+from mt_cli.inspection import KINDS, look_into, parameter_table
+from mt_cli.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    return Translator.load(trained, "cpu", "fp32")
+
+
+def test_the_parameter_table_counts_every_weight_once(translator):
+    lines = parameter_table(translator.engine.model)
+    total = sum(weight.numel() for weight in translator.engine.model.parameters())
+    numbers = [int(line.split()[-2].replace(",", "")) for line in lines[1 : lines.index("")]]
+    assert sum(numbers) == total
+    assert f"{total:,}" in lines[-1]
+    assert any(re.match(r"encoder\.N\.self_attention\.query\.weight +32 x 32 ", line) for line in lines)
+
+
+def test_what_is_seen_of_a_sentence_is_how_it_was_translated(translator):
+    insight = look_into(translator, "one two three.")
+    assert insight.text == translator.translate(["one two three."], beam_size=1)[0] == "ONE TWO THREE."
+    assert (
+        [choice.token for choice in insight.choices] == insight.output_tokens == ["ONE", "TWO", "THREE", "￭.", "[EOS]"]
+    )
+    for choice in insight.choices:
+        assert choice.probability > choice.others[0][1] >= choice.others[-1][1] >= 0
+        assert choice.probability + sum(probability for _, probability in choice.others) <= 1.001
+    score = sum(translator.score(["one two three."], [insight.text])[0].token_scores)
+    import math
+
+    assert math.prod(choice.probability for choice in insight.choices) == pytest.approx(math.exp(score), rel=1e-3)
+    for kind, (weights, *others) in insight.attention.items():
+        size = len(insight.target_tokens), len(insight.source_tokens)
+        expected = {KINDS[0]: (size[1], size[1]), KINDS[1]: (size[0], size[0]), KINDS[2]: size}[kind]
+        assert not others and weights.shape == (2, *expected)
+        assert weights.sum(dim=-1).flatten().tolist() == pytest.approx([1.0] * 2 * expected[0], abs=1e-5)
+    decoder = insight.attention[KINDS[1]][0]
+    assert not decoder.triu(diagonal=1).any()
+
+
+def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
+    status, out, err = mt("inspect", "--run", trained, "--output", "pictures")
+    assert status == 0 and "cross_attention.query.weight" in out and "100.0%" in out
+    names = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert names == {"positions.png", "embeddings.png"}
+    status, out, err = mt("inspect", "one two.", "--run", trained, "--output", "heads", "--picture", "svg")
+    assert status == 0 and out.startswith("ONE TWO.\n") and "runners-up" in out and len(out.splitlines()) == 6
+    text = (tmp_path / "heads" / "cross_attention.svg").read_text(encoding="utf-8")
+    assert "layer 1, head 2" in text and "layer 1, mean" in text and ">[EOS]<" in text
+    assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("drawn: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((" ",), "found 0 tokens"),
+        (("one " * 300,), "give a sentence of 1 to 6"),
+        (("one.", "--picture", "bmp"), "use png or svg"),
+        (("--output", "file"), "another folder"),
+        (("--run", "nothing"), "nothing"),
+    ],
+)
+def test_what_cannot_be_inspected_is_named(mt, trained, tmp_path, arguments, words):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    run = () if "--run" in arguments else ("--run", trained)
+    status, _, err = mt("inspect", *arguments, *run)
+    assert status == 2 and words in err and "Traceback" not in err
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed, and collects what a page would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loaded = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.loaded += [value for name, value in attributes if name in ("src", "href") and not value.startswith("#")]
+        if tag not in ("meta", "link", "br", "img") and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in ("line", "circle", "polyline", "rect")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "other")
+    config = tmp_path / "other" / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
+    status, out, _ = mt("report", "--run", trained, "--compare", "other", "--output", "page.html")
+    assert (status, out) == (0, "page.html\n")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == [] and page.loaded == []
+    assert "url(" not in text and "@import" not in text
+    for part in ("Scores", "Curves", "Samples", "Attention", "Data", "Config", "Environment"):
+        assert f'<h2 id="{part.lower()}">{part}</h2>' in text
+    report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
+    assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
+    assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
+    assert text.count("<polyline") >= 10
+
+
+def test_text_in_a_report_is_text(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "samples.txt").write_text(
+        "# step 9\nsource     <script>alert(1)</script>\nreference  a&b\nhypothesis <b>\n\n", encoding="utf-8"
+    )
+    assert mt("report", "--run", "run")[0] == 0
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in text and "&lt;script&gt;" in text and "a&amp;b" in text
+
+
+def test_a_run_that_is_not_finished_or_damaged_is_reported_as_far_as_it_goes(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 5, "train/loss": 2.5}\n{"step"', encoding="utf-8")
+    status, _, err = mt("report", "--run", "run")
+    assert status == 0 and "no attention is drawn" in err
+    assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert mt("report", "--run", "run", "--compare", "none")[0] == 2
+    assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2

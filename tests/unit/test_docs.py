@@ -1,0 +1,73 @@
+import ast
+import json
+import re
+
+from mt_cli.config.reference import reference, schema
+
+
+def test_the_pages_made_from_the_config_are_current(root):
+    advice = "run python -m mt_cli.config.reference"
+    assert (root / "docs/configuration.md").read_text(encoding="utf-8") == reference(), advice
+    assert (root / "configs/schema.json").read_text(encoding="utf-8") == schema(), advice
+
+
+def test_every_option_has_a_sentence():
+    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    assert len(rows) > 70
+    for row in rows:
+        assert re.search(r"\| [A-Z`].{10,} \|$", row), row
+    assert all(
+        "description" in field for field in json.loads(schema())["$defs"]["TrainingConfig"]["properties"].values()
+    )
+
+
+def test_every_shipped_config_names_the_schema(root):
+    for path in (root / "configs").glob("*.yaml"):
+        assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n"), path
+
+
+def names_in(tree, prefix=""):
+    """Names of functions, classes, methods and fields of a module."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from names_in(node, prefix + node.name + ".")
+        elif isinstance(node, ast.AnnAssign):
+            yield prefix + ast.unparse(node.target)
+
+
+def test_every_part_of_the_transformer_is_where_the_design_says(root):
+    text = (root / "docs/design.md").read_text(encoding="utf-8")
+    table = text.partition("| part | file | symbols | source |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert len(rows) >= 20
+    for part, files, symbols, _ in rows:
+        paths = [root / "mt_cli" / name for name in re.findall(r"`([^`]+)`", files)]
+        there = {name for path in paths for name in names_in(ast.parse(path.read_text(encoding="utf-8")))}
+        missing = set(re.findall(r"`([^`]+)`", symbols)) - there
+        assert not missing, f"{part}: {missing}"
+
+
+def test_every_symbol_of_the_tutorial_is_there(root):
+    text = (root / "docs/tutorial.md").read_text(encoding="utf-8")
+    code = "".join(path.read_text(encoding="utf-8") for path in (root / "mt_cli").rglob("*.py"))
+    names = re.findall(r"`([A-Z][A-Za-z]+(?:\.\w+)?|[a-z]+_[a-z_]+)`", text)
+    assert len(names) >= 15
+    for name in names:
+        assert re.search(rf"(def|class) {name.rpartition('.')[2]}\b|\b{name.rpartition('.')[2]}\s*[:=]", code), name
+
+
+def test_links_between_pages_lead_somewhere(root):
+    for page in [*(root / "docs").glob("*.md"), root / "README.md"]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_every_metric_is_documented(root, trained):
+    documented = set(
+        re.findall(r"`((?:train|valid|optimizer|speed|final)/[\w/]+)", (root / "docs/runs.md").read_text())
+    )
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
+    assert tags and tags <= documented
