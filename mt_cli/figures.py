@@ -51,7 +51,7 @@ def save_attention_grid(
     size = min(9.0, 0.75 * 72 * cell)
     left, top = (_label_inches(tokens, size) for tokens in (target_tokens, source_tokens))
     width, height = len(source_tokens) * cell, len(target_tokens) * cell
-    gap, margin, title = 0.15, 0.15, 0.3 if any(map(any, titles)) else 0.05
+    gap, margin, title = 0.15, 0.2, 0.3 if any(map(any, titles)) else 0.05
     bar = 0.7
     total = left + num_columns * (width + gap) + bar + margin, top + num_rows * (height + title) + 2 * margin
     with _figure(total, [*source_tokens, *target_tokens]) as figure:
@@ -142,8 +142,8 @@ def _label_pixels(token: str) -> Any:
 
 
 def missing_characters(texts: Iterable[str]) -> str:
-    """The characters of some texts that no installed font can draw."""
-    return "".join(character for character in sorted(set("".join(texts))) if _font_of(character) is None)
+    """The characters of some tokens that no installed font can draw."""
+    return "".join(character for character in sorted(set("".join(map(_shown, texts)))) if _font_of(character) is None)
 
 
 def _font_of(character: str) -> str | None:
@@ -205,9 +205,9 @@ def _save(figure: Any, path: Path) -> None:
 
 def _label(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str], size: float) -> None:
     """Tokens along the top and the left; none where there are none."""
-    axes.set_xticks(
-        range(len(source_tokens)), [_shown(token) for token in source_tokens], rotation=90, ha="center", fontsize=size
-    )
+    shown = [_shown(token) for token in source_tokens]
+    rotation = 90 if max(map(len, shown), default=0) > 2 else 0
+    axes.set_xticks(range(len(shown)), shown, rotation=rotation, ha="center", fontsize=size)
     axes.set_yticks(range(len(target_tokens)), [_shown(token) for token in target_tokens], fontsize=size)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=2)
     axes.spines[:].set_linewidth(0.4)

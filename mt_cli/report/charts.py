@@ -34,10 +34,10 @@ def line_chart(title: str, curves: Sequence[Curve]) -> str:
         return ""
     steps = [step for curve in curves for step, _ in curve.points]
     values = [value for curve in curves for _, value in curve.points]
-    across, up = _scale(steps), _scale(values)
-    body = [_grid(across, up)]
+    last, up = max(1.0, max(steps)), _scale(values)
+    body = [_grid(last, up)]
     for curve in curves:
-        points = [(_x(step, across), _y(value, up)) for step, value in _thinned(curve.points)]
+        points = [(_x(step, last), _y(value, up)) for step, value in _thinned(curve.points)]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         colour = f"var(--c{curve.colour % _NUM_COLOURS})"
         dashes = ' stroke-dasharray="5 3"' if curve.is_dashed else ""
@@ -61,19 +61,19 @@ def _legend(curves: Sequence[Curve]) -> str:
     return f'<div class="legend">{"".join(items)}</div>'
 
 
-def _grid(across: list[float], up: list[float]) -> str:
+def _grid(last: float, up: list[float]) -> str:
     lines = []
     for value in up:
         y = _y(value, up)
         lines.append(f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         lines.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_number(value)}</text>')
-    for step in across:
-        lines.append(f'<text x="{_x(step, across):.1f}" y="{_HEIGHT - 10}" text-anchor="middle">{_number(step)}</text>')
+    for step in (tick for tick in _scale([0.0, last]) if tick <= last):
+        lines.append(f'<text x="{_x(step, last):.1f}" y="{_HEIGHT - 10}" text-anchor="middle">{_number(step)}</text>')
     return "".join(lines)
 
 
-def _x(step: float, ticks: list[float]) -> float:
-    return _LEFT + (step - ticks[0]) / (ticks[-1] - ticks[0]) * (_WIDTH - _LEFT - _RIGHT - 14)
+def _x(step: float, last: float) -> float:
+    return _LEFT + step / last * (_WIDTH - _LEFT - _RIGHT - 14)
 
 
 def _y(value: float, ticks: list[float]) -> float:

@@ -50,7 +50,7 @@ def draw(results, path):
         axes.set_ylim(bottom=0)
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].legend(frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
 
 
 def main():
