@@ -113,13 +113,14 @@ def attention_pixels(
     cell, gap = _CELL_PIXELS, 4
     labels = [[_label_pixels(token) for token in tokens] for tokens in (source_tokens, target_tokens)]
     top, left = (max(label.width for label in side) + 2 * gap for side in labels)
+    turned = any(len(_shown(token)) > 2 for token in source_tokens)
     shares = weights_TS.float().cpu().clamp(0, 1).numpy().repeat(cell, axis=0).repeat(cell, axis=1)
     colours = 255 - shares[..., None] * (255 - np.array(_DARKEST))
     size = left + colours.shape[1] + gap, top + colours.shape[0] + gap
     picture = Image.new("RGB", size, "white")
     picture.paste(Image.fromarray(colours.astype(np.uint8)), (left, top))
     for place, label in enumerate(labels[0]):
-        upright = label.rotate(90, expand=True)
+        upright = label.rotate(90, expand=True) if turned else label
         picture.paste(upright, (left + place * cell + (cell - upright.width) // 2, top - gap - upright.height))
     for place, label in enumerate(labels[1]):
         picture.paste(label, (left - gap - label.width, top + place * cell + (cell - label.height) // 2))

@@ -425,8 +425,8 @@ class _Run:
         return report
 
     def _write_hparams(self, scores: Mapping[str, Mapping[str, Any]]) -> None:
-        """Options and final scores, for TensorBoard's table of runs."""
-        sections = ("tokenizer", "model", "training", "decoding")
+        """Options and final scores, for TensorBoard's table of runs; it shows the first few by alphabet."""
+        sections = ("tokenizer", "model", "training")
         options = {key: value for name in sections for key, value in flat(getattr(self.config, name), name).items()}
         values = {
             f"final/{name}_{metric}": scored[metric]["score"]
