@@ -113,7 +113,7 @@ def attention_pixels(
     cell, gap = _CELL_PIXELS, 4
     labels = [[_label_pixels(token) for token in tokens] for tokens in (source_tokens, target_tokens)]
     top, left = (max(label.width for label in side) + 2 * gap for side in labels)
-    turned = any(len(_shown(token)) > 2 for token in source_tokens)
+    turned = any(len(shown_token(token)) > 2 for token in source_tokens)
     shares = weights_TS.float().cpu().clamp(0, 1).numpy().repeat(cell, axis=0).repeat(cell, axis=1)
     colours = 255 - shares[..., None] * (255 - np.array(_DARKEST))
     size = left + colours.shape[1] + gap, top + colours.shape[0] + gap
@@ -132,7 +132,7 @@ def _label_pixels(token: str) -> Any:
     """A token as a Pillow picture, in the font of its first character that the usual one lacks."""
     from PIL import Image, ImageDraw, ImageFont
 
-    text = _shown(token).replace(r"\$", "$")
+    text = shown_token(token)
     paths = [_font_file_of(character) for character in text]
     usual = _font_file_of(" ") or ""
     font = ImageFont.truetype(next((path for path in paths if path and path != usual), usual), _CELL_PIXELS - 6)
@@ -144,7 +144,9 @@ def _label_pixels(token: str) -> Any:
 
 def missing_characters(texts: Iterable[str]) -> str:
     """The characters of some tokens that no installed font can draw."""
-    return "".join(character for character in sorted(set("".join(map(_shown, texts)))) if _font_of(character) is None)
+    return "".join(
+        character for character in sorted(set("".join(map(shown_token, texts)))) if _font_of(character) is None
+    )
 
 
 def _font_of(character: str) -> str | None:
@@ -188,7 +190,12 @@ def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = 
     families = dict.fromkeys([_DEFAULT_FONT, *(name for name in others if name)])
     dots = min(150.0, _MAX_PIXELS / max(size))
     # An SVG has text as text, and the same content gives the same file.
-    settings: Any = {"font.family": list(families), "svg.fonttype": "none", "svg.hashsalt": "mt"}
+    settings: Any = {
+        "font.family": list(families),
+        "svg.fonttype": "none",
+        "svg.hashsalt": "mt",
+        "text.parse_math": False,
+    }
     with matplotlib.rc_context(settings):
         yield Figure(figsize=size, dpi=dots, layout=layout)
 
@@ -206,20 +213,20 @@ def _save(figure: Any, path: Path) -> None:
 
 def _label(axes: Any, source_tokens: Sequence[str], target_tokens: Sequence[str], size: float) -> None:
     """Tokens along the top and the left; none where there are none."""
-    shown = [_shown(token) for token in source_tokens]
+    shown = [shown_token(token) for token in source_tokens]
     rotation = 90 if max(map(len, shown), default=0) > 2 else 0
     axes.set_xticks(range(len(shown)), shown, rotation=rotation, ha="center", fontsize=size)
-    axes.set_yticks(range(len(target_tokens)), [_shown(token) for token in target_tokens], fontsize=size)
+    axes.set_yticks(range(len(target_tokens)), [shown_token(token) for token in target_tokens], fontsize=size)
     axes.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0, pad=2)
     axes.spines[:].set_linewidth(0.4)
 
 
 def _label_inches(tokens: Sequence[str], size: float) -> float:
     """Room for tokens of this font size; characters of East Asian scripts are twice as wide."""
-    widths = (sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in _shown(token)) for token in tokens)
+    widths = (sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in shown_token(token)) for token in tokens)
     return 0.15 + 0.62 * size / 72 * max(widths, default=0)
 
 
-def _shown(token: str) -> str:
-    """A token without the marker of a missing space, and with a dot for a space; `$` would begin a formula."""
-    return token.replace(_JOINER, "").replace(_SPACE, "·").replace("$", r"\$") or " "
+def shown_token(token: str) -> str:
+    """A token as people read it: without the marker of a missing space, and with a dot for a space."""
+    return token.replace(_JOINER, "").replace(_SPACE, "·") or " "

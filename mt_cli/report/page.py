@@ -17,6 +17,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import differences
 from mt_cli.config.sections import Config
 from mt_cli.errors import MtError
+from mt_cli.figures import shown_token
 from mt_cli.inspection import KINDS, look_into
 from mt_cli.report.charts import Curve, line_chart
 from mt_cli.tracking import read_rows, read_samples
@@ -185,6 +186,7 @@ def _attention(run: RunFiles, translator: Translator | None) -> str:
 
 
 def _heat_map(weights: list[list[float]], source_tokens: Sequence[str], target_tokens: Sequence[str]) -> str:
+    source_tokens, target_tokens = ([shown_token(token) for token in side] for side in (source_tokens, target_tokens))
     head = "".join(f'<th><span dir="auto">{escape(token)}</span></th>' for token in source_tokens)
     rows = []
     for token, row in zip(target_tokens, weights, strict=True):
