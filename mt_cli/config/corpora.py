@@ -177,8 +177,16 @@ _SourceOrShare = Annotated[
     Annotated[HeldOut, Tag("<fraction>")] | Annotated[_Source, Tag("<source>")],
     Discriminator(lambda value: "<fraction>" if _kind_of_source(value) == "<fraction>" else "<source>"),
 ]
-_Sources = Annotated[tuple[_Source, ...], Field(strict=False, min_length=1), BeforeValidator(_as_list)]
-_SourcesOrShare = Annotated[tuple[_SourceOrShare, ...], Field(strict=False, min_length=1), BeforeValidator(_as_list)]
+_Sources = Annotated[
+    tuple[_Source, ...],
+    Field(strict=False, min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=_Source | tuple[_Source, ...]),
+]
+_SourcesOrShare = Annotated[
+    tuple[_SourceOrShare, ...],
+    Field(strict=False, min_length=1),
+    BeforeValidator(_as_list, json_schema_input_type=_SourceOrShare | tuple[_SourceOrShare, ...]),
+]
 
 
 class CorpusConfig(Section):

@@ -2,6 +2,9 @@ import ast
 import json
 import re
 
+import jsonschema
+import yaml
+
 from mt_cli.config.reference import reference, schema
 
 
@@ -24,6 +27,15 @@ def test_every_option_has_a_sentence():
 def test_every_shipped_config_names_the_schema(root):
     for path in (root / "configs").glob("*.yaml"):
         assert path.read_text(encoding="utf-8").startswith("# yaml-language-server: $schema=schema.json\n"), path
+
+
+def test_the_schema_takes_every_shipped_config_and_refuses_unknown_keys(root):
+    validator = jsonschema.Draft202012Validator(json.loads(schema()))
+    for path in (root / "configs").glob("*.yaml"):
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert not list(validator.iter_errors(tree)), path
+        tree["model"]["num_head"] = 3
+        assert ["num_head" in error.message for error in validator.iter_errors(tree)] == [True]
 
 
 def names_in(tree, prefix=""):
