@@ -13,9 +13,9 @@ from torch import Tensor
 from mt_cli.batching.batches import pad
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.figures import missing_characters, save_attention_grid, save_norms, save_positions
+from mt_cli.figures import missing_characters, save_attention, save_attention_grid, save_norms, save_positions
 from mt_cli.model.transformer import LearnedPositions, Transformer, recorded_attention, sinusoids
-from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID
+from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
 from mt_cli.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
@@ -106,32 +106,33 @@ def look_into(translator: Translator, sentence: str, num_others: int = 3) -> Ins
     with recorded_attention(model) as record:
         logits_TV = model(src_ids, tgt_ids)[0]
     probabilities_TV = logits_TV.float().softmax(dim=-1)
-    choices = []
-    for probabilities_V, chosen in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True):
-        values, tokens = probabilities_V.topk(min(num_others + 1, len(probabilities_V)))
-        likely = zip(target.tokens(tokens.tolist()), values.tolist(), tokens.tolist(), strict=True)
-        others = [(token, value) for token, value, index in likely if index != chosen][:num_others]
-        choices.append(Choice(target.tokens([chosen])[0], float(probabilities_V[chosen]), others))
-    named = {"encoder": KINDS[0], "self": KINDS[1], "cross": KINDS[2]}
+    choices = [
+        _choice(target, probabilities_V, chosen, num_others)
+        for probabilities_V, chosen in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)
+    ]
     attention: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
-    for name, (weights_BHTS,) in record.items():
-        part, _, kind = name.split(".")
-        attention[named["encoder" if part == "encoder" else kind.partition("_")[0]]].append(weights_BHTS[0].float())
+    for name, (weights_BHTS,) in record.items():  # Such as `decoder.0.cross_attention`.
+        kind = KINDS[0] if name.startswith("encoder") else KINDS[2] if "cross" in name else KINDS[1]
+        attention[kind].append(weights_BHTS[0].float().cpu())
     tokens = target.tokens(best.ids)
     (text,) = target.decode([best.ids])
     return Insight([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
 
 
+def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int, num_others: int) -> Choice:
+    values, indices = probabilities_V.topk(min(num_others + 1, len(probabilities_V)))
+    likely = zip(tokenizer.tokens(indices.tolist()), values.tolist(), indices.tolist(), strict=True)
+    others = [(token, value) for token, value, index in likely if index != chosen][:num_others]
+    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), others)
+
+
 def draw_attention(insight: Insight, folder: Path, ending: str) -> list[Path]:
     """For each kind of attention a grid of heat maps, layers downwards, heads to the right, their mean at the end."""
+    source, target, output = insight.source_tokens, insight.target_tokens, insight.output_tokens
+    sides = {KINDS[0]: (source, source), KINDS[1]: (target, target), KINDS[2]: (source, output)}
     paths = []
-    for kind in KINDS:
-        layers = insight.attention[kind]
-        rows = [insight.source_tokens if kind == KINDS[0] else insight.target_tokens][0]
-        if kind == KINDS[2]:
-            rows = insight.output_tokens
-        columns = insight.target_tokens if kind == KINDS[1] else insight.source_tokens
-        maps = [[*weights_HTS, weights_HTS.mean(dim=0)] for weights_HTS in layers]
+    for kind, (columns, rows) in sides.items():
+        maps = [[*weights_HTS, weights_HTS.mean(dim=0)] for weights_HTS in insight.attention[kind]]
         titles = [
             [*(f"layer {layer}, head {head}" for head in range(1, len(row))), f"layer {layer}, mean"]
             for layer, row in enumerate(maps, start=1)
@@ -140,7 +141,7 @@ def draw_attention(insight: Insight, folder: Path, ending: str) -> list[Path]:
         save_attention_grid(maps, titles, columns, rows, paths[-1])
     mean = torch.stack(insight.attention[KINDS[2]]).mean(dim=(0, 1))
     paths.append(folder / f"cross_attention_mean.{ending}")
-    save_attention_grid([[mean]], [[""]], insight.source_tokens, insight.output_tokens, paths[-1])
+    save_attention(mean, source, output, paths[-1])
     return paths
 
 

@@ -170,6 +170,9 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     seen = [row for row in rows if "train/num_pairs/web" in row]
     assert seen[-1]["train/num_pairs/books"] == 200
     assert seen[-1]["train/num_pairs/web"] == web["num_pairs_seen"]
+    (validated,) = (row for row in rows if "valid/loss" in row)
+    assert 0 < validated["train/loss/books"] < 8 and 0 < validated["train/loss/web"] < 8
+    assert validated["train/loss/books"] != validated["train/loss/web"]
     status, out, _ = mt("tokenize", "--run", "runs/checked", "<web> the dog")
     assert out == "<web> the dog\n"
     assert mt("translate", "--run", "runs/checked", "--tag", "<web>", "the dog")[0] == 0

@@ -234,3 +234,14 @@ def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
     status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=5")
     assert status == 0
     assert err.count("was cut in two") == 1
+
+
+def test_progress_is_shown_as_asked_for(mt, tiny_config):
+    def shown(mode):
+        return mt("train", "--config", tiny_config, "--fresh", "--progress", mode)[2]
+
+    assert "train: 100%" in shown("bar")
+    assert "%|" not in shown("none") and "%|" not in shown("plain")
+    assert "tensorboard --logdir runs" in shown("none")
+    status, _, err = mt("train", "--config", tiny_config, "--progress", "loud")
+    assert status == 2 and "use auto, bar, plain, none" in err
