@@ -92,13 +92,19 @@ def _part_losses(objective: Objective, data: Data, config: Config) -> dict[str, 
 
 def _pictures(translator: Translator, samples: Sequence[tuple[str, str, str]]) -> dict[str, NDArray[np.uint8]]:
     """The cross-attention, mean over layers and heads, of the first samples that are not too long."""
-    pictures: dict[str, NDArray[np.uint8]] = {}
-    for number, (source, _, hypothesis) in enumerate(samples, start=1):
-        sides = translator.source_tokenizer.encode([source])[0], translator.target_tokenizer.encode([hypothesis])[0]
-        if len(pictures) < _NUM_PICTURES and max(map(len, sides)) <= _LONGEST_PICTURE and all(sides):
-            (reading,) = translator.engine.read([sides])
-            assert reading.attention is not None
-            tokens = [*translator.source_tokenizer.tokens(sides[0]), EOS]
-            hypothesis_tokens = [*translator.target_tokenizer.tokens(sides[1]), EOS]
-            pictures[f"attention/{number}"] = attention_pixels(reading.attention, tokens, hypothesis_tokens)
+    sources = translator.source_tokenizer.encode([source for source, _, _ in samples])
+    targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
+    sides = {
+        f"attention/{number}": pair
+        for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
+        if all(pair) and max(map(len, pair)) <= _LONGEST_PICTURE
+    }
+    shown = list(sides.items())[:_NUM_PICTURES]
+    pictures = {}
+    for (tag, (source, target)), reading in zip(
+        shown, translator.engine.read([pair for _, pair in shown]), strict=True
+    ):
+        assert reading.attention is not None
+        tokens = [*translator.source_tokenizer.tokens(source), EOS], [*translator.target_tokenizer.tokens(target), EOS]
+        pictures[tag] = attention_pixels(reading.attention, *tokens)
     return pictures
