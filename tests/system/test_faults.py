@@ -18,14 +18,14 @@ SERVER = """
 import json, os, sys
 import torch
 torch.set_num_threads(1)
-import torch.utils.tensorboard, mt_cli.cli, mt_cli.experiment.run
+import torch.utils.tensorboard, mt_cli.cli.main, mt_cli.experiment.run
 for line in sys.stdin:
     child = os.fork()
     if child == 0:
         errors = os.open("errors.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(errors, 2)
         sys.argv = ["mt", *json.loads(line)]
-        mt_cli.cli.main()
+        mt_cli.cli.main.main()
     print(child, flush=True)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """

@@ -19,8 +19,8 @@ import torch
 import yaml
 from safetensors import safe_open
 
-from mt_cli import cli
 from mt_cli.checkpoint import files
+from mt_cli.cli import main as cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
