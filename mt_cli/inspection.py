@@ -97,8 +97,10 @@ def look_into(translator: Translator, sentence: str, num_others: int = 3) -> Ins
     model = _model_of(translator)
     source, target = translator.source_tokenizer, translator.target_tokenizer
     (ids,) = source.encode([" ".join(sentence.split())])
-    if not 0 < len(ids) <= translator.max_tokens:
-        raise InputError(f"found {len(ids)} tokens; give a sentence of 1 to {translator.max_tokens}")
+    if not ids:
+        raise InputError("the sentence is empty")
+    if len(ids) > translator.max_tokens:
+        raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
     greedy = translator.decoding.model_copy(update={"beam_size": 1, "sample": False})
     ((best,),) = translator.engine.search([ids], greedy)
     device = next(model.parameters()).device

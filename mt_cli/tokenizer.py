@@ -124,8 +124,14 @@ class Tokenizer:
         """Start and end of the stretch of a text that each of its tokens stands for."""
         rest, tag = self._tag_of(text)
         shift = len(text) - len(rest)
-        found = [(shift + start, shift + end) for start, end in self._backend.encode(rest).offsets]
-        return [(0, len(text.partition(" ")[0])), *found] if tag else found
+        found = [(0, len(text.partition(" ")[0]))] if tag else []
+        encoding = self._backend.encode(rest)
+        for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            # The library has a joiner stand for the character before it, and a first space for the one after it.
+            last_end = found[-1][1] if found else 0
+            is_space = token == _SPACE and start == 0
+            found.append((max(shift + start, last_end), shift + start if is_space else max(shift + end, last_end)))
+        return found
 
     def join(self, tokens: Sequence[str]) -> str:
         """The text of tokens, which need not be in the vocabulary."""

@@ -242,6 +242,7 @@ class Progress:
         total: items of it; None if nobody knows.
         unit: what an item is.
         done: items that are done already.
+        max_seconds: when it ends at the latest, from now on; None: when all items are done.
         is_quiet: whether `auto` means nothing at all where there is no terminal.
         leave: whether the bar stays when the stage is over.
     """
@@ -253,6 +254,7 @@ class Progress:
         unit: str,
         done: int = 0,
         *,
+        max_seconds: float | None = None,
         is_quiet: bool = False,
         leave: bool = True,
     ) -> None:
@@ -260,7 +262,7 @@ class Progress:
         has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
         self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
         self._started_at = self._said_at = time.monotonic()
-        self._before, self._values = done, ""
+        self._before, self._values, self._max_seconds = done, "", max_seconds
         self._bar: tqdm[Any] = tqdm(
             total=total,
             initial=done,
@@ -304,11 +306,13 @@ class Progress:
             say(self._line())
 
     def _line(self) -> str:
-        rate = (self._done - self._before) / (self._said_at - self._started_at)
-        of_all = left = ""
-        if self._total:
-            of_all = f" of {self._total:,}"
-            left = f", {tqdm.format_interval((self._total - self._done) / rate)} left" if rate else ""
+        seconds = self._said_at - self._started_at
+        rate = (self._done - self._before) / seconds
+        of_all = f" of {self._total:,}" if self._total else ""
+        ends = [(self._total - self._done) / rate] if self._total and rate else []
+        if self._max_seconds is not None:
+            ends.append(max(0.0, self._max_seconds - seconds))
+        left = f", {tqdm.format_interval(min(ends))} left" if ends else ""
         values = f"  {self._values}" if self._values else ""
         return f"{self._description}: {self._done:,}{of_all} {self._unit}s, {rate:,.1f} a second{left}{values}"
 

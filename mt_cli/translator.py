@@ -57,6 +57,8 @@ class Translation:
     """In how many parts the line was translated."""
     is_too_long: bool = False
     """Whether it had to be, being longer than the model was trained for."""
+    unknown_words: tuple[str, ...] = ()
+    """Words of the line that are not in the source's vocabulary."""
     details: Details | None = None
 
     @property
@@ -180,7 +182,8 @@ class Translator:
             hypotheses = _joined(line, found[stretch])
             details = self._details(line, found[stretch]) if with_details else None
             is_too_long = len(line) > (len(sentences_of(" ".join(sentence.split()))) if split_sentences else 1)
-            results.append(Translation(sentence, hypotheses, len(line), is_too_long, details))
+            unknown = tuple(word for part in line for word in self._unknown_words(part.text))
+            results.append(Translation(sentence, hypotheses, len(line), is_too_long, unknown, details))
         return results
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
@@ -208,6 +211,13 @@ class Translator:
             raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
         source_tokens, target_tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
         return [*source_tokens, EOS], [*target_tokens, EOS], self._attention([(source, target)])[0]
+
+    def _unknown_words(self, text: str) -> Iterator[str]:
+        (ids,) = self.source_tokenizer.encode([text])
+        if UNK_ID in ids:
+            for index, (start, end) in zip(ids, self.source_tokenizer.spans(text), strict=True):
+                if index == UNK_ID:
+                    yield text[start:end].strip()
 
     def _attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
         readings = self.engine.read(pairs)

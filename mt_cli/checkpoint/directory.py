@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
@@ -59,7 +60,9 @@ class RunDirectory:
     def config(self) -> Config:
         """The config of the run; raises RunError if this is no run directory."""
         if not self.path.is_dir():
-            raise RunError(f"{self.path}: no such run directory")
+            near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
+            hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
+            raise RunError(f"{self.path}: no such run directory{hint}")
         if not self.config_path.is_file():
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
         return load_config(self.config_path)

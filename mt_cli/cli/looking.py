@@ -44,6 +44,11 @@ def inspect(
     else:
         print(insight.text)
         print("\n".join(inspection.choice_table(insight)))
+        if (beam_size := translator.decoding.beam_size) > 1:
+            greedy = (
+                f"This is greedy search; mt translate keeps {beam_size} beginnings at a time and may end elsewhere."
+            )
+            print(greedy, file=sys.stderr)
         if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
             print(f"mt: {note}", file=sys.stderr)
         paths = inspection.draw_attention(insight, folder, ending)

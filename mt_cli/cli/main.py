@@ -40,7 +40,25 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 120},
 )
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        from importlib import metadata
+
+        print(f"mt {metadata.version('mt-cli')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Train machine translation models from parallel text, and translate with them."""
 
 
 def main() -> NoReturn:

@@ -66,13 +66,24 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 class Output:
-    """A context that writes lines to a file, or to standard output."""
+    """A context that writes lines to a file, or to standard output.
 
-    def __init__(self, path: Path | None) -> None:
-        try:
-            self._file: IO[str] = sys.stdout if path is None else path.open("w", encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+    A file is opened, and what was in it is gone, when the first line is written, or when all has gone well without one.
+
+    Raises:
+        InputError: if there can be no such file, or it is one of the `inputs`.
+    """
+
+    def __init__(self, path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+        self._path, self._file = path, sys.stdout if path is None else None
+        if path is None:
+            return
+        if not path.parent.is_dir():
+            raise InputError(f"{path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder")
+        if any(each is not None and each.exists() and path.exists() and path.samefile(each) for each in inputs):
+            raise InputError(f"{path}: is read from; give the output another name")
 
     def __enter__(self) -> Output:
         return self
@@ -80,13 +91,24 @@ class Output:
     def write(self, text: str) -> None:
         """One line, or several; they are out when this returns."""
         try:
-            print(text, file=self._file, flush=True)
+            print(text, file=self._opened(), flush=True)
         except BrokenPipeError:  # The reader has gone, as `head` does; nothing is wrong.
             drop_output()
             raise typer.Exit(0) from None
 
-    def __exit__(self, *error: object) -> None:
-        if self._file is not sys.stdout:
+    def _opened(self) -> IO[str]:
+        if self._file is None:
+            assert self._path is not None
+            try:
+                self._file = self._path.open("w", encoding="utf-8", newline="\n")
+            except OSError as error:
+                raise InputError(f"{self._path}: {(error.strerror or str(error)).lower()}") from None
+        return self._file
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if error is None:
+            self._opened()
+        if self._file is not None and self._file is not sys.stdout:
             self._file.close()
 
 

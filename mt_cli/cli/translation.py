@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from mt_cli.corpus.reading import Pair
     from mt_cli.translator import Translation, Translator
 
+_LINES_WITH_UNKNOWN_WORDS = 5
+
 
 def translate(
-    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences to translate.", show_default=False)] = None,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="Sentences, each in quotation marks.", show_default=False)
+    ] = None,
     run: RunOption = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", help="A file with one sentence a line; default: standard input.")
@@ -58,7 +62,9 @@ def translate(
     unk: Annotated[
         str | None,
         typer.Option(
-            "--unk", help="Unknown words: copy the source word, keep [UNK], or avoid them.", show_default=False
+            "--unk",
+            help="Where the model says [UNK]: copy the source word (usual), keep [UNK], or avoid it.",
+            show_default=False,
         ),
     ] = None,
     overrides: SetDecodingOption = None,
@@ -97,9 +103,13 @@ def translate(
     lines = prompted_lines() if interactive else sentences or input_lines(input_file)
     waits = interactive or (input_file is None and not sentences and sys.stdin.isatty())
     with_details = as_json or alignment is not None
+    if waits and not interactive:
+        print("One sentence a line; Ctrl-D ends.", file=sys.stderr)
+    unknown = _UnknownWords()
     with ExitStack() as stack:
-        output = stack.enter_context(Output(output_file))
-        pairs = None if alignment is None else stack.enter_context(Output(alignment))
+        stack.callback(unknown.say_the_rest)
+        output = stack.enter_context(Output(output_file, [input_file, alignment]))
+        pairs = None if alignment is None else stack.enter_context(Output(alignment, [input_file]))
         for block in [[line] for line in lines] if sentences else _counted(lines, waits, output_file):
             for item in translator.translate_fully(
                 block, n_best, tag, prefix, split_sentences, with_details, **options
@@ -108,6 +118,7 @@ def translate(
                 if pairs is not None and item.details is not None:
                     pairs.write(" ".join(f"{source}-{target}" for source, target in item.details.word_alignment))
                 _say_if_parted(item)
+                unknown.note(item.unknown_words)
                 if attention:
                     _draw_attention(translator, item, attention)
 
@@ -132,6 +143,27 @@ def _decoding(overrides: list[str] | None) -> dict[str, Any]:
     from mt_cli.config.loading import section_overrides
 
     return section_overrides(overrides or (), "decoding")
+
+
+class _UnknownWords:
+    """Says which words of the input are not in the vocabulary: at once for the first lines, then how many more."""
+
+    def __init__(self) -> None:
+        self._num_lines, self._num_said = 0, 0
+
+    def note(self, words: Sequence[str]) -> None:
+        """Those of one line."""
+        if not words:
+            return
+        self._num_lines += 1
+        if self._num_said < _LINES_WITH_UNKNOWN_WORDS:
+            self._num_said += 1
+            print(f"mt: not in the vocabulary: {', '.join(dict.fromkeys(words))}", file=sys.stderr)
+
+    def say_the_rest(self) -> None:
+        """What `note` has kept back."""
+        if self._num_lines > self._num_said:
+            print(f"mt: {self._num_lines:,} lines had words that are not in the vocabulary", file=sys.stderr)
 
 
 def _say_if_parted(item: Translation) -> None:
@@ -212,7 +244,10 @@ def score(
 
 def evaluate(
     run: RunOption = None,
-    split: Annotated[str, typer.Option("--split", help="valid, test, or one of the config's extra_tests.")] = "test",
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="valid, test, or one of the config's extra_tests; default: test if there is one."),
+    ] = None,
     source: Annotated[Path | None, typer.Option("--source", help="A file to translate, with --reference.")] = None,
     reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, line by line.")] = None,
     against: Annotated[
@@ -237,16 +272,18 @@ def evaluate(
         raise InputError(f"--engine {engine}: an exported model knows no corpora; give --source and --reference")
     set_progress(progress)
     options = _decoding(overrides) | ({} if beam_size is None else {"beam_size": beam_size})
+    if against is not None and not against.exists():
+        raise InputError(f"--against {against}: no such run directory or file")
     path = run_path(run)
     translator = load_translator(path, device, precision, engine)
     from mt_cli.experiment import scoring
 
-    split, pairs = _pairs_of(path, split, source, reference)
+    name, pairs = _pairs_of(path, split, source, reference)
     model = scoring.load_comet(comet) if comet else None
-    scores, hypotheses = scoring.evaluate(translator, pairs, split, **options)
+    scores, hypotheses = scoring.evaluate(translator, pairs, name, **options)
     scores = {"run": path.resolve().name, **scores}
     if engine == "mt":
-        scoring.write_hypotheses(path, split, hypotheses)
+        scoring.write_hypotheses(path, name, hypotheses)
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
@@ -265,7 +302,7 @@ def _rival(against: Path, pairs: list[Pair], device: str, precision: str, option
     return lines
 
 
-def _pairs_of(run: Path, split: str, source: Path | None, reference: Path | None) -> tuple[str, list[Pair]]:
+def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path | None) -> tuple[str, list[Pair]]:
     """Pairs to score, and what they are called."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.config.corpora import FilesSource, HeldOut
@@ -276,6 +313,8 @@ def _pairs_of(run: Path, split: str, source: Path | None, reference: Path | None
         return "files", list(read_pairs([files], ("", ""), "--source and --reference"))
     config = RunDirectory(run).config()
     sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
+    if split is None:
+        split = "valid" if config.corpus.test is None else "test"
     if sets.get(split) is None:
         there = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {there}")

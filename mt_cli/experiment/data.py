@@ -273,13 +273,13 @@ def describe_data(data: Data, config: Config) -> list[str]:
     for name in dict.fromkeys(row["corpus"] for row in rows):
         parts = [row for row in rows if row["corpus"] == name]
         if "num_kept" not in parts[0]:
-            lines.append(f"{name:<12}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
             continue
         dropped = sum((Counter(row["dropped"]) for row in parts), Counter())
-        lines.append(f"{name:<12}{sum(row['num_kept'] for row in parts):>10,} pairs{_dropped(dropped)}")
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{_dropped(dropped)}")
         if len(parts) > 1:
             lines.extend(
-                f"  {row['name']:<20}{row['num_kept']:>10,} pairs"
+                f"  {row['name']:<24}{row['num_kept']:>10,} pairs"
                 + (f", each {row['times_per_epoch']:.3g} times an epoch" if row.get("times_per_epoch", 1) != 1 else "")
                 for row in parts
             )

@@ -91,7 +91,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    yield f"{'corpus':<14}{'source':<26}{'':<24}{'pairs':>12}{'share':>9}"
+    yield f"{'corpus':<20}{'source':<26}{'':<24}{'pairs':>12}{'share':>9}"
     for row in rows:
         if "num_read" not in row:
             continue
@@ -100,10 +100,10 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
         for what, count in counts.items():
             share = f"{count / max(1, row['num_read']):8.1%}" if what != "read" else ""
-            yield f"{labels[0]:<14}{_short(labels[1], 24):<26}{what:<24}{count:>12,} {share}"
+            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{what:<24}{count:>12,} {share}"
             labels = ["", ""]
         if row.get("times_per_epoch", 1) != 1:
-            yield f"{'':<40}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
+            yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
     yield ""
 
 

@@ -241,7 +241,9 @@ class _Run:
         training, progression = self.config.training, self.progression
         with (
             Tracker(self.directory.path, progression.position.step, progression.tracked_bytes) as self.tracker,
-            Progress("train", self.num_steps, "step", progression.position.step) as bar,
+            Progress(
+                "train", self.num_steps, "step", progression.position.step, max_seconds=self._seconds_left()
+            ) as bar,
             Signals().noted() as signals,
         ):
             self.log = TrainingLog(
@@ -265,6 +267,10 @@ class _Run:
                 reason_to_stop=lambda: progression.reason_to_stop(training),
                 is_interrupted=lambda: signals.is_stop_wanted,
             )
+
+    def _seconds_left(self) -> float | None:
+        minutes = self.config.training.max_minutes
+        return None if minutes is None else 60 * minutes - self.progression.elapsed_seconds
 
     def _reports(self) -> Iterator[StepReport]:
         training, factor = self.config.training, 0.5**self.progression.num_restarts

@@ -45,6 +45,7 @@ def evaluate(
     return {
         "split": split,
         "num_sentences": len(pairs),
+        "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
         **scores,
         "exact_match": round(100 * num_equal / len(pairs), 4),
         "speed": {
@@ -108,7 +109,7 @@ _LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 
 def format_scores(scores: Mapping[str, Any]) -> str:
     """The scores of one test set for people, several lines."""
-    lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences)"]
+    lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences, beam {scores['beam_size']})"]
     for name, label in _LABELS.items():
         if name in scores:
             width = scores[name].get("confidence_95")

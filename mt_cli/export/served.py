@@ -26,7 +26,7 @@ def import_ctranslate2() -> Any:
     try:
         import ctranslate2.specs
     except ImportError:
-        raise InputError("ctranslate2 is not installed; pip install 'mt-cli[ctranslate2]'") from None
+        raise InputError("ctranslate2 is not installed; pip install 'ctranslate2>=4.5'") from None
     return ctranslate2
 
 

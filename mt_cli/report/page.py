@@ -107,6 +107,7 @@ def _tiles(run: RunFiles) -> str:
         tiles = {
             f"BLEU on {report['split']}": f"{report['bleu']['score']:.2f}",
             f"chrF on {report['split']}": f"{report['chrf']['score']:.2f}",
+            "equal to their reference": f"{report.get('exact_match', 0.0):.1f} %",
             "best step": f"{report['best_step']:,}",
             "steps": f"{report['num_steps']:,}",
             "trained for": _clock(report),
@@ -115,7 +116,8 @@ def _tiles(run: RunFiles) -> str:
             "stopped because of": str(report["stopped_because"]),
         }
     items = (
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles.items()
+        f'<div class="tile"><b{" class=long" * (len(value) > 10)}>{escape(value)}</b><span>{escape(name)}</span></div>'
+        for name, value in tiles.items()
     )
     return f'<p></p><div class="tiles">{"".join(items)}</div>'
 

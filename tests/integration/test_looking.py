@@ -60,8 +60,8 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((" ",), "found 0 tokens"),
-        (("one " * 300,), "give a sentence of 1 to 6"),
+        ((" ",), "the sentence is empty"),
+        (("one " * 300,), "give a sentence of up to 6"),
         (("one.", "--picture", "bmp"), "use png or svg"),
         (("--output", "file"), "another folder"),
         (("--run", "nothing"), "nothing"),

@@ -321,7 +321,7 @@ def test_interactive_answers_each_line_before_the_next(trained):
 def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained):
     line = "One two. Three four? Five six."
     status, out, err = mt("translate", line.lower().replace("three", "Three"), "--run", trained, "--split-sentences")
-    assert status == 0 and err == ""
+    assert status == 0 and err == "mt: not in the vocabulary: Three, ?\n"
     assert out.startswith("ONE TWO. ")
     translator = Translator.load(trained)
     (item,) = translator.translate_fully(["one two. Three four? five six."], split_sentences=True)
@@ -398,3 +398,57 @@ def test_comet_is_named_where_it_is_missing_or_its_model_cannot_be_had(mt, train
     status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/none")
     assert status == 2 and "no route to host" in err
     assert json.loads(mt("evaluate", "--run", trained, "--comet", "here", "--json")[1])["comet"] == {"score": 0.875}
+
+
+def test_an_output_is_not_touched_before_there_is_something_to_write(mt, trained, tmp_path):
+    (tmp_path / "old").write_text("kept\n", encoding="utf-8")
+    (tmp_path / "in").write_text("one.\n", encoding="utf-8")
+    translate = ("translate", "--run", trained)
+    for arguments, words in (
+        (("--input", "in", "--output", "in"), "is read from"),
+        (("--input", "in", "--alignment", "in"), "is read from"),
+        (("--input", "in", "--output", "old", "--alignment", "old"), None),
+        (("--input", "nothing", "--output", "old"), "nothing: no such file"),
+        (("--input", "in", "--output", "old", "--alignment", "no/a"), "there is no folder no"),
+        (("--input", "in", "--output", tmp_path), "is a folder"),
+        (("--input", "nothing", "--output", "new"), "nothing: no such file"),
+    ):
+        status, _, err = mt(*translate, *arguments)
+        assert status == 2 and (words or "is read from") in err, arguments
+    assert (tmp_path / "old").read_text(encoding="utf-8") == "kept\n"
+    assert (tmp_path / "in").read_text(encoding="utf-8") == "one.\n"
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").write_text("", encoding="utf-8")
+    assert mt(*translate, "--input", "empty", "--output", "old")[0] == 0
+    assert (tmp_path / "old").read_text(encoding="utf-8") == ""
+
+
+def test_words_that_are_not_in_the_vocabulary_are_named(mt, trained, tmp_path):
+    _, _, err = mt("translate", "one zebrafish quixotic zebrafish two.", "--run", trained)
+    assert err == "mt: not in the vocabulary: zebrafish, quixotic\n"
+    (tmp_path / "in").write_text("one zebra.\n" * 40, encoding="utf-8")
+    _, out, err = mt("translate", "--input", "in", "--run", trained)
+    assert err.count("zebra") == 5 and "40 lines had words" in err and out.count("\n") == 40
+    assert mt("translate", "one two.", "--run", trained)[2] == ""
+
+
+def test_without_a_test_set_the_validation_pairs_are_scored(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    lines = config.read_text(encoding="utf-8").split("\n")
+    start = lines.index("  test:")
+    end = next(place for place in range(start + 1, len(lines)) if not lines[place].startswith(("  -", "   ")))
+    config.write_text("\n".join(lines[:start] + lines[end:]), encoding="utf-8")
+    assert json.loads(mt("evaluate", "--run", "run", "--json")[1])["split"] == "valid"
+
+
+def test_a_run_that_is_not_there_has_a_neighbour(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs" / "quickstart")
+    status, _, err = mt("translate", "one.", "--run", "runs/quikstart")
+    assert status == 2 and "did you mean runs/quickstart?" in err
+    assert "did you mean runs/quickstart?" in mt("translate", "one.", "--run", "quickstart")[2]
+
+
+def test_the_version_is_told(mt):
+    status, out, _ = mt("--version")
+    assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+\n", out)

@@ -96,3 +96,16 @@ def test_a_file_that_is_no_tokenizer_is_named(tmp_path, content):
         Tokenizer.load(path)
     with pytest.raises(RunError, match="no such file"):
         Tokenizer.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorithm):
+    tokenizer = trained(algorithm)
+    for text in [*TEXTS, "quixotic? (l'ami) $5!"]:
+        spans = tokenizer.spans(text)
+        assert len(spans) == len(tokenizer.pieces(text))
+        ends = [0, *(end for _, end in spans)]
+        assert all(before <= start <= end for before, (start, end) in zip(ends, spans, strict=False))
+        for token, (start, end) in zip(tokenizer.pieces(text), spans, strict=True):
+            if token != "[UNK]":
+                assert token.strip("￭▁ \t") == text[start:end].strip(" \t")

@@ -124,6 +124,13 @@ def test_without_a_terminal_progress_is_a_line_now_and_then(clock, capsys):
     ]
 
 
+def test_the_time_left_is_that_of_the_limit_that_comes_first(clock, capsys):
+    with Progress("train", 1000, "step", max_seconds=60) as progress:
+        clock(40)
+        progress.advance(40)
+    assert "1.0 a second, 00:20 left" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("mode", "is_quiet"), [("none", False), ("auto", True)])
 def test_progress_can_be_silent(clock, capsys, mode, is_quiet):
     show_progress(mode)
