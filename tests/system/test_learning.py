@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 def train(root, folder, *arguments):
     command = [sys.executable, "-m", "mt_cli", "train", *map(str, arguments)]
     subprocess.run(command, cwd=folder, check=True, timeout=1_800)
-    (run,) = (folder / "runs").iterdir()
+    (run,) = (folder / "runs").glob("[!.]*")
     return json.loads((run / "report.json").read_text(encoding="utf-8"))
 
 
