@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
-from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.figures import missing_characters, save_attention, save_attention_grid, save_norms, save_positions
 from mt_cli.model.transformer import LearnedPositions, Transformer, recorded_attention, sinusoids
@@ -46,7 +45,7 @@ def parameter_table(model: Transformer) -> list[str]:
 
 def draw_model(translator: Translator, folder: Path, ending: str) -> list[Path]:
     """Pictures of the positional encoding and of the embeddings' lengths."""
-    model = _model_of(translator)
+    model = translator.model
     embedding = model.source_embedding
     if isinstance(embedding.positions, LearnedPositions):
         table = embedding.positions.weight.detach()[:_POSITIONS_SHOWN]
@@ -94,14 +93,14 @@ def look_into(translator: Translator, sentence: str, num_others: int = 3) -> Ins
     Raises:
         InputError: if it is empty, or longer than the model was trained for.
     """
-    model = _model_of(translator)
+    model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
     (ids,) = source.encode([" ".join(sentence.split())])
     if not ids:
         raise InputError("the sentence is empty")
     if len(ids) > translator.max_tokens:
         raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
-    greedy = translator.decoding.model_copy(update={"beam_size": 1, "sample": False})
+    greedy = translator.decoding.greedy
     ((best,),) = translator.engine.search([ids], greedy)
     device = next(model.parameters()).device
     src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
@@ -166,8 +165,3 @@ def note_on_fonts(texts: Sequence[str]) -> str | None:
         f"no installed font has {shown}; such characters are drawn as boxes. Install one, such as the package "
         "fonts-noto-cjk or fonts-noto-core of Debian, or draw SVG and look at it where there is one"
     )
-
-
-def _model_of(translator: Translator) -> Transformer:
-    assert isinstance(translator.engine, TransformerEngine), "only our own model can be looked into"
-    return translator.engine.model

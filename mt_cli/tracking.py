@@ -1,6 +1,6 @@
 """Where the numbers of a run go: `metrics.jsonl`, TensorBoard, `samples.txt` and a progress bar.
 
-The names of the tags are those of `docs/design.md`; a row of `metrics.jsonl` holds what TensorBoard shows for the
+The tags are explained in `docs/runs.md`; a row of `metrics.jsonl` holds what TensorBoard shows for the
 same step.
 """
 

@@ -140,6 +140,12 @@ class Translator:
         max_tokens = min(config.corpus.max_tokens, longest or config.corpus.max_tokens)
         return cls(engine, tokenizers, config.decoding, max_tokens, config.corpus.tags)
 
+    @property
+    def model(self) -> Transformer:
+        """Our own model, which other engines do not show."""
+        assert isinstance(self.engine, TransformerEngine), "this engine shows no model"
+        return self.engine.model
+
     def translate(
         self, sentences: Sequence[str], tag: str | None = None, prefix: str = "", **decoding: Any
     ) -> list[str]:
@@ -175,14 +181,17 @@ class Translator:
         lines = [self._parts_of_line(" ".join(sentence.split()), tag, split_sentences) for sentence in sentences]
         parts = [part for line in lines for part in line]
         prefixes = [prefix if index == 0 else "" for line in lines for index in range(len(line))]
-        found = self._search(parts, settings, num_best, prefixes)
+        ids = self.source_tokenizer.encode([part.text for part in parts])
+        found = self._search(parts, ids, settings, num_best, prefixes)
         results, start = [], 0
         for sentence, line in zip(sentences, lines, strict=True):
             stretch = slice(start, start := start + len(line))
             hypotheses = _joined(line, found[stretch])
-            details = self._details(line, found[stretch]) if with_details else None
+            details = self._details(line, ids[stretch], found[stretch]) if with_details else None
             is_too_long = len(line) > (len(sentences_of(" ".join(sentence.split()))) if split_sentences else 1)
-            unknown = tuple(word for part in line for word in self._unknown_words(part.text))
+            unknown = tuple(
+                word for each in zip(line, ids[stretch], strict=True) for word in self._unknown_words(*each)
+            )
             results.append(Translation(sentence, hypotheses, len(line), is_too_long, unknown, details))
         return results
 
@@ -212,12 +221,11 @@ class Translator:
         source_tokens, target_tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
         return [*source_tokens, EOS], [*target_tokens, EOS], self._attention([(source, target)])[0]
 
-    def _unknown_words(self, text: str) -> Iterator[str]:
-        (ids,) = self.source_tokenizer.encode([text])
+    def _unknown_words(self, part: _Part, ids: Sequence[int]) -> Iterator[str]:
         if UNK_ID in ids:
-            for index, (start, end) in zip(ids, self.source_tokenizer.spans(text), strict=True):
+            for index, (start, end) in zip(ids, self.source_tokenizer.spans(part.text), strict=True):
                 if index == UNK_ID:
-                    yield text[start:end].strip()
+                    yield part.text[start:end].strip()
 
     def _attention(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
         readings = self.engine.read(pairs)
@@ -226,10 +234,14 @@ class Translator:
         return [reading.attention for reading in readings if reading.attention is not None]
 
     def _search(
-        self, parts: Sequence[_Part], decoding: DecodingConfig, num_best: int, prefixes: Sequence[str]
+        self,
+        parts: Sequence[_Part],
+        ids: Sequence[Sequence[int]],
+        decoding: DecodingConfig,
+        num_best: int,
+        prefixes: Sequence[str],
     ) -> list[list[tuple[str, Hypothesis]]]:
         """Texts and hypotheses of each part, best first; nothing is searched for an empty one."""
-        ids = self.source_tokenizer.encode([part.text for part in parts])
         rows = [row for row, part in enumerate(parts) if part.text]
         beginnings = self.target_tokenizer.encode(prefixes) if any(prefixes) else []
         found = self.engine.search(
@@ -275,14 +287,18 @@ class Translator:
                 tokens[place] = text[start:end]
         return self.target_tokenizer.join(tokens)
 
-    def _details(self, line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> Details:
+    def _details(
+        self,
+        line: Sequence[_Part],
+        source_ids: Sequence[Sequence[int]],
+        found: Sequence[list[tuple[str, Hypothesis]]],
+    ) -> Details:
         """Tokens, their scores and what they are aligned with, of a line's best translation."""
         details = Details([], [], [], [], [])
         words: set[tuple[int, int]] = set()
         before = ""
-        for part, ((text, hypothesis), *_) in zip(line, found, strict=True):
+        for part, ids, ((text, hypothesis), *_) in zip(line, source_ids, found, strict=True):
             if part.text:
-                ids = self.source_tokenizer.encode([part.text])[0]
                 (reading,) = self.engine.read([(ids, hypothesis.ids)])
                 tokens = self.target_tokenizer.tokens(hypothesis.ids)
                 pairs = [] if reading.attention is None else self._alignment(part.text, reading.attention)

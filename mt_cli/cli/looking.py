@@ -39,7 +39,7 @@ def inspect(
             f"{folder}: {(error.strerror or str(error)).lower()}; give another folder with --output"
         ) from None
     if insight is None:
-        print("\n".join(inspection.parameter_table(translator.engine.model)))  # type: ignore[attr-defined]
+        print("\n".join(inspection.parameter_table(translator.model)))
         paths = inspection.draw_model(translator, folder, ending)
     else:
         print(insight.text)

@@ -187,6 +187,11 @@ class DecodingConfig(Section):
     batch_tokens: int = Field(default=16_384, ge=1)
     """Source tokens translated at once, padding and beams included."""
 
+    @property
+    def greedy(self) -> DecodingConfig:
+        """The same without beams or chance."""
+        return self.model_copy(update={"beam_size": 1, "sample": False})
+
     @model_validator(mode="after")
     def _options_fit(self) -> DecodingConfig:
         fields = DecodingConfig.model_fields

@@ -104,13 +104,13 @@ def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) ->
     }
 
 
-_LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 
 
 def format_scores(scores: Mapping[str, Any]) -> str:
     """The scores of one test set for people, several lines."""
     lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences, beam {scores['beam_size']})"]
-    for name, label in _LABELS.items():
+    for name, label in LABELS.items():
         if name in scores:
             width = scores[name].get("confidence_95")
             interval = f" ± {width:.2f}" if width is not None else ""
@@ -125,7 +125,7 @@ def format_scores(scores: Mapping[str, Any]) -> str:
     if "against" in scores:
         rival = scores["against"]
         lines.append(f"against {rival['system']} (paired bootstrap, 1,000 samples)")
-        for name, label in _LABELS.items():
+        for name, label in LABELS.items():
             difference = scores[name]["score"] - rival[name]["score"]
             verdict = "significant" if rival[name]["p_value"] < 0.05 else "not significant"
             lines.append(

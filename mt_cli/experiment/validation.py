@@ -57,7 +57,7 @@ def validate(objective: Objective, data: Data, config: Config) -> Validation:
     tokens = score_tokens(objective, data.encoded["valid"], batch_tokens)
     pairs = data.corpora["valid"].pairs
     sources, references = zip(*pairs, strict=True)
-    greedy = config.decoding.model_copy(update={"beam_size": 1, "sample": False})
+    greedy = config.decoding.greedy
     max_tokens = longest_source(data, config) or config.corpus.max_tokens
     with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
         engine = TransformerEngine(objective.model, progress.advance)

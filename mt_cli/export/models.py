@@ -16,11 +16,10 @@ from safetensors.torch import save_file
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config, DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, TransformerEngine
+from mt_cli.decoding.engine import Engine, Ids
 from mt_cli.errors import InputError, MtError
 from mt_cli.export.served import DESCRIPTION, CTranslate2Engine, import_ctranslate2
 from mt_cli.export.specification import specification
-from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import SPECIAL_TOKENS
 from mt_cli.translator import Translator
 
@@ -67,7 +66,7 @@ def export_ctranslate2(run: Run, output: Path, quantization: str, sentences: Seq
     translator, config = run
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
     num_positions = int(config.corpus.max_tokens * max(1.0, config.decoding.max_length_ratio)) + 12
-    spec = specification(ctranslate2.specs, _model_of(translator), tokenizers, num_positions)
+    spec = specification(ctranslate2.specs, translator.model, tokenizers, num_positions)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     try:
@@ -98,16 +97,9 @@ def export_bundle(run: Run, output: Path) -> None:
     if output.exists():
         raise InputError(f"{output}: is there already; give the exported model a new folder")
     output.mkdir(parents=True)
-    weights = {
-        name: weight.detach().float().contiguous() for name, weight in _model_of(run.translator).named_parameters()
-    }
+    weights = {name: weight.detach().float().contiguous() for name, weight in run.translator.model.named_parameters()}
     save_file(weights, output / "model.safetensors", {"format": "pt"})
     _describe(run, output)
-
-
-def _model_of(translator: Translator) -> Transformer:
-    assert isinstance(translator.engine, TransformerEngine), "only our own model is exported"
-    return translator.engine.model
 
 
 def _describe(run: Run, output: Path) -> None:

@@ -17,13 +17,13 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import differences
 from mt_cli.config.sections import Config
 from mt_cli.errors import MtError
+from mt_cli.experiment.scoring import LABELS
 from mt_cli.figures import shown_token
 from mt_cli.inspection import KINDS, look_into
 from mt_cli.report.charts import Curve, line_chart
 from mt_cli.tracking import read_rows, read_samples
 from mt_cli.translator import Translator
 
-_METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
 _CHARTS = {
     "Loss (nats per target token)": ("train/loss", "valid/loss"),
     "BLEU on validation pairs, greedy": ("valid/bleu",),
@@ -126,7 +126,7 @@ def _scores(runs: Sequence[RunFiles]) -> str:
     rows = []
     for run in runs:
         for scored in [run.report, *run.report.get("extra_tests", {}).values()] if run.report else []:
-            for key, label in _METRICS.items():
+            for key, label in LABELS.items():
                 if key in scored:
                     width = scored[key].get("confidence_95")
                     score = f"{scored[key]['score']:.2f}" + (f" ± {width:.2f}" if width is not None else "")

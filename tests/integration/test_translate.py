@@ -137,14 +137,14 @@ def test_a_full_disk_under_the_output_is_named(mt, trained, monkeypatch):
     assert "no space left on device" in err
 
 
+def piped_translation(run):
+    command = [sys.executable, "-m", "mt_cli", "translate", "--run", str(run)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
 def test_sigterm_ends_a_command_with_the_status_of_an_interruption(trained):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mt_cli", "translate", "--run", str(trained)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = piped_translation(trained)
     process.stdin.write("one.\n" * 256)
     process.stdin.flush()
     assert process.stdout.readline()
@@ -288,13 +288,7 @@ def test_alignment_is_written_beside_the_translations(mt, trained, tmp_path):
 
 
 def test_the_first_line_is_out_before_the_last_is_read(trained):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mt_cli", "translate", "--run", str(trained)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = piped_translation(trained)
     process.stdin.write("one.\n" * 100)
     process.stdin.flush()
     assert [process.stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
