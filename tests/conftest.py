@@ -26,11 +26,16 @@ def root():
 
 
 @pytest.fixture
-def multi30k():
-    folder = ROOT.parent / "shared" / "data" / "multi30k"
+def real_text():
+    folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("the Multi30k captions are not beside the project")
+        pytest.skip("the folder of real text is not beside the project")
     return folder
+
+
+@pytest.fixture
+def multi30k(real_text):
+    return real_text / "multi30k"
 
 
 def checkpoint_content(path):

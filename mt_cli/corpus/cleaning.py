@@ -35,6 +35,7 @@ Hashes = NDArray[np.int64]
 _CONTROL = r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}]"
 _GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|Ð[\x{80}-\x{bf}]Ñ"
 _ADDED_CHARACTERS = 10
+_DEFAULT_SCRIPT_SHARE = 0.5
 _ODD = np.int64(-7046029254386353131)
 """An odd multiplier with bits all over (2^64 over the golden ratio): mixes two hashes so that their order counts."""
 _NO_TEXT = pa.array([], pa.string())
@@ -138,6 +139,25 @@ def _outside_script(side: pa.StringArray, texts: Sequence[str], language: str, m
         )
         mask[rows] = letters - foreign < min_share * letters
     return mask
+
+
+def are_foreign(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> Mask:
+    """Whether a side of each pair is in another script or language than it should be, as far as that is known."""
+    mask = np.zeros(len(sources), dtype=bool)
+    for texts, language in ((sources, languages[0]), (targets, languages[1])):
+        side = pa.array(texts, pa.string())
+        mask |= _outside_script(side, texts, language, _DEFAULT_SCRIPT_SHARE)
+        mask |= _in_another_language(side, texts, language)
+    return mask
+
+
+def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Languages) -> bool:
+    """Whether most pairs are in the wrong languages as they stand, and few would be if the sides were exchanged."""
+    return bool(
+        primary(languages[0]) != primary(languages[1])
+        and are_foreign(sources, targets, languages).mean() > 0.5
+        and are_foreign(targets, sources, languages).mean() < 0.25
+    )
 
 
 def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: str) -> Mask:

@@ -1,4 +1,4 @@
-"""What little is known of languages: their scripts, and for some the words that every text in them is full of."""
+"""What little is known of languages: codes, scripts, how BLEU cuts their text, and for some their commonest words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ _SCRIPTS_OF = {
     "no oc pl pt rm ro se sk sl so sq sv sw tl tr uz vi wo xh yo zu",
     "Cyrillic": "be bg kk ky mk mn ru tg tt uk",
     "Greek": "el",
+    "Tibetan": "bo dz",
     "Arabic": "ar ckb fa ps ug ur",
     "Hebrew": "he yi",
     "Devanagari": "hi mr ne sa",
@@ -70,18 +71,55 @@ COMMON_WORDS["nb"] = COMMON_WORDS["no"]
 """Function words of some languages, lower case, for telling one from another."""
 
 
+_LONG_CODES = (
+    "af:afr am:amh ar:ara,arb be:bel bg:bul bn:ben bo:bod,tib bs:bos ca:cat cs:ces,cze cy:cym da:dan de:deu,ger "
+    "el:ell,gre en:eng es:spa et:est eu:eus fa:fas,per,pes fi:fin fr:fra,fre ga:gle gl:glg gu:guj he:heb hi:hin "
+    "hr:hrv hu:hun hy:hye id:ind is:isl it:ita ja:jpn ka:kat kk:kaz km:khm kn:kan ko:kor ky:kir lo:lao lt:lit "
+    "lv:lav,lvs mk:mkd ml:mal mn:mon mr:mar ms:msa,zsm my:mya,bur nb:nob ne:nep nl:dut,nld nn:nno no:nor pa:pan "
+    "pl:pol pt:por ro:ron,rum ru:rus si:sin sk:slk sl:slv so:som sq:sqi sv:swe sw:swa,swh ta:tam te:tel tg:tgk "
+    "th:tha ti:tir tl:tgl tr:tur uk:ukr ur:urd uz:uzn vi:vie yi:yid zh:chi,cmn,zho zu:zul"
+)
+_ENTRIES = (entry.partition(":") for entry in _LONG_CODES.split())
+_SHORT_CODES = {long: short for short, _, longs in _ENTRIES for long in longs.split(",")}
+"""ISO 639-1 codes by those of ISO 639-2 and 639-3."""
+_SCRIPT_CODES = {
+    **{"arab": "Arabic", "armn": "Armenian", "beng": "Bengali", "cyrl": "Cyrillic", "deva": "Devanagari"},
+    **{"ethi": "Ethiopic", "geor": "Georgian", "grek": "Greek", "gujr": "Gujarati", "guru": "Gurmukhi"},
+    **{"hang": "Hangul Han", "hans": "Han", "hant": "Han", "hebr": "Hebrew", "jpan": "Han Hiragana Katakana"},
+    **{"khmr": "Khmer", "knda": "Kannada", "laoo": "Lao", "latn": "Latin", "mlym": "Malayalam", "mymr": "Myanmar"},
+    **{"sinh": "Sinhala", "taml": "Tamil", "telu": "Telugu", "thai": "Thai", "tibt": "Tibetan"},
+}
+
+
 def primary(code: str) -> str:
-    """The language of a code, without region and script: `pt` of `pt_BR`."""
-    return code.replace("_", "-").partition("-")[0].lower()
+    """The language of a code, without region and script, of two letters if it has such a code: `pt` of `por_BR`."""
+    language = code.replace("_", "-").partition("-")[0].lower()
+    return _SHORT_CODES.get(language, language)
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
-    """Unicode names of the scripts that a language is written in; None if they are not known here."""
-    parts = language.replace("_", "-").split("-")
-    if any(len(part) == 4 and part.isalpha() for part in parts[1:]):
-        return None  # A script of its own choice, such as `sr-Latn`.
-    scripts = _SCRIPTS.get(parts[0].lower())
+    """Unicode names of the scripts that a language is written in, or that its code names; None if unknown here."""
+    subtags = language.replace("_", "-").lower().split("-")[1:]
+    if named := [subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()]:
+        scripts = _SCRIPT_CODES.get(named[0])
+    else:
+        scripts = _SCRIPTS.get(primary(language))
     return tuple(scripts.split()) if scripts else None
+
+
+def bleu_tokenizer(language: str) -> str:
+    """The sacreBLEU tokenizer that suits a language: `13a`, but `zh` or `char` where spaces do not part words.
+
+    Korean has spaces, but a word of it is a phrase of other languages; `ko-mecab` and `ja-mecab`, which sacreBLEU
+    advises, need packages, and a score should not depend on what is installed.
+    """
+    return _BLEU_TOKENIZERS.get(primary(language), "13a")
+
+
+_BLEU_TOKENIZERS = {
+    **dict.fromkeys(("zh", "yue", "wuu"), "zh"),
+    **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
+}
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:

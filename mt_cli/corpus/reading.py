@@ -34,9 +34,9 @@ from mt_cli.config.corpora import (
     TextSource,
 )
 from mt_cli.corpus import phrasebook, phrasebook_lexicon, reverse_words
-from mt_cli.corpus.alignment import Features, first_misaligned_line
+from mt_cli.corpus.alignment import first_misaligned_line
 from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together, seem_swapped
 from mt_cli.corpus.formats import Languages, Row, count_lines, read_file, read_lines, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.errors import CorpusError
@@ -200,11 +200,23 @@ def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
 def _check_line_counts(source_path: Path, target_path: Path) -> None:
     numbers_of_lines = [count_lines(path) for path in (source_path, target_path)]
     if numbers_of_lines[0] != numbers_of_lines[1]:
-        line = first_misaligned_line(Features.of(read_lines(source_path)), Features.of(read_lines(target_path)))
+        line = _first_misaligned_line(source_path, target_path)
+        where = "" if line is None else f"; they seem to part near line {line:,}"
         raise CorpusError(
             f"{source_path} has {numbers_of_lines[0]:,} lines and {target_path} has {numbers_of_lines[1]:,}: line N of "
-            f"one must translate line N of the other; they seem to part near line {line:,}"
+            f"one must translate line N of the other{where}"
         )
+
+
+def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
+    """Where lines of the one file no longer belong to those of the other, as far as that can be told."""
+    sides = [_in_blocks(read_lines(path)) for path in (source_path, target_path)]
+    num_before = 0
+    for sources, targets in zip(*sides, strict=False):
+        if (line := first_misaligned_line(sources, targets)) is not None:
+            return num_before + line
+        num_before += min(len(sources), len(targets))
+    return None
 
 
 def _read_files(source_path: Path, target_path: Path) -> Iterator[Row]:
@@ -259,7 +271,7 @@ def clean_rows(
         yield block if source.tag is None else block.tagged(source.tag)
 
 
-def _in_blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+def _in_blocks(rows: Iterator[T]) -> Iterator[list[T]]:
     while block := list(islice(rows, _ROWS_PER_BLOCK)):
         yield block
 
@@ -332,7 +344,7 @@ def _store(
                 (part.num_rows, config.filters_of(source)) for part, source in zip(parts, config.train, strict=True)
             ]
             judge_together(reasons, hashes, filters, scored)
-            _check_not_empty(reasons, name)
+            _check_not_empty(reasons, name, lambda: _note_on_swap(folder / "train.arrow", config))
             if isinstance(share := config.valid[0], HeldOut):
                 hold_out(reasons, hashes, filters, share.fraction, seed)
         else:
@@ -342,9 +354,21 @@ def _store(
         (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
 
 
-def _check_not_empty(reasons: NDArray[np.uint8], name: str) -> None:
+def _check_not_empty(reasons: NDArray[np.uint8], name: str, note: Callable[[], str] = str) -> None:
     if not (reasons == KEPT).any():
-        raise CorpusError(f"{key_of(name)}: the corpus is empty{_dropped(Counter(reasons.tolist()))}")
+        raise CorpusError(f"{key_of(name)}: the corpus is empty{_dropped(Counter(reasons.tolist()))}{note()}")
+
+
+def _note_on_swap(path: Path, config: CorpusConfig) -> str:
+    """What to say if the first rows of a stored corpus would be in the right languages with their sides exchanged."""
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        if not reader.num_record_batches:
+            return ""
+        _, sources, targets = (column.to_pylist() for column in reader.get_batch(0).columns)
+    source, target = config.train[0].languages or (config.source, config.target)
+    if not seem_swapped(sources, targets, (source, target)):
+        return ""
+    return f"; the two sides seem to be swapped: the source should be `{source}` and the target `{target}`"
 
 
 def _files_of(source: TextSource) -> tuple[str, ...]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.corpus.alignment import Features, slipped_stretches, unlikeness
-from mt_cli.corpus.cleaning import CODES, KEPT
+from mt_cli.corpus.alignment import Features, align
+from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.reading import Corpus, Part
@@ -25,6 +25,7 @@ _BLOCKS_EXAMINED = 50
 """Of ten thousand rows each, evenly spread over a part that has more."""
 _WINDOW = 500
 _FOREIGN_SHARE = 0.25
+_FEW_LINES = 10
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
 _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
@@ -60,9 +61,9 @@ def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> 
     """Stretches of a corpus that have slipped, or are in other languages; `languages` are those of its parts."""
     problems: list[Problem] = []
     for part, expected in zip(corpus.parts, languages, strict=True):
-        for block, codes in _blocks(corpus, part):
+        for block, _ in _blocks(corpus, part):
             problems.extend(_slips(name, part, block))
-            problems.extend(_foreign_stretches(name, part, block, codes, expected))
+            problems.extend(_foreign_stretches(name, part, block, expected))
     return _joined(problems)
 
 
@@ -78,32 +79,38 @@ def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.
 
 
 def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:
-    _, sources, targets = zip(*block, strict=True)
-    for first, last, slip in slipped_stretches(Features.of(sources), Features.of(targets)):
+    numbers, sources, targets = zip(*block, strict=True)
+    alignment = align(sources, targets)
+    for first, last, slip in alignment.stretches:
         text = f"line N of the source seems to belong to line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
-        yield Problem(name, part.name, block[first - 1][0], block[last - 1][0], text)
+        yield Problem(name, part.name, numbers[first - 1], numbers[last - 1], text)
+    if alignment.is_unrelated:
+        yield Problem(name, part.name, numbers[0], numbers[-1], "the two sides do not seem to translate each other")
 
 
-def _foreign_stretches(
-    name: str, part: Part, block: Sequence[Row], codes: NDArray[np.uint8], languages: Languages
-) -> Iterator[Problem]:
+def _foreign_stretches(name: str, part: Part, block: Sequence[Row], languages: Languages) -> Iterator[Problem]:
     """Windows in which a good share of the lines is in another language or script."""
-    suspected = np.isin(codes, [CODES["wrong_language"], CODES["min_script_share"]])
     for start in range(0, len(block), _WINDOW):
-        rows = block[start : start + _WINDOW]
-        _, *texts = zip(*rows, strict=True)
-        found = tuple(map(_prevailing_language, texts))
-        if found == tuple(map(primary, languages))[::-1] and found[0] != found[1]:
-            yield Problem(name, part.name, rows[0][0], rows[-1][0], "the two languages seem to be swapped")
-        elif suspected[start : start + _WINDOW].mean() > _FOREIGN_SHARE:
-            sides = zip(("source", "target"), found, languages, strict=True)
+        numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
+        found = _prevailing_language(sources), _prevailing_language(targets)
+        expected = tuple(map(primary, languages))
+        # A language that is not known by its words is not found; that the other side has its place is enough.
+        num_foreign = int(are_foreign(sources, targets, languages).sum())
+        is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _FEW_LINES)
+        if found[1] == expected[0] not in (found[0], expected[1]) or (
+            is_foreign and seem_swapped(sources, targets, languages)
+        ):
+            text = "the two languages seem to be swapped"
+        elif is_foreign:
             foreign = [
                 f"the {side} looks like `{code}`, not `{language}`"
-                for side, code, language in sides
+                for side, code, language in zip(("source", "target"), found, languages, strict=True)
                 if code and code != primary(language)
             ]
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
-            yield Problem(name, part.name, rows[0][0], rows[-1][0], text)
+        else:
+            continue
+        yield Problem(name, part.name, numbers[0], numbers[-1], text)
 
 
 def _prevailing_language(texts: Iterable[str]) -> str | None:
@@ -145,17 +152,14 @@ def _judged(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[O
     ratios = source.log_length - target.log_length
     middle = float(np.median(ratios))
     spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
-    differences = unlikeness(source, target)
-    for row, ratio, difference, digits_differ in zip(
-        rows, ratios, differences, source.digits != target.digits, strict=True
-    ):
+    for row, ratio, numbers_differ in zip(rows, ratios, source.numbers != target.numbers, strict=True):
         why: dict[str, float] = {}
         deviation = abs(float(ratio) - middle) / spread
         # Short sentences differ in length by chance.
         deviation *= min(1.0, min(len(row[1]), len(row[2])) / 20 + 0.4)
         if deviation > 3:
             why["lengths"] = deviation - 2
-        if digits_differ:
+        if numbers_differ:
             why["digits"] = 1.5
         for side, text, language in (("source", row[1], languages[0]), ("target", row[2], languages[1])):
             words = set(_WORD.findall(text.lower()))
@@ -168,4 +172,4 @@ def _judged(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[O
         if bool(_MARKUP.search(row[1])) != bool(_MARKUP.search(row[2])):
             why["markup on one side"] = 1.5
         if why:
-            yield OddPair(part.name, *row, round(sum(why.values()) + float(difference) / 10, 2), tuple(why))
+            yield OddPair(part.name, *row, round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2), tuple(why))

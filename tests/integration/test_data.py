@@ -82,7 +82,7 @@ def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
     german.insert(1_500, "etwas anderes")
     status, out, err = mt("data", "check", "--config", config(list(zip(english, german, strict=True))))
     assert status == 2
-    assert "PROBLEM in train: train.en, lines 701 to 1,500: line N of the source seems to belong to line N - 1" in out
+    assert "PROBLEM in train: train.en, lines 702 to 1,501: line N of the source seems to belong to line N - 1" in out
     assert "look at these lines" in err
 
 
@@ -92,6 +92,51 @@ def test_swapped_columns_are_found(mt, config):
     status, out, _ = mt("data", "check", "--config", config(pairs))
     assert status == 2
     assert "PROBLEM in train: train.en, lines 501 to 1,500: the two languages seem to be swapped" in out
+
+
+def japanese(number):
+    """English and Japanese in step, made of the same numbered words."""
+    kana = "かきくけこさしすせそたちつてとなにぬねのはひふへほ"
+    words = [f"{kana[n % 25]}{kana[n * 7 % 25]}" for n in range(len(WORDS))]
+    pairs = []
+    for index in range(number):
+        chosen = [(index * 7 + offset * (1 + index % 5)) % len(WORDS) for offset in range(5 + (index * index) % 17)]
+        pairs.append((" ".join(WORDS[each] for each in chosen) + ".", "".join(words[each] for each in chosen) + "。"))
+    return pairs
+
+
+@pytest.mark.parametrize("place", [0, 300])
+def test_a_line_lost_between_languages_without_a_common_script_is_found(mt, config, place):
+    pairs = japanese(2_000)
+    english, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    del other[place]
+    path = config(list(zip(english, other, strict=False)), target="ja", valid={"fraction": 0.1})
+    status, out, _ = mt("data", "check", "--config", path)
+    assert status == 2
+    assert "line N of the source seems to belong to line N - 1 of the target" in out
+
+
+def test_swapped_files_of_two_scripts_are_called_swapped_and_not_just_empty(mt, config):
+    path = config([pair[::-1] for pair in japanese(500)], target="ja")
+    for command in (("data", "check"), ("train",)):
+        status, _, err = mt(*command, "--config", path)
+        assert status == 2
+        assert "the two sides seem to be swapped: the source should be `en` and the target `ja`" in err
+
+
+def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path):
+    pairs = japanese(900)
+    path = config(pairs[:500], target="ja", valid={"fraction": 0.1})
+    valid = pairs[500:]
+    for slipped in (False, True):
+        english, other = [pair[0] for pair in valid], [pair[1] for pair in valid]
+        sides = (english, other[3:]) if slipped else (other, english)
+        (tmp_path / "valid.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=False)), "utf-8")
+        status, out, _ = mt("data", "check", "--config", path, "--set", "corpus.valid={file: valid.tsv}")
+        assert status == 2
+        problem = "belong to line N - 3 of the target" if slipped else "the two languages seem to be swapped"
+        assert "PROBLEM in valid: valid.tsv, lines " in out
+        assert problem in out
 
 
 def test_a_third_language_is_found_and_named(mt, config):

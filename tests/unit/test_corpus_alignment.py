@@ -1,0 +1,113 @@
+import random
+
+import pytest
+
+from mt_cli.corpus.alignment import align, first_misaligned_line
+
+
+def words_of(number, seed):
+    """So many made-up words, which share no letters with those of another seed."""
+    generator = random.Random(seed)
+    letters = ("aeioubcdfg", "αεηιουβγδζ", "かきくけこさしすせそ")[seed]
+    return ["".join(generator.choices(letters, k=generator.randrange(2, 9))) for _ in range(number)]
+
+
+def sides(number=1_500, seed=1, target_script=1, separator=" "):
+    """Sentences of random words, and the same word by word in another script, in another order."""
+    generator = random.Random(seed)
+    source_words, target_words = words_of(400, 0), words_of(400, target_script)
+    sources, targets = [], []
+    for _ in range(number):
+        chosen = [min(int(generator.expovariate(1 / 60)), 399) for _ in range(generator.randrange(3, 12))]
+        sources.append(" ".join(source_words[word] for word in chosen))
+        generator.shuffle(chosen)
+        targets.append(separator.join(target_words[word] for word in chosen))
+    return sources, targets
+
+
+def lost(lines, place, number):
+    return lines[:place] + lines[place + number :]
+
+
+SCRIPTS = [(1, " "), (2, "")]
+
+
+@pytest.mark.parametrize(("script", "separator"), SCRIPTS)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_clean_text_has_no_slips(script, separator, seed):
+    for number in (100, 150, 400, 1_500):
+        alignment = align(*sides(number, seed, script, separator))
+        assert alignment.stretches == []
+        assert not alignment.is_unrelated
+
+
+@pytest.mark.parametrize(("script", "separator"), SCRIPTS)
+@pytest.mark.parametrize("place", [0, 700])
+@pytest.mark.parametrize("number", [1, 5, 60])
+def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
+    sources, targets = sides(target_script=script, separator=separator)
+    ((first, last, slip),) = align(sources, lost(targets, place, number)).stretches
+    assert slip == -number
+    assert abs(first - 1 - place) <= number + 8
+    assert last == len(sources) - number
+    ((first, last, slip),) = align(lost(sources, place, number), targets).stretches
+    assert slip == number
+    assert abs(first - 1 - place) <= 8
+
+
+def test_a_stretch_between_a_lost_and_a_surplus_line_has_both_ends():
+    sources, targets = sides()
+    targets = lost(targets, 500, 1)
+    targets.insert(1_100, "ξξξ ψψψ")
+    ((first, last, slip),) = align(sources, targets).stretches
+    assert (slip, abs(first - 501) <= 8, abs(last - 1_100) <= 8) == (-1, True, True)
+
+
+def test_sides_that_do_not_belong_together_are_called_unrelated():
+    sources, targets = sides(2_000)
+    random.Random(0).shuffle(targets)
+    alignment = align(sources, targets)
+    assert alignment.is_unrelated
+    assert alignment.stretches == []
+
+
+def test_too_few_lines_are_not_judged():
+    sources, targets = sides(99)
+    assert align(sources, targets[1:]).stretches == []
+    assert first_misaligned_line([], []) is None
+
+
+def test_equal_lines_and_lines_without_words_are_no_slip():
+    for line in ("", "123", "a", "。"):
+        alignment = align([line] * 500, [line] * 500)
+        assert alignment.stretches == []
+
+
+def test_the_first_misaligned_line_is_that_of_the_lost_one():
+    sources, targets = sides()
+    assert abs(first_misaligned_line(sources, lost(targets, 300, 2)) - 301) <= 8
+    assert first_misaligned_line(sources, targets) is None
+
+
+PAIRS = [
+    ("multi30k/train.en", "multi30k/train.de"),
+    ("3am/train.en", "3am/train.zh"),
+    ("news/train.en", "news/train.de"),
+    ("tatoeba/eng-ara.eng", "tatoeba/eng-ara.ara"),
+    ("tatoeba/eng-heb.eng", "tatoeba/eng-heb.heb"),
+    ("flores200/eng_Latn.devtest", "flores200/jpn_Jpan.devtest"),
+    ("flores200/eng_Latn.devtest", "flores200/tha_Thai.devtest"),
+    ("flores200/bod_Tibt.devtest", "flores200/tam_Taml.devtest"),
+]
+
+
+@pytest.mark.parametrize("names", PAIRS)
+def test_slips_of_real_text_are_found_and_clean_text_is_not_accused(names, real_text):
+    sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
+    for start in range(0, len(sources) - 999, 1_000):
+        side, other = sources[start : start + 1_000], targets[start : start + 1_000]
+        assert align(side, other).stretches == []
+        for place, number in ((0, 1), (500, 1), (0, 5), (500, 5)):
+            ((first, _, slip),) = align(side, lost(other, place, number)).stretches
+            assert slip == -number
+            assert abs(first - 1 - place) <= 15
