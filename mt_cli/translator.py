@@ -109,10 +109,12 @@ class Translator:
         decoding: DecodingConfig,
         max_tokens: int,
         tags: Sequence[str] = (),
+        languages: tuple[str, str] = ("", ""),
     ) -> None:
         self.engine = engine
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
+        self.languages = languages
 
     @classmethod
     def load(cls, run: str | Path, device: str = "auto", precision: str = "auto") -> Translator:

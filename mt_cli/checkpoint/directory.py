@@ -25,9 +25,9 @@ _MAY_CHANGE = {
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
     *("training.validate_every_steps", "training.log_every_steps", "training.num_samples"),
     *("training.save_every_minutes", "training.keep_last", "training.max_bad_steps"),
-    *("training.device", "training.num_threads"),
+    *("training.device", "training.num_threads", "training.best_metric"),
 }
-_MAY_CHANGE_PREFIXES = ("decoding.",)
+_MAY_CHANGE_PREFIXES = ("decoding.", "evaluation.")
 _LOCK = ".lock"
 
 

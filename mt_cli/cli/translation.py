@@ -30,6 +30,7 @@ from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.corpus.reading import Pair
+    from mt_cli.evaluation.texts import Scorer
     from mt_cli.translator import Translation, Translator
 
 _LINES_WITH_UNKNOWN_WORDS = 5
@@ -257,6 +258,10 @@ def evaluate(
     comet: Annotated[
         str | None, typer.Option("--comet", metavar="MODEL", help="Score with COMET too: a model's name or file.")
     ] = None,
+    bleu_tokenizer: Annotated[
+        str | None,
+        typer.Option("--bleu-tokenizer", help="What BLEU counts, by sacreBLEU's names; default: by the language."),
+    ] = None,
     beam_size: BeamSizeOption = None,
     overrides: SetDecodingOption = None,
     as_json: JsonOption = False,
@@ -265,7 +270,7 @@ def evaluate(
     precision: PrecisionOption = "auto",
     progress: ProgressOption = "auto",
 ) -> None:
-    """Score a run with BLEU, chrF, chrF++ and TER on detokenised text, each with its sacreBLEU signature."""
+    """Score a run with BLEU, chrF, chrF++, TER, CER and WER on detokenised text, each with its signature."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if engine != "mt" and source is None:
@@ -279,8 +284,9 @@ def evaluate(
     from mt_cli.experiment import scoring
 
     name, pairs = _pairs_of(path, split, source, reference)
+    scorer = _scorer(translator, path, name, bleu_tokenizer, engine)
     model = scoring.load_comet(comet) if comet else None
-    scores, hypotheses = scoring.evaluate(translator, pairs, name, **options)
+    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **options)
     scores = {"run": path.resolve().name, **scores}
     if engine == "mt":
         scoring.write_hypotheses(path, name, hypotheses)
@@ -288,8 +294,22 @@ def evaluate(
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         rivals = _rival(against, pairs, device, precision, options)
-        scores["against"] = scoring.compare(hypotheses, rivals, pairs, str(against))
+        scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
     print(json.dumps(scores, ensure_ascii=False) if as_json else f"{scores['run']}: {scoring.format_scores(scores)}")
+
+
+def _scorer(translator: Translator, run: Path, split: str, bleu_tokenizer: str | None, engine: str) -> Scorer:
+    """What scores translations of a test set, with the BLEU tokenizer given or else that of the config."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.config.loading import changed_section
+    from mt_cli.evaluation.texts import Scorer
+    from mt_cli.experiment.data import scorer_of
+
+    if engine != "mt":
+        return Scorer.of(translator.languages[1], bleu_tokenizer or "auto")
+    config = RunDirectory(run).config()
+    evaluation = changed_section(config.evaluation, {"bleu_tokenizer": bleu_tokenizer})
+    return scorer_of(config.model_copy(update={"evaluation": evaluation}), split)
 
 
 def _rival(against: Path, pairs: list[Pair], device: str, precision: str, options: dict[str, Any]) -> list[str]:

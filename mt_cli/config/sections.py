@@ -82,8 +82,9 @@ class TrainingConfig(Section):
     """Stop after this much time, validation included."""
     patience: int | None = Field(default=None, ge=1)
     """Stop after this many validations in a row without a better `best_metric`."""
-    best_metric: Literal["bleu", "chrf", "loss"] = "bleu"
-    """What the best checkpoint is best at, on the validation pairs."""
+    best_metric: Literal["auto", "bleu", "chrf", "loss"] = "auto"
+    """What the best checkpoint is best at, on the validation pairs; of equal ones the lower loss decides. `auto`:
+    `chrf` if the target language has no words that BLEU could count as they stand, else `bleu`."""
     batch_tokens: int | str = 4096
     """Size of a micro-batch: its number of pairs times its longest side, padding included. `auto`: on a GPU the
     largest that fits, from 4,096 to 131,072 and a hundredth of an epoch; elsewhere 4,096. The run's config has it."""
@@ -204,6 +205,16 @@ class DecodingConfig(Section):
         return self
 
 
+class EvaluationConfig(Section):
+    """How translations are scored, in validation, at the end and by `mt evaluate`."""
+
+    bleu_tokenizer: Literal[
+        "auto", "13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"
+    ] = "auto"
+    """What BLEU counts, by sacreBLEU's names. `auto`: `zh` for Chinese, `char` for Japanese, Korean, Thai, Lao, Khmer,
+    Burmese and Tibetan, `13a` for all others. `ja-mecab`, `ko-mecab` and the FLORES ones need further packages."""
+
+
 class Config(Section):
     """A whole run."""
 
@@ -219,6 +230,8 @@ class Config(Section):
     """The optimisation."""
     decoding: DecodingConfig = DecodingConfig()
     """The search."""
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """The scores."""
 
     @field_validator("name")
     @classmethod

@@ -26,6 +26,7 @@ from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
+from mt_cli.evaluation.texts import Scorer
 from mt_cli.hardware import release_memory
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
 from mt_cli.tracking import Progress
@@ -120,6 +121,18 @@ def languages_of(config: Config, name: str) -> list[Languages]:
     both = (config.corpus.source, config.corpus.target)
     sources: Sequence[TextSource] = corpora_of(config.corpus)[name]
     return [source.languages or both for source in sources]
+
+
+def scorer_of(config: Config, name: str) -> Scorer:
+    """What scores translations of a corpus: by the language of its targets, if they are all in one.
+
+    Raises:
+        InputError: if its BLEU tokenizer cannot be had here.
+    """
+    groups = corpora_of(config.corpus)
+    targets = {target for _, target in languages_of(config, name)} if name in groups else set()
+    language = targets.pop() if len(targets) == 1 else config.corpus.target
+    return Scorer.of(language, config.evaluation.bleu_tokenizer)
 
 
 def _bar(description: str, total: int | None) -> AbstractContextManager[Callable[[int], None]]:

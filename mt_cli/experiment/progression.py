@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,11 @@ class Progression:
     elapsed_seconds: float = 0.0
     best_step: int = 0
     best_value: float | None = None
-    """Of `training.best_metric`; higher is better, a loss is negated."""
+    """Of `best_metric`; higher is better, a loss is negated."""
+    best_loss: float | None = None
+    """Validation loss of the same weights, which decides between equal values."""
+    best_metric: str = ""
+    """What `best_value` measures, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
     num_validations_without_better: int = 0
     validated_step: int = 0
     unlogged: list[tuple[float, int, float]] = field(default_factory=list)
@@ -55,6 +60,13 @@ class Progression:
             first = error.errors(include_url=False)[0]
             raise DamagedFileError(f"damaged checkpoint: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         return progression
+
+    def is_better(self, value: float, loss: float) -> bool:
+        """Whether a validation beats the best one so far; one that is not finite never does."""
+        if not math.isfinite(value) or not math.isfinite(loss):
+            return False
+        best_loss = math.inf if self.best_loss is None else self.best_loss
+        return self.best_value is None or (value, -loss) > (self.best_value, -best_loss)
 
     def is_due(self, config: TrainingConfig) -> bool:
         """Whether the schedule of the config has a validation at this step."""

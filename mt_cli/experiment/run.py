@@ -29,6 +29,7 @@ from mt_cli.experiment.data import (
     names_of_parts,
     prepare,
     report_on_data,
+    scorer_of,
     training_pairs,
 )
 from mt_cli.experiment.progression import Progression, Signals, follow
@@ -63,6 +64,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     """
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
+    scorer_of(config, "valid")  # One that cannot be had is named before anything is done.
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with directory.locked():
@@ -138,6 +140,11 @@ class _Run:
         self.objective = Objective(model, config.training.label_smoothing)
         self.optimizer = build_optimizer(model, config.training)
         self.progression = Progression()
+        self.scorer = scorer_of(config, "valid")
+        metric = config.training.best_metric
+        self.best_metric = self.scorer.default_metric if metric == "auto" else metric
+        # What a best value is a value of: one that something else has measured cannot be compared.
+        self.measure = f"bleu/{self.scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
@@ -190,11 +197,44 @@ class _Run:
             remove(self.directory.best_path)
             best = None
         if best is not None:
-            progression.best_step, progression.best_value = best.best_step, best.best_value
+            for name in ("best_step", "best_value", "best_loss", "best_metric"):
+                setattr(progression, name, getattr(best, name))
         elif progression.best_step:
             say("The best checkpoint is missing or damaged; the weights of the last one take its place.")
             progression.best_step, progression.best_value = progression.position.step, None
             self.directory.save_best(self.model, asdict(progression))
+        if progression.best_step and progression.best_metric != self.measure:
+            self._choose_best_anew()
+
+    def _choose_best_anew(self) -> None:
+        """Have the best checkpoint be the best by another metric than before, of the weights that are kept."""
+        progression, directory = self.progression, self.directory
+        weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+        progression.best_value = progression.best_loss = None
+        say(f"The best checkpoint is chosen anew, by {self.measure}, among the weights that are kept:")
+        candidates: dict[int, Path] = {progression.best_step: directory.best_path}
+        for path in directory.states():
+            with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
+                candidates.setdefault(Progression.from_state(checkpoint.state).position.step, path)
+        best_weights = weights
+        for step, path in candidates.items():
+            if step:
+                with open_checkpoint(path) as checkpoint:
+                    checkpoint.fill(self.model)
+                value, loss = self._value_of(validation.validate(self.objective, self.data, self.config, self.scorer))
+                say(f"  step {step:>6,}  {self.best_metric} {abs(value):.2f}  valid loss {loss:.3f}")
+                if progression.is_better(value, loss):
+                    progression.best_step, progression.best_value, progression.best_loss = step, value, loss
+                    best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
+        progression.best_metric, progression.num_validations_without_better = self.measure, 0
+        self.model.load_state_dict(best_weights)
+        directory.save_best(self.model, asdict(progression))
+        self.model.load_state_dict(weights)
+
+    def _value_of(self, found: validation.Validation) -> tuple[float, float]:
+        """What the best validation has the most of, and the loss that decides between equals."""
+        loss = found.tokens.loss
+        return -loss if self.best_metric == "loss" else found.texts[self.best_metric]["score"], loss
 
     def _load_state(self, is_usable: Callable[[Progression, Checkpoint], bool] = lambda *state: True) -> Progression:
         """Fill model and optimizer from the newest state that is whole and usable; return what else was in it."""
@@ -302,7 +342,7 @@ class _Run:
         self.progression = self._load_state(
             lambda progression, checkpoint: not progression.num_bad_steps_in_row and checkpoint.is_finite()
         )
-        kept = ("elapsed_seconds", "best_step", "best_value", "num_bad_steps")
+        kept = ("elapsed_seconds", "best_step", "best_value", "best_loss", "best_metric", "num_bad_steps")
         self.progression = replace(self.progression, **{name: getattr(diverged, name) for name in kept})
         self.progression.num_bad_steps_in_row, self.progression.num_restarts = 0, diverged.num_restarts + 1
         self._saved = None
@@ -336,17 +376,15 @@ class _Run:
         if progression.validated_step == step:
             return
         self.log.read()
-        found = validation.validate(self.objective, self.data, self.config)
-        tokens = found.tokens
-        values = {"bleu": found.texts["bleu"]["score"], "chrf": found.texts["chrf"]["score"], "loss": -tokens.loss}
-        value = values[self.config.training.best_metric]
+        found = validation.validate(self.objective, self.data, self.config, self.scorer)
+        tokens, bleu, chrf = found.tokens, found.texts["bleu"]["score"], found.texts["chrf"]["score"]
+        value, loss = self._value_of(found)
         # A run that went back may come by its best step again.
-        is_best = math.isfinite(value) and (
-            progression.best_value is None or value > progression.best_value or step == progression.best_step
-        )
+        is_best = progression.is_better(value, loss) or (step == progression.best_step and math.isfinite(value + loss))
         progression.validated_step = step
         if is_best:
-            progression.best_step, progression.best_value = step, value
+            progression.best_step, progression.best_value, progression.best_loss = step, value, loss
+            progression.best_metric = self.measure
             progression.num_validations_without_better = 0
             self.directory.save_best(self.model, asdict(progression))
         else:
@@ -357,8 +395,7 @@ class _Run:
         say(
             f"step {step:>6,}  epoch {self._epoch():5.1f}  {clock(progression.elapsed_seconds)}"
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
-            f"{tokens.token_accuracy:.1%}  BLEU {values['bleu']:.2f}  chrF {values['chrf']:.2f}"
-            + ("  best" if is_best else "")
+            f"{tokens.token_accuracy:.1%}  BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
         )
 
     def _report_on_data(self) -> list[dict[str, Any]]:
@@ -389,7 +426,7 @@ class _Run:
 
     def finished_report(self) -> dict[str, Any] | None:
         """The report of a run that has ended for a reason that still holds; None if there is more to do."""
-        if self.progression.reason_to_stop(self.config.training):
+        if self.progression.reason_to_stop(self.config.training) and self.progression.best_metric == self.measure:
             # One that cannot be read is written anew.
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
@@ -405,7 +442,8 @@ class _Run:
         translator = Translator.load(self.directory.path, str(self.device))
         scores = {}
         for name in tests or ["valid"]:
-            scores[name], hypotheses = evaluate(translator, self.data.corpora[name].pairs, name)
+            scorer = scorer_of(self.config, name)
+            scores[name], hypotheses = evaluate(translator, self.data.corpora[name].pairs, name, scorer)
             write_hypotheses(self.directory.path, name, hypotheses)
         first, *others = scores.values()
         report = {

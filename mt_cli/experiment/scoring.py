@@ -12,7 +12,7 @@ import torch
 from mt_cli.checkpoint.files import write_text
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import InputError, MtError
-from mt_cli.evaluation import compare_texts, confidence, score_texts
+from mt_cli.evaluation.texts import Scorer
 from mt_cli.tracking import Progress, say
 from mt_cli.translator import Translator
 
@@ -20,13 +20,13 @@ _SENTENCES_AT_ONCE = 2048
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[Pair], split: str, **decoding: Any
+    translator: Translator, pairs: Sequence[Pair], split: str, scorer: Scorer, **decoding: Any
 ) -> tuple[dict[str, Any], list[str]]:
     """Scores of a translator on pairs, and its translations.
 
-    `{"split", "num_sentences", "bleu", "chrf", "chrf++", "ter", "exact_match", "speed"}`: each metric with score,
-    signature and the half width of its 95 % confidence interval; `exact_match` is the share of translations, 0-100,
-    that equal their reference.
+    `{"split", "num_sentences", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match", "speed"}`: each metric
+    with score, signature and the half width of its 95 % confidence interval; `exact_match` is the share of
+    translations, 0-100, that equal their reference. There is no `wer` in languages without spaces.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
@@ -39,8 +39,8 @@ def evaluate(
     seconds = time.perf_counter() - started_at
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    scores = score_texts(hypotheses, references)
-    for name, half_width in confidence(hypotheses, references).items():
+    scores = scorer.score(hypotheses, references)
+    for name, half_width in scorer.confidence(hypotheses, references).items():
         scores[name]["confidence_95"] = half_width
     return {
         "split": split,
@@ -57,10 +57,10 @@ def evaluate(
 
 
 def compare(
-    hypotheses: Sequence[str], rivals: Sequence[str], pairs: Sequence[Pair], name: str
+    scorer: Scorer, hypotheses: Sequence[str], rivals: Sequence[str], pairs: Sequence[Pair], name: str
 ) -> dict[str, dict[str, float] | str]:
     """The scores of other translations of the same pairs, and whether chance alone explains the difference."""
-    return {"system": name, **compare_texts(hypotheses, rivals, [target for _, target in pairs])}
+    return {"system": name, **scorer.compare(hypotheses, rivals, [target for _, target in pairs])}
 
 
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
@@ -104,7 +104,7 @@ def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) ->
     }
 
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 
 
 def format_scores(scores: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def format_scores(scores: Mapping[str, Any]) -> str:
     if "against" in scores:
         rival = scores["against"]
         lines.append(f"against {rival['system']} (paired bootstrap, 1,000 samples)")
-        for name, label in LABELS.items():
+        for name, label in [(name, label) for name, label in LABELS.items() if name in rival]:
             difference = scores[name]["score"] - rival[name]["score"]
             verdict = "significant" if rival[name]["p_value"] < 0.05 else "not significant"
             lines.append(

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.evaluation import TokenScores, score_texts, score_tokens
+from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.experiment.data import Data, longest_source, names_of_parts
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
@@ -19,6 +20,7 @@ from mt_cli.tokenizer import EOS
 from mt_cli.tracking import Progress
 from mt_cli.translator import Translator
 
+_QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_OF_A_PART = 256
 _NUM_PICTURES = 2
 _LONGEST_PICTURE = 60
@@ -30,7 +32,7 @@ class Validation:
 
     tokens: TokenScores
     texts: Mapping[str, Any]
-    """BLEU and chrF of greedy translations, as `score_texts` gives them."""
+    """BLEU, chrF and error rates of greedy translations, as `Scorer.score` gives them."""
     part_losses: Mapping[str, float]
     """If training pairs come from several corpora: the loss on a fixed sample of each, without dropout."""
     samples: Sequence[tuple[str, str, str]]
@@ -45,13 +47,12 @@ class Validation:
             "valid/loss": self.tokens.loss,
             "valid/perplexity": self.tokens.perplexity,
             "valid/token_accuracy": self.tokens.token_accuracy,
-            "valid/bleu": self.texts["bleu"]["score"],
-            "valid/chrf": self.texts["chrf"]["score"],
+            **{f"valid/{name}": scored["score"] for name, scored in self.texts.items()},
             **{f"train/loss/{name}": loss for name, loss in self.part_losses.items()},
         }
 
 
-def validate(objective: Objective, data: Data, config: Config) -> Validation:
+def validate(objective: Objective, data: Data, config: Config, scorer: Scorer) -> Validation:
     """Score the whole validation set."""
     batch_tokens = config.training.tokens_per_batch
     tokens = score_tokens(objective, data.encoded["valid"], batch_tokens)
@@ -66,7 +67,7 @@ def validate(objective: Objective, data: Data, config: Config) -> Validation:
     samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
     return Validation(
         tokens,
-        score_texts(hypotheses, references, ("bleu", "chrf")),
+        scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS]),
         _part_losses(objective, data, config),
         samples,
         _pictures(translator, samples),

@@ -111,7 +111,7 @@ def run_one(arguments):
     """In a process of its own: one engine once, as a line of JSON."""
     import torch
 
-    from mt_cli.evaluation import score_texts
+    from mt_cli.evaluation.texts import Scorer
     from mt_cli.translator import Translator
 
     torch.set_num_threads(arguments.threads)
@@ -122,7 +122,7 @@ def run_one(arguments):
     result = {
         "seconds": elapsed,
         "tokens_per_second": sum(len(ids) + 1 for ids in tokenizer.encode(texts)) / elapsed,
-        "bleu": score_texts(texts, references, ("bleu",))["bleu"]["score"],
+        "bleu": Scorer.of("de").score(texts, references, ("bleu",))["bleu"]["score"],
         "median_latency": statistics.median(singles),
         "latency_95": statistics.quantiles(singles, n=20)[18],
     }

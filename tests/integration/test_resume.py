@@ -72,7 +72,7 @@ def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
 ):
     for max_steps in (5, 8, 13):
         with monkeypatch.context() as patch:
-            patch.setattr("mt_cli.experiment.validation.score_texts", lambda *texts: EXCELLENT)
+            patch.setattr("mt_cli.evaluation.texts.Scorer.score", lambda *texts: EXCELLENT)
             assert train("parts", max_steps=max_steps, validate_every_steps=1000)[0] == 0
     assert json.loads((tmp_path / "runs/parts/report.json").read_text())["best_step"] == 13
     assert train("parts", max_steps=22, validate_every_steps=1000)[0] == 0

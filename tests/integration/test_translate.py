@@ -229,14 +229,16 @@ def test_evaluate_says_whether_a_difference_is_significant(mt, trained, corpus, 
 
 
 def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
-    from mt_cli.evaluation import confidence, score_texts
+    from mt_cli.evaluation.texts import Scorer
+
+    scorer = Scorer.of("en")
 
     references = [" ".join(random.Random(n).choices("abcdefgh", k=8)) for n in range(400)]
     hypotheses = [text if n % 3 else text[::-1] for n, text in enumerate(references)]
-    whole = score_texts(hypotheses, references, ("bleu",))["bleu"]["score"]
-    half = score_texts(hypotheses[::2], references[::2], ("bleu",))["bleu"]["score"]
-    assert 0.5 < confidence(hypotheses, references)["bleu"] < 8
-    assert abs(whole - half) < 3 * confidence(hypotheses[::2], references[::2])["bleu"]
+    whole = scorer.score(hypotheses, references, ("bleu",))["bleu"]["score"]
+    half = scorer.score(hypotheses[::2], references[::2], ("bleu",))["bleu"]["score"]
+    assert 0.5 < scorer.confidence(hypotheses, references)["bleu"] < 8
+    assert abs(whole - half) < 3 * scorer.confidence(hypotheses[::2], references[::2])["bleu"]
 
 
 def test_a_run_directory_that_cannot_be_written_is_scored_all_the_same(mt, trained, tmp_path):

@@ -6,7 +6,8 @@ import torch
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
-from mt_cli.evaluation import TokenScores, score_texts, score_tokens
+from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 
@@ -33,13 +34,15 @@ def test_perplexity_is_the_exponential_of_the_loss():
 
 def test_a_perfect_translation_scores_100_and_carries_signatures():
     lines = ["The cat sits on the mat.", "It is raining again today."]
-    scores = score_texts(lines, lines)
+    scores = Scorer.of("en").score(lines, lines)
     assert {name: round(entry["score"]) for name, entry in scores.items()} == {
         "bleu": 100,
         "chrf": 100,
         "chrf++": 100,
         "ter": 0,
+        "cer": 0,
+        "wer": 0,
     }
     assert all("version:" in entry["signature"] for entry in scores.values())
-    worse = score_texts(["The dog sits on the mat.", "It is raining."], lines)
+    worse = Scorer.of("en").score(["The dog sits on the mat.", "It is raining."], lines)
     assert worse["bleu"]["score"] < 100 < 100 + worse["ter"]["score"]

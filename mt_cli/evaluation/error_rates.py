@@ -1,0 +1,102 @@
+"""Metrics that sacreBLEU does not have, in its form, so that it resamples, compares and signs them as its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sacrebleu.metrics import TER
+from sacrebleu.metrics.base import Metric, Score, Signature
+from sacrebleu.utils import sum_of_lists
+
+
+class _UnitSignature(Signature):  # type: ignore[misc]
+    """A signature that names what is counted."""
+
+    def __init__(self, args: dict[str, Any]) -> None:
+        super().__init__(args)
+        self.info.update({"case": "mixed", "unit": args["unit"]})
+
+
+class _ErrorRate(Metric):  # type: ignore[misc]
+    """Insertions, deletions and substitutions per 100 units of the references (Levenshtein 1966)."""
+
+    _SIGNATURE_TYPE = _UnitSignature
+    unit: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = type(self).unit  # The signature is made of what the instance has.
+
+    def _units(self, text: str) -> Sequence[str]:
+        return text
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return sent.strip()
+
+    def _extract_reference_info(self, refs: Sequence[str]) -> dict[str, Any]:
+        return {"references": [self._units(reference) for reference in refs]}
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
+        units = self._units(hypothesis)
+        return list(min((edit_distance(units, reference), len(reference)) for reference in ref_kwargs["references"]))
+
+    def _aggregate_and_compute(self, stats: list[list[int]]) -> Score:
+        return self._compute_score_from_stats(sum_of_lists(stats))
+
+    def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
+        num_edits, num_units = stats
+        share = num_edits / num_units if num_units else float(num_edits > 0)
+        return Score(type(self).__name__, 100 * share)
+
+
+class CharacterErrorRate(_ErrorRate):
+    """Edits per 100 characters, spaces among them."""
+
+    unit = "character"
+
+
+class WordErrorRate(_ErrorRate):
+    """Edits per 100 words, as spaces part them."""
+
+    unit = "word"
+
+    def _units(self, text: str) -> Sequence[str]:
+        return text.split()
+
+
+class CharacterTER(TER):  # type: ignore[misc]
+    """TER (Snover et al. 2006) with characters in the place of words, for languages without spaces between words."""
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return " ".join("".join(super()._preprocess_segment(sent).split()))
+
+    def get_signature(self) -> Signature:
+        """The signature of TER, and what is counted."""
+        signature = super().get_signature()
+        signature.update("unit", "character")
+        return signature
+
+
+def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """The fewest insertions, deletions and substitutions that make one of two sequences the other.
+
+    A column of the table of distances is two bit vectors, of steps up and of steps down (Myers 1999; Hyyrö 2003).
+    """
+    if not one:
+        return len(other)
+    places: dict[str, int] = {}
+    for index, unit in enumerate(one):
+        places[unit] = places.get(unit, 0) | 1 << index
+    all_bits, last_bit = (1 << len(one)) - 1, 1 << (len(one) - 1)
+    up, down, distance = all_bits, 0, len(one)
+    for unit in other:
+        equal = places.get(unit, 0)
+        diagonal = (((equal & up) + up) ^ up) | equal | down
+        right_up = down | ~(diagonal | up) & all_bits
+        right_down = up & diagonal
+        distance += bool(right_up & last_bit) - bool(right_down & last_bit)
+        right_up = right_up << 1 | 1
+        up = (right_down << 1 | ~(diagonal | right_up)) & all_bits
+        down = right_up & diagonal & all_bits
+    return distance
