@@ -59,6 +59,8 @@ class ModelConfig(Section):
     """Share of units dropped from embeddings and from each sub-layer's output."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of attention weights dropped."""
+    feed_forward_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of units dropped inside the feed-forward blocks, after the non-linearity."""
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> ModelConfig:

@@ -192,6 +192,27 @@ def test_query_key_value_biases_can_be_left_out():
     assert attention.output.bias is not None
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_feed_forward_dropout_drops_what_the_non_linearity_gives_in_training_alone(activation):
+    block = tiny(activation=activation, feed_forward_dropout=0.5).encoder[0].feed_forward
+    given = []
+    block.outer.register_forward_pre_hook(lambda module, inputs: given.append(inputs[0].detach()))
+    x = torch.randn(200, SHAPES["d_model"])
+    block.eval()(x)
+    block.train()(x)
+    whole, dropped = given
+    is_kept = dropped != 0
+    assert torch.allclose(dropped[is_kept], 2 * whole[is_kept])
+    assert is_kept[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_without_feed_forward_dropout_no_random_number_is_drawn():
+    block = tiny().encoder[0].feed_forward.train()
+    state = torch.get_rng_state()
+    block(torch.randn(3, SHAPES["d_model"], generator=torch.Generator().manual_seed(1)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 def test_positions_are_the_sines_of_the_paper():
     table = sinusoids(50, 16)
     for position, dimension in [(0, 0), (1, 0), (7, 3), (49, 10), (49, 15)]:
