@@ -299,7 +299,7 @@ class Residual(nn.Module):
 
 def final_norm(config: ModelConfig) -> nn.Module:
     """Pre-norm layers add up un-normalised outputs, so their stack ends in a norm; post-norm ones need none."""
-    return nn.LayerNorm(config.d_model) if config.norm_order == "pre" else nn.Identity()
+    return nn.LayerNorm(config.d_model) if config.ends_in_norm else nn.Identity()
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
