@@ -110,6 +110,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert text.count("<polyline") >= 10
+    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text)
+    assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
 
 
 def test_text_in_a_report_is_text(mt, trained, tmp_path):
