@@ -134,7 +134,8 @@ class TrainingConfig(Section):
     log_every_steps: int = Field(default=10, ge=1)
     """Updates between two rows of `metrics.jsonl` and points in TensorBoard."""
     num_samples: int = Field(default=5, ge=0)
-    """Sentences whose translations every validation shows."""
+    """Sentences whose translations every validation writes to `samples.txt` and TensorBoard; the first two are also
+    printed."""
     device: str = "auto"
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -360,6 +361,8 @@ class _Run:
             f"{tokens.token_accuracy:.1%}  BLEU {values['bleu']:.2f}  chrF {values['chrf']:.2f}"
             + ("  best" if is_best else "")
         )
+        for line in validation.sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
+            say(line)
 
     def _report_on_data(self) -> list[dict[str, Any]]:
         streamed = self.pairs.counts if isinstance(self.pairs, StreamedPairs) else ()

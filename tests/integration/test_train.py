@@ -236,6 +236,23 @@ def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
     assert err.count("was cut in two") == 1
 
 
+@pytest.mark.parametrize("num_samples", [0, 1, 5])
+def test_a_validation_prints_some_of_its_samples_below_its_scores(mt, tiny_config, tmp_path, monkeypatch, num_samples):
+    monkeypatch.setenv("COLUMNS", "20")
+    command = ("train", "--config", tiny_config, "--progress", "none", "--set", f"training.num_samples={num_samples}")
+    lines = mt(*command)[2].splitlines()
+    places = [place for place, line in enumerate(lines) if line.startswith("step ")]
+    assert len(places) == 2
+    sample = ["  source      ", "  reference   ", "  hypothesis  "] * min(num_samples, 2)
+    for place in places:
+        shown = lines[place + 1 : place + 1 + len(sample)]
+        assert [line[:14] for line in shown] == sample and all(len(line) <= 80 for line in shown)
+        assert not lines[place + 1 + len(sample)].startswith("  ")
+    if sample:
+        samples = (tmp_path / "runs/tiny/samples.txt").read_text(encoding="utf-8")
+        assert f"source     {lines[places[0] + 1][14:]}\n" in samples
+
+
 def test_progress_is_shown_as_asked_for(mt, tiny_config):
     def shown(mode):
         return mt("train", "--config", tiny_config, "--fresh", "--progress", mode)[2]
