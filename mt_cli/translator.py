@@ -115,26 +115,29 @@ class Translator:
         self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
 
     @classmethod
-    def load(cls, run: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
+    def load(
+        cls, run: str | Path, device: str = "auto", precision: str = "auto", checkpoint: str | None = None
+    ) -> Translator:
         """The best checkpoint of a run directory, or its last one if none was validated.
 
-        `precision` is `fp32`, `bf16`, or `auto`: bf16 where the hardware is fast at it.
+        `precision` is `fp32`, `bf16`, or `auto`: bf16 where the hardware is fast at it. `checkpoint` is `best`, `last`
+        or `step-N`, for another than that.
 
         Raises:
-            RunError: if the directory is no run, has no model yet, or is damaged.
+            RunError: if the directory is no run, has no model yet, not this checkpoint, or is damaged.
         """
         directory = RunDirectory(Path(run))
         config = directory.config()
         tokenizers = directory.tokenizers(config)
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-        path = directory.best_path if directory.best_path.exists() else directory.last_path
-        with _with_advice(directory), open_checkpoint(path) as checkpoint:
-            directory.check_tokenizers(checkpoint.state["fingerprints"])
+        path = directory.checkpoint(checkpoint)
+        with _with_advice(directory, checkpoint), open_checkpoint(path) as saved:
+            directory.check_tokenizers(saved.state["fingerprints"])
             # No memory is taken before the sizes are known to be those of the weights.
-            checkpoint.check_fits(outline(config.model, *sizes))
+            saved.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
-            checkpoint.fill(model)
-            longest = checkpoint.state.get("longest_source")
+            saved.fill(model)
+            longest = saved.state.get("longest_source")
         where = pick_device(device)
         engine = TransformerEngine(model.to(where, pick_precision(precision, where)).eval())
         max_tokens = min(config.corpus.max_tokens, longest or config.corpus.max_tokens)
@@ -362,10 +365,12 @@ def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]
 
 
 @contextmanager
-def _with_advice(directory: RunDirectory) -> Iterator[None]:
+def _with_advice(directory: RunDirectory, checkpoint: str | None) -> Iterator[None]:
     """Inside, the message of a damaged checkpoint says what to do."""
     try:
         yield
     except DamagedFileError as error:
-        advice = f"restore it, or have `mt train --config {directory.config_path}` make another of the last state"
-        raise DamagedFileError(f"{error}; {advice}") from None
+        way_out = f"have `mt train --config {directory.config_path}` make another of the last state"
+        if checkpoint not in (None, "best"):
+            way_out = "use another checkpoint"
+        raise DamagedFileError(f"{error}; restore it, or {way_out}") from None

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import DeviceOption, RunOption, load_translator, run_path
+from mt_cli.cli.options import CheckpointOption, DeviceOption, RunOption, load_translator, run_path
 from mt_cli.errors import InputError, MtError
 
 
@@ -21,13 +21,14 @@ def inspect(
         Path | None, typer.Option("--output", help="A folder for the pictures; default: pictures in the run directory.")
     ] = None,
     ending: Annotated[str, typer.Option("--picture", help="png or svg.")] = "png",
+    checkpoint: CheckpointOption = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Show a model's parameters and draw its positions; of a sentence, draw all attention and list every choice."""
     if ending not in ("png", "svg"):
         raise InputError(f"--picture {ending}: use png or svg")
     path = run_path(run)
-    translator = load_translator(path, device, "fp32")
+    translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
 
     folder = path / "pictures" if output is None else output

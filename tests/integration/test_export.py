@@ -123,6 +123,10 @@ def test_what_an_exported_model_cannot_do_is_named(mt, trained, served, tmp_path
         (("translate", "one.", "--run", tmp_path / "none", *engine), "mt export"),
         (("translate", "one.", "--run", served, *engine, "--attention", "a.png"), "--engine mt"),
         (("translate", "one.", "--run", served, *engine, "--precision", "bf16"), "mt export --quantization"),
+        (
+            ("translate", "one.", "--run", served, *engine, "--checkpoint", "last"),
+            "an exported model has one checkpoint",
+        ),
         (("translate", "one.", "--run", served, "--engine", "onnx"), "use mt or ctranslate2"),
         (("evaluate", "--run", served, *engine), "--source and --reference"),
     ):
