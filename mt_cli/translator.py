@@ -174,8 +174,9 @@ class Translator:
         With `split_sentences`, a line of many sentences is translated sentence by sentence.
 
         Raises:
-            InputError: for a tag that the model was not trained with, or an option that cannot be.
+            InputError: for a tag that the model was not trained with, an option that cannot be, or a single text.
         """
+        _check_is_list(sentences)
         if tag is not None and tag not in self.tags:
             raise InputError(
                 f"tag {tag!r}: this model was not trained with it; it knows {', '.join(self.tags) or 'none'}"
@@ -202,8 +203,10 @@ class Translator:
         """How likely the model holds each target to be the translation of its source.
 
         Raises:
-            InputError: if a side has more tokens than the model has positions.
+            InputError: if a side has more tokens than the model has positions, or is a single text.
         """
+        _check_is_list(sources)
+        _check_is_list(targets)
         source_ids = self.source_tokenizer.encode([" ".join(text.split()) for text in sources])
         target_ids = self.target_tokenizer.encode([" ".join(text.split()) for text in targets])
         readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
@@ -351,6 +354,12 @@ class Translator:
             return [(text, glue)]
         end, between = split_point(text)
         return self._pieces(text[:end], between) + self._pieces(text[end + len(between) :], glue)
+
+
+def _check_is_list(texts: Sequence[str]) -> None:
+    """Raise InputError for a single text, which is a sequence of texts too, namely of its letters."""
+    if isinstance(texts, str):
+        raise InputError(f"found the text {texts[:40]!r}; give a list of sentences")
 
 
 def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> list[tuple[str, float]]:

@@ -405,7 +405,7 @@ class _Run:
     def report(self, stopped_because: str) -> dict[str, Any]:
         """Score the best checkpoint on the test sets, and write and return how the run ended."""
         tests = [name for name in self.data.corpora if name not in ("train", "valid")]
-        translator = Translator.load(self.directory.path, str(self.device))
+        translator = Translator.load(self.directory.path, str(self.device), self.precision)
         scores = {}
         for name in tests or ["valid"]:
             scores[name], hypotheses = evaluate(translator, self.data.corpora[name].pairs, name)

@@ -101,6 +101,10 @@ def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
         assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
 
 
+def test_an_exported_model_is_loaded_from_a_string_too(served):
+    assert load_served(str(served), "cpu").translate(["one two."]) == ["ONE TWO."]
+
+
 def test_options_of_search_reach_the_exported_model(mt, served):
     def translation(*options):
         status, out, _ = mt("translate", "one two.", "--run", served, "--engine", "ctranslate2", *options)

@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
 from mt_cli.objective import Objective
+from mt_cli.translator import Translator
 
 
 def rows_of(run):
@@ -128,6 +129,22 @@ def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
 def test_options_of_training_train(mt, tiny_config, options):
     changes = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
     assert mt("train", "--config", tiny_config, *changes)[0] == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_final_scores_are_those_of_the_precision_that_was_trained_in(mt, tiny_config, tmp_path, monkeypatch, precision):
+    load, used = Translator.load, []
+
+    def noted(*arguments, **options):
+        translator = load(*arguments, **options)
+        used.append(translator.model.projection.weight.dtype)
+        return translator
+
+    monkeypatch.setattr(Translator, "load", noted)
+    assert mt("train", "--config", tiny_config, "--set", f"training.precision={precision}")[0] == 0
+    assert used == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
+    report = json.loads((tmp_path / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    assert report["precision"] == precision
 
 
 def test_long_pairs_are_counted_in_the_plan(mt, tiny_config):

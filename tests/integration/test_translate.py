@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from safetensors import safe_open
 
+from mt_cli.errors import InputError
 from mt_cli.translator import Translator
 
 
@@ -164,6 +165,19 @@ def test_scores_of_a_named_checkpoint_say_so_and_leave_the_translations_of_the_b
 def test_the_python_api_translates(trained):
     translator = Translator.load(trained)
     assert translator.translate(["one two.", "", "three."]) == ["ONE TWO.", "", "THREE."]
+
+
+def test_a_text_in_the_place_of_a_list_is_refused(trained):
+    translator = Translator.load(trained)
+    texts = ["one two."]
+    for call in (
+        lambda: translator.translate(texts[0]),
+        lambda: translator.translate_fully(texts[0]),
+        lambda: translator.score(texts[0], texts),
+        lambda: translator.score(texts, texts[0]),
+    ):
+        with pytest.raises(InputError, match="give a list of sentences"):
+            call()
 
 
 def test_doctor_examines(mt):
