@@ -356,12 +356,6 @@ class Translator:
         return self._pieces(text[:end], between) + self._pieces(text[end + len(between) :], glue)
 
 
-def _check_is_list(texts: Sequence[str]) -> None:
-    """Raise InputError for a single text, which is a sequence of texts too, namely of its letters."""
-    if isinstance(texts, str):
-        raise InputError(f"found the text {texts[:40]!r}; give a list of sentences")
-
-
 def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> list[tuple[str, float]]:
     """One list of texts and scores from those of consecutive parts."""
     return [
@@ -383,3 +377,9 @@ def _with_advice(directory: RunDirectory, checkpoint: str | None) -> Iterator[No
         if checkpoint not in (None, "best"):
             way_out = "use another checkpoint"
         raise DamagedFileError(f"{error}; restore it, or {way_out}") from None
+
+
+def _check_is_list(texts: Sequence[str]) -> None:
+    """Raise InputError for a single text, which is a sequence of texts too, namely of its letters."""
+    if isinstance(texts, str):
+        raise InputError(f"found the text {texts[:40]!r}; give a list of sentences")
