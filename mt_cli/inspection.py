@@ -43,14 +43,22 @@ def parameter_table(model: Transformer) -> list[str]:
     return lines
 
 
-def draw_model(translator: Translator, folder: Path, ending: str) -> list[Path]:
-    """Pictures of the positional encoding and of the embeddings' lengths."""
+def draw_model(translator: Translator, folder: Path, ending: str, num_positions: int | None = None) -> list[Path]:
+    """Pictures of the positional encoding and of the embeddings' lengths.
+
+    Without `num_positions`, 100 are drawn, or all there are if fewer have been learned.
+
+    Raises:
+        InputError: if fewer positions than `num_positions` have been learned.
+    """
     model = translator.model
     embedding = model.source_embedding
     if isinstance(embedding.positions, LearnedPositions):
-        table = embedding.positions.weight.detach()[:_POSITIONS_SHOWN]
+        table = embedding.positions.weight.detach()[: num_positions or _POSITIONS_SHOWN]
+        if num_positions is not None and len(table) < num_positions:
+            raise InputError(f"{num_positions} positions: this model has learned {len(table)}, and there are no others")
     else:
-        table = sinusoids(_POSITIONS_SHOWN, model.config.d_model)
+        table = sinusoids(num_positions or _POSITIONS_SHOWN, model.config.d_model)
     tables = {"source": embedding.table.weight, "target": model.target_embedding.table.weight}
     if tables["source"] is tables["target"]:
         tables = {"source and target": tables["source"]}

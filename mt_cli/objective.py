@@ -34,6 +34,14 @@ class LossSums:
     num_correct: Tensor
     """Tokens for which the right answer had the highest score."""
 
+    def __add__(self, other: LossSums) -> LossSums:
+        """The sums over the tokens of both batches."""
+        return LossSums(
+            self.objective + other.objective,
+            self.cross_entropy + other.cross_entropy,
+            self.num_correct + other.num_correct,
+        )
+
 
 class Objective(nn.Module):
     """A model and what it is trained to do, as one module."""

@@ -5,7 +5,9 @@ Nothing here waits for the device: sums stay where they are until somebody reads
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -54,6 +56,8 @@ class StepReport:
     """Length of the gradient before clipping, on the device."""
     cross_entropy: Tensor
     """Sum over the target tokens, in nats, on the device."""
+    num_correct: Tensor
+    """Target tokens for which the right answer had the highest score, with dropout, on the device."""
     is_finite: Tensor
     """Whether loss and gradient were finite, on the device; if not, the update was skipped."""
     num_target_tokens: int
@@ -89,12 +93,12 @@ def optimization_steps(
         )
         for step in in_threads(lambda step: step.collate(is_cuda), _in_steps(batches, config.micro_batches_per_step)):
             objective.train()
-            cross_entropy = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
+            sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
             rate = schedule(position.step + 1)
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            is_finite = grad_norm.isfinite() & cross_entropy.isfinite()
+            is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
             optimizer.zero_grad(set_to_none=True)
             _advance(position, step)
@@ -102,7 +106,8 @@ def optimization_steps(
                 step=position.step,
                 learning_rate=rate,
                 grad_norm=grad_norm,
-                cross_entropy=cross_entropy,
+                cross_entropy=sums.cross_entropy,
+                num_correct=sums.num_correct,
                 is_finite=is_finite,
                 num_target_tokens=sum(batch.num_target_tokens for batch in step.micro_batches),
                 padding_share=_padding_share(step.micro_batches),
@@ -174,8 +179,8 @@ class Gradients:
             self._copies = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
         self._weights: dict[str, Tensor] = self._copies or dict(named)
 
-    def accumulate(self, micro_batches: list[Batch]) -> Tensor:
-        """Add to the parameters' `grad`; return the sum of cross-entropies, in nats.
+    def accumulate(self, micro_batches: list[Batch]) -> LossSums:
+        """Add to the parameters' `grad`; return the sums over all target tokens, without a gradient.
 
         Raises:
             DeviceMemoryError: if memory does not suffice for a single pair.
@@ -184,10 +189,7 @@ class Gradients:
         if self._copies is not None:
             with torch.no_grad():
                 torch._foreach_copy_(list(self._copies.values()), self.parameters)
-        cross_entropy = torch.zeros((), device=self.device)
-        for batch in micro_batches:
-            cross_entropy += self._add(batch, num_target_tokens)
-        return cross_entropy
+        return functools.reduce(operator.add, (self._add(batch, num_target_tokens) for batch in micro_batches))
 
     def fits(self, batch: Batch) -> bool:
         """Whether there is memory for an update from a batch, uncut, with AdamW's two moments of every weight.
@@ -208,7 +210,7 @@ class Gradients:
                     weight.grad = None
         return True
 
-    def _add(self, batch: Batch, num_target_tokens: int) -> Tensor:
+    def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
             try:
                 return self._add_whole(batch, num_target_tokens)
@@ -226,7 +228,7 @@ class Gradients:
         first, second = batch.halves()
         return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
-    def _add_whole(self, batch: Batch, num_target_tokens: int) -> Tensor:
+    def _add_whole(self, batch: Batch, num_target_tokens: int) -> LossSums:
         """Either the whole gradient of a batch is added, or, if memory runs out, nothing."""
         sums: LossSums = functional_call(self._objective, self._weights, (batch,))
         in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
@@ -236,7 +238,7 @@ class Gradients:
                 parameter.grad = gradient
             else:
                 parameter.grad += gradient
-        return sums.cross_entropy
+        return replace(sums, objective=sums.objective.detach())
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:

@@ -117,26 +117,29 @@ class Translator:
         self.languages = languages
 
     @classmethod
-    def load(cls, run: str | Path, device: str = "auto", precision: str = "auto") -> Translator:
+    def load(
+        cls, run: str | Path, device: str = "auto", precision: str = "auto", checkpoint: str | None = None
+    ) -> Translator:
         """The best checkpoint of a run directory, or its last one if none was validated.
 
-        `precision` is `fp32`, `bf16`, or `auto`: bf16 where the hardware is fast at it.
+        `precision` is `fp32`, `bf16`, or `auto`: bf16 where the hardware is fast at it. `checkpoint` is `best`, `last`
+        or `step-N`, for another than that.
 
         Raises:
-            RunError: if the directory is no run, has no model yet, or is damaged.
+            RunError: if the directory is no run, has no model yet, not this checkpoint, or is damaged.
         """
         directory = RunDirectory(Path(run))
         config = directory.config()
         tokenizers = directory.tokenizers(config)
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-        path = directory.best_path if directory.best_path.exists() else directory.last_path
-        with _with_advice(directory), open_checkpoint(path) as checkpoint:
-            directory.check_tokenizers(checkpoint.state["fingerprints"])
+        path = directory.checkpoint(checkpoint)
+        with _with_advice(directory, checkpoint), open_checkpoint(path) as saved:
+            directory.check_tokenizers(saved.state["fingerprints"])
             # No memory is taken before the sizes are known to be those of the weights.
-            checkpoint.check_fits(outline(config.model, *sizes))
+            saved.check_fits(outline(config.model, *sizes))
             model = Transformer(config.model, *sizes)
-            checkpoint.fill(model)
-            longest = checkpoint.state.get("longest_source")
+            saved.fill(model)
+            longest = saved.state.get("longest_source")
         where = pick_device(device)
         engine = TransformerEngine(model.to(where, pick_precision(precision, where)).eval())
         max_tokens = min(config.corpus.max_tokens, longest or config.corpus.max_tokens)
@@ -173,8 +176,9 @@ class Translator:
         With `split_sentences`, a line of many sentences is translated sentence by sentence.
 
         Raises:
-            InputError: for a tag that the model was not trained with, or an option that cannot be.
+            InputError: for a tag that the model was not trained with, an option that cannot be, or a single text.
         """
+        _check_is_list(sentences)
         if tag is not None and tag not in self.tags:
             raise InputError(
                 f"tag {tag!r}: this model was not trained with it; it knows {', '.join(self.tags) or 'none'}"
@@ -201,8 +205,10 @@ class Translator:
         """How likely the model holds each target to be the translation of its source.
 
         Raises:
-            InputError: if a side has more tokens than the model has positions.
+            InputError: if a side has more tokens than the model has positions, or is a single text.
         """
+        _check_is_list(sources)
+        _check_is_list(targets)
         source_ids = self.source_tokenizer.encode([" ".join(text.split()) for text in sources])
         target_ids = self.target_tokenizer.encode([" ".join(text.split()) for text in targets])
         readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
@@ -364,10 +370,18 @@ def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]
 
 
 @contextmanager
-def _with_advice(directory: RunDirectory) -> Iterator[None]:
+def _with_advice(directory: RunDirectory, checkpoint: str | None) -> Iterator[None]:
     """Inside, the message of a damaged checkpoint says what to do."""
     try:
         yield
     except DamagedFileError as error:
-        advice = f"restore it, or have `mt train --config {directory.config_path}` make another of the last state"
-        raise DamagedFileError(f"{error}; {advice}") from None
+        way_out = f"have `mt train --config {directory.config_path}` make another of the last state"
+        if checkpoint not in (None, "best"):
+            way_out = "use another checkpoint"
+        raise DamagedFileError(f"{error}; restore it, or {way_out}") from None
+
+
+def _check_is_list(texts: Sequence[str]) -> None:
+    """Raise InputError for a single text, which is a sequence of texts too, namely of its letters."""
+    if isinstance(texts, str):
+        raise InputError(f"found the text {texts[:40]!r}; give a list of sentences")

@@ -43,7 +43,7 @@ def checkpoint_content(path):
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         state = json.loads(file.metadata()["state"])
-    state["unlogged"] = [row[:2] for row in state["unlogged"]]
+    state["unlogged"] = [[*row[:2], *row[3:]] for row in state["unlogged"]]
     for key in ("elapsed_seconds", "tracked_bytes"):
         del state[key]
     return tensors, state

@@ -113,6 +113,19 @@ class RunDirectory:
         """The files from which training can go on: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
+    def checkpoint(self, name: str | None = None) -> Path:
+        """The file of the checkpoint `best`, `last` or `step-N`; None: of the best, or the last if none was validated.
+
+        Raises:
+            RunError: if there is none of this name.
+        """
+        if name is None:
+            return self.best_path if self.best_path.exists() else self.last_path
+        paths = {path.stem: path for path in (self.best_path, *self.states()) if path.is_file()}
+        if name not in paths:
+            raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
+        return paths[name]
+
     def _older_states(self) -> dict[int, Path]:
         """Step and path of the states before the last one, newest first."""
         paths = self.last_path.parent.glob("step-*.safetensors")

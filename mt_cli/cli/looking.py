@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import DeviceOption, RunOption, load_translator, run_path
+from mt_cli.cli.options import CheckpointOption, DeviceOption, RunOption, load_translator, run_path
+from mt_cli.cli.streams import Output
 from mt_cli.errors import InputError, MtError
 
 
@@ -21,13 +22,20 @@ def inspect(
         Path | None, typer.Option("--output", help="A folder for the pictures; default: pictures in the run directory.")
     ] = None,
     ending: Annotated[str, typer.Option("--picture", help="png or svg.")] = "png",
+    positions: Annotated[
+        int | None,
+        typer.Option("--positions", min=1, max=100_000, help="How many positions to draw; default: 100."),
+    ] = None,
+    checkpoint: CheckpointOption = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Show a model's parameters and draw its positions; of a sentence, draw all attention and list every choice."""
     if ending not in ("png", "svg"):
         raise InputError(f"--picture {ending}: use png or svg")
+    if sentence is not None and positions is not None:
+        raise InputError("--positions: the positional encoding is drawn without a sentence; leave one of the two out")
     path = run_path(run)
-    translator = load_translator(path, device, "fp32")
+    translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
 
     folder = path / "pictures" if output is None else output
@@ -38,22 +46,24 @@ def inspect(
         raise InputError(
             f"{folder}: {(error.strerror or str(error)).lower()}; give another folder with --output"
         ) from None
+    notes = []
     if insight is None:
-        print("\n".join(inspection.parameter_table(translator.model)))
-        paths = inspection.draw_model(translator, folder, ending)
+        lines = inspection.parameter_table(translator.model)
+        paths = inspection.draw_model(translator, folder, ending, positions)
     else:
-        print(insight.text)
-        print("\n".join(inspection.choice_table(insight)))
+        lines = [insight.text, *inspection.choice_table(insight)]
         if (beam_size := translator.decoding.beam_size) > 1:
-            greedy = (
+            notes.append(
                 f"This is greedy search; mt translate keeps {beam_size} beginnings at a time and may end elsewhere."
             )
-            print(greedy, file=sys.stderr)
         if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
-            print(f"mt: {note}", file=sys.stderr)
+            notes.append(f"mt: {note}")
         paths = inspection.draw_attention(insight, folder, ending)
-    for each in paths:
-        print(f"drawn: {each}", file=sys.stderr)
+    try:  # What was drawn is said even if nobody reads the lines.
+        with Output(None) as results:
+            results.write("\n".join(lines))
+    finally:
+        print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
 
 
 def report(

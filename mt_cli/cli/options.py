@@ -44,6 +44,10 @@ ProgressOption = Annotated[
 EngineOption = Annotated[
     str, typer.Option("--engine", help="mt, or ctranslate2; --run is then the folder of an exported model.")
 ]
+CheckpointOption = Annotated[
+    str | None,
+    typer.Option("--checkpoint", help="best, last or step-N; default: the best one.", show_default=False),
+]
 BeamSizeOption = Annotated[
     int | None, typer.Option("--beam-size", min=1, help="Hypotheses kept per sentence; 1 is greedy search.")
 ]
@@ -74,7 +78,9 @@ def run_path(run: Path | None) -> Path:
     return newest
 
 
-def load_translator(path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt") -> Translator:
+def load_translator(
+    path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt", checkpoint: str | None = None
+) -> Translator:
     """The translator of a run, or of the folder of an exported model."""
     from mt_cli.errors import InputError
     from mt_cli.hardware import keep_memory
@@ -87,7 +93,9 @@ def load_translator(path: Path, device: str = "auto", precision: str = "auto", e
 
         if precision != "auto":
             raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
+        if checkpoint is not None:
+            raise InputError("--checkpoint: an exported model has one checkpoint only; use --engine mt")
         return load_served(path, device)
-    translator = Translator.load(path, device, precision)
+    translator = Translator.load(path, device, precision, checkpoint)
     keep_memory()
     return translator

@@ -14,6 +14,7 @@ import typer
 from mt_cli.cli.options import (
     RUNS,
     BeamSizeOption,
+    CheckpointOption,
     DeviceOption,
     EngineOption,
     JsonOption,
@@ -86,6 +87,7 @@ def translate(
     attention: Annotated[
         Path | None, typer.Option("--attention", help="Draw the attention of one sentence as a picture (PNG, SVG).")
     ] = None,
+    checkpoint: CheckpointOption = None,
     engine: EngineOption = "mt",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -100,7 +102,7 @@ def translate(
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     options = _decoding(overrides) | {name: value for name, value in given.items() if value is not None}
     options |= {"sample": True} if sample else {}
-    translator = load_translator(run_path(run), device, precision, engine)
+    translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     lines = prompted_lines() if interactive else sentences or input_lines(input_file)
     waits = interactive or (input_file is None and not sentences and sys.stdin.isatty())
     with_details = as_json or alignment is not None
@@ -212,6 +214,7 @@ def score(
     source: Annotated[Path | None, typer.Option("--source", help="A file of sentences, with --target.")] = None,
     target: Annotated[Path | None, typer.Option("--target", help="Their translations, line by line.")] = None,
     as_json: JsonOption = False,
+    checkpoint: CheckpointOption = None,
     engine: EngineOption = "mt",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -224,7 +227,7 @@ def score(
     sides = [[text] for text in texts] if texts else [read_lines(path) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines, {target} {len(sides[1]):,}; they go together")
-    translator = load_translator(run_path(run), device, precision, engine)
+    translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     with Output(None) as output:
         for start in range(0, len(sides[0]), 512):
             some = [side[start : start + 512] for side in sides]
@@ -265,6 +268,7 @@ def evaluate(
     beam_size: BeamSizeOption = None,
     overrides: SetDecodingOption = None,
     as_json: JsonOption = False,
+    checkpoint: CheckpointOption = None,
     engine: EngineOption = "mt",
     device: DeviceOption = "auto",
     precision: PrecisionOption = "auto",
@@ -280,22 +284,23 @@ def evaluate(
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     path = run_path(run)
-    translator = load_translator(path, device, precision, engine)
+    translator = load_translator(path, device, precision, engine, checkpoint)
     from mt_cli.experiment import scoring
 
     name, pairs = _pairs_of(path, split, source, reference)
     scorer = _scorer(translator, path, name, bleu_tokenizer, engine)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **options)
-    scores = {"run": path.resolve().name, **scores}
+    scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
     if engine == "mt":
-        scoring.write_hypotheses(path, name, hypotheses)
+        scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         rivals = _rival(against, pairs, device, precision, options)
         scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
-    print(json.dumps(scores, ensure_ascii=False) if as_json else f"{scores['run']}: {scoring.format_scores(scores)}")
+    system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
+    print(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
 
 
 def _scorer(translator: Translator, run: Path, split: str, bleu_tokenizer: str | None, engine: str) -> Scorer:

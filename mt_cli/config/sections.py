@@ -45,6 +45,9 @@ class ModelConfig(Section):
     """Decoder depth."""
     norm_order: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after each residual addition as in the 2017 paper."""
+    final_norm: bool | None = None
+    """A layer norm at the end of the encoder and of the decoder; None: with `norm_order: pre`, which needs it. With
+    `post`, true makes the model that of PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Non-linearity of the feed-forward blocks."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
@@ -59,6 +62,8 @@ class ModelConfig(Section):
     """Share of units dropped from embeddings and from each sub-layer's output."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of attention weights dropped."""
+    feed_forward_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of units dropped inside the feed-forward blocks, after the non-linearity."""
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> ModelConfig:
@@ -66,7 +71,17 @@ class ModelConfig(Section):
             raise ValueError(f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}")
         if self.d_model % 2:
             raise ValueError(f"d_model: {self.d_model} is odd; sines and cosines come in pairs")
+        if self.norm_order == "pre" and self.final_norm is False:
+            raise ValueError(
+                "final_norm: false leaves the sums of pre-norm layers as they are, larger the more layers there are; "
+                "leave it out, or set norm_order to post"
+            )
         return self
+
+    @property
+    def ends_in_norm(self) -> bool:
+        """Whether there is a norm at the end of the encoder and of the decoder."""
+        return self.norm_order == "pre" if self.final_norm is None else self.final_norm
 
 
 class TrainingConfig(Section):
@@ -120,7 +135,8 @@ class TrainingConfig(Section):
     log_every_steps: int = Field(default=10, ge=1)
     """Updates between two rows of `metrics.jsonl` and points in TensorBoard."""
     num_samples: int = Field(default=5, ge=0)
-    """Sentences whose translations every validation shows."""
+    """Sentences whose translations every validation writes to `samples.txt` and TensorBoard; the first two are also
+    printed."""
     device: str = "auto"
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"

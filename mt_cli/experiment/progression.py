@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -15,6 +15,17 @@ from mt_cli.config.sections import TrainingConfig
 from mt_cli.errors import DamagedFileError, RunInterruptedError
 from mt_cli.tracking import say
 from mt_cli.training import Position, StepReport
+
+
+class UnloggedStep(NamedTuple):
+    """What the next row of `metrics.jsonl` needs to know of a step; one that was skipped has no tokens."""
+
+    cross_entropy: float
+    """Sum over the target tokens, in nats."""
+    num_target_tokens: int
+    seconds: float
+    num_correct: int | None = None
+    """Target tokens that had the highest score; None in states that were saved before they were counted."""
 
 
 @dataclass
@@ -32,8 +43,8 @@ class Progression:
     """What `best_value` measures, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
     num_validations_without_better: int = 0
     validated_step: int = 0
-    unlogged: list[tuple[float, int, float]] = field(default_factory=list)
-    """Cross-entropy, target tokens and seconds of the steps since the last row of `metrics.jsonl`."""
+    unlogged: list[UnloggedStep] = field(default_factory=list)
+    """The steps since the last row of `metrics.jsonl`."""
     recent_loss: float | None = None
     """Mean loss of the steps in the last row."""
     num_bad_steps: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -397,6 +398,8 @@ class _Run:
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
             f"{tokens.token_accuracy:.1%}  BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
         )
+        for line in validation.sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
+            say(line)
 
     def _report_on_data(self) -> list[dict[str, Any]]:
         streamed = self.pairs.counts if isinstance(self.pairs, StreamedPairs) else ()
@@ -426,20 +429,20 @@ class _Run:
 
     def finished_report(self) -> dict[str, Any] | None:
         """The report of a run that has ended for a reason that still holds; None if there is more to do."""
-        if self.progression.reason_to_stop(self.config.training) and self.progression.best_metric == self.measure:
+        if self.progression.reason_to_stop(self.config.training):
             # One that cannot be read is written anew.
             with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
                 format_summary(report, self.directory.path)
-                is_of_this_step = report["num_steps"] == self.progression.position.step
-                if is_of_this_step and self.directory.best_state(report["best_step"]) is not None:
+                best = self.directory.best_state(report["best_step"]) or {}
+                if report["num_steps"] == self.progression.position.step and best["best_metric"] == self.measure:
                     return report
         return None
 
     def report(self, stopped_because: str) -> dict[str, Any]:
         """Score the best checkpoint on the test sets, and write and return how the run ended."""
         tests = [name for name in self.data.corpora if name not in ("train", "valid")]
-        translator = Translator.load(self.directory.path, str(self.device))
+        translator = Translator.load(self.directory.path, str(self.device), self.precision)
         scores = {}
         for name in tests or ["valid"]:
             scorer = scorer_of(self.config, name)

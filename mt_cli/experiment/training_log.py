@@ -9,7 +9,7 @@ import torch
 
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.errors import DivergenceError
-from mt_cli.experiment.progression import Progression
+from mt_cli.experiment.progression import Progression, UnloggedStep
 from mt_cli.hardware import memory_used
 from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Progress, Tracker, say
@@ -41,11 +41,17 @@ class TrainingLog:
     @property
     def recent_loss(self) -> float:
         """Mean loss of the steps since the last row, or of those in it if there are none."""
-        num_tokens = sum(tokens for _, tokens, _ in self._progression.unlogged)
+        num_tokens = sum(step.num_target_tokens for step in self._progression.unlogged)
         if num_tokens:
-            return sum(cross_entropy for cross_entropy, _, _ in self._progression.unlogged) / num_tokens
+            return sum(step.cross_entropy for step in self._progression.unlogged) / num_tokens
         last = self._progression.recent_loss
         return float("nan") if last is None else last
+
+    def _token_accuracy(self) -> float:
+        """Share of right tokens of the steps since the last row, as far as they were counted; NaN if none were."""
+        counted = [step for step in self._progression.unlogged if step.num_correct is not None]
+        num_tokens = sum(step.num_target_tokens for step in counted)
+        return sum(step.num_correct or 0 for step in counted) / num_tokens if num_tokens else float("nan")
 
     def add(self, report: StepReport) -> None:
         """Take notice of a step.
@@ -75,14 +81,17 @@ class TrainingLog:
             return
         started_at = time.perf_counter()
         cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
+        counts = torch.stack([report.num_correct for report in reports]).tolist()
         finite = torch.stack([report.is_finite for report in reports]).tolist()
-        waited = time.perf_counter() - started_at
-        for report, cross_entropy, is_finite in zip(reports, cross_entropies, finite, strict=True):
-            sums = (cross_entropy, report.num_target_tokens) if is_finite else (0.0, 0)
-            self._progression.unlogged.append((*sums, report.elapsed_seconds + waited / len(reports)))
+        waited = (time.perf_counter() - started_at) / len(reports)
+        for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
+            seconds = report.elapsed_seconds + waited
             if is_finite:
+                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
+                self._progression.unlogged.append(step)
                 self._progression.num_bad_steps_in_row = 0
             else:
+                self._progression.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
                 self._count_bad(report)
 
     def _count_bad(self, report: StepReport) -> None:
@@ -99,13 +108,14 @@ class TrainingLog:
     def _write_row(self, report: StepReport) -> None:
         progression = self._progression
         progression.recent_loss = self.recent_loss
-        num_tokens = sum(tokens for _, tokens, _ in progression.unlogged)
-        seconds = sum(each for _, _, each in progression.unlogged)
+        num_tokens = sum(step.num_target_tokens for step in progression.unlogged)
+        seconds = sum(step.seconds for step in progression.unlogged)
         tokens_per_second = num_tokens / seconds
         weight_norm, update_norm = weight_and_update_norms(self._optimizer)
         self._bar.show(loss=f"{progression.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
             "train/loss": progression.recent_loss,
+            "train/token_accuracy": self._token_accuracy(),
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),

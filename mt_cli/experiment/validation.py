@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,7 @@ from mt_cli.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_OF_A_PART = 256
+_NUM_PRINTED = 2
 _NUM_PICTURES = 2
 _LONGEST_PICTURE = 60
 
@@ -109,3 +112,35 @@ def _pictures(translator: Translator, samples: Sequence[tuple[str, str, str]]) -
         tokens = [*translator.source_tokenizer.tokens(source), EOS], [*translator.target_tokenizer.tokens(target), EOS]
         pictures[tag] = attention_pixels(reading.attention, *tokens)
     return pictures
+
+
+def sample_lines(samples: Sequence[tuple[str, str, str]], num_columns: int) -> list[str]:
+    """The first samples, for a terminal of this width."""
+    labels = ("source", "reference", "hypothesis")
+    pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
+    return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]
+
+
+def fitted(text: str, num_columns: int) -> str:
+    """Text in at most so many columns of a terminal, with an ellipsis where it is cut, and nothing that steers it."""
+    shown = "".join(map(_harmless, text))
+    ends = list(accumulate(map(_num_columns, shown)))
+    if not ends or ends[-1] <= num_columns:
+        return shown
+    return shown[: sum(end < num_columns for end in ends)] + "…"
+
+
+def _harmless(character: str) -> str:
+    """A character as a terminal may have it; joiners, invisible as they are, belong to the spelling of some scripts."""
+    if character.isspace():
+        return " "
+    if character.isprintable() or character in "\u200c\u200d":
+        return character
+    return "" if unicodedata.category(character) == "Cf" else "\ufffd"
+
+
+def _num_columns(character: str) -> int:
+    """How wide a terminal draws a character."""
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

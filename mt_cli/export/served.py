@@ -30,13 +30,13 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def load_served(folder: Path, device: str = "auto") -> Translator:
+def load_served(folder: str | Path, device: str = "auto") -> Translator:
     """A translator that uses the model which `mt export --format ctranslate2` wrote into a folder.
 
     Raises:
         InputError: if ctranslate2 is not installed, or the folder holds no such model.
     """
-    ctranslate2 = import_ctranslate2()
+    ctranslate2, folder = import_ctranslate2(), Path(folder)
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         tags, max_tokens = tuple(description["tags"]), int(description["max_tokens"])

@@ -28,10 +28,12 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
     spec = specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
-        pre_norm=config.norm_order == "pre",
+        pre_norm=config.ends_in_norm,
         activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
         ffn_glu=config.activation == "swiglu",
     )
+    # There, pre-norm and a norm at the end are one argument, but two parts of the model.
+    spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
     num_positions = max(_MIN_POSITIONS, num_positions)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
@@ -44,7 +46,7 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
         _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
         _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    if config.norm_order == "pre":
+    if config.ends_in_norm:
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.projection.weight)

@@ -266,6 +266,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.activation = config.activation
         self.inner = nn.Linear(config.d_model, config.d_ff * (2 if config.activation == "swiglu" else 1))
+        self.dropout = config.feed_forward_dropout
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x_ND: Tensor) -> Tensor:
@@ -273,8 +274,10 @@ class FeedForward(nn.Module):
         x_NF = self.inner(x_ND)
         if self.activation == "swiglu":
             gate_NF, x_NF = x_NF.chunk(2, dim=-1)
-            return self.outer(F.silu(gate_NF) * x_NF)
-        return self.outer(F.relu(x_NF, inplace=True) if self.activation == "relu" else F.gelu(x_NF))
+            x_NF = F.silu(gate_NF) * x_NF
+        else:
+            x_NF = F.relu(x_NF, inplace=True) if self.activation == "relu" else F.gelu(x_NF)
+        return self.outer(drop(x_NF, self.dropout) if self.training else x_NF)
 
 
 class Residual(nn.Module):
@@ -296,7 +299,7 @@ class Residual(nn.Module):
 
 def final_norm(config: ModelConfig) -> nn.Module:
     """Pre-norm layers add up un-normalised outputs, so their stack ends in a norm; post-norm ones need none."""
-    return nn.LayerNorm(config.d_model) if config.norm_order == "pre" else nn.Identity()
+    return nn.LayerNorm(config.d_model) if config.ends_in_norm else nn.Identity()
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:

@@ -28,7 +28,7 @@ _CHARTS = {
     "Loss (nats per target token)": ("train/loss", "valid/loss"),
     "BLEU on validation pairs, greedy": ("valid/bleu",),
     "chrF on validation pairs, greedy": ("valid/chrf",),
-    "Token accuracy on validation pairs": ("valid/token_accuracy",),
+    "Token accuracy (share of right tokens)": ("train/token_accuracy", "valid/token_accuracy"),
     "Learning rate": ("train/learning_rate",),
     "Length of the gradient before clipping": ("train/grad_norm",),
     "Length of an update, against that of the weights": ("optimizer/update_to_weight",),

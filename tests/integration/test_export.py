@@ -23,6 +23,7 @@ SENTENCES = ["one two.", "three four five.", "ten."]
     [
         {},
         {"norm_order": "post", "activation": "gelu"},
+        {"norm_order": "post", "final_norm": True},
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
     ],
@@ -100,6 +101,10 @@ def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
         assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
 
 
+def test_an_exported_model_is_loaded_from_a_string_too(served):
+    assert load_served(str(served), "cpu").translate(["one two."]) == ["ONE TWO."]
+
+
 def test_options_of_search_reach_the_exported_model(mt, served):
     def translation(*options):
         status, out, _ = mt("translate", "one two.", "--run", served, "--engine", "ctranslate2", *options)
@@ -122,6 +127,10 @@ def test_what_an_exported_model_cannot_do_is_named(mt, trained, served, tmp_path
         (("translate", "one.", "--run", tmp_path / "none", *engine), "mt export"),
         (("translate", "one.", "--run", served, *engine, "--attention", "a.png"), "--engine mt"),
         (("translate", "one.", "--run", served, *engine, "--precision", "bf16"), "mt export --quantization"),
+        (
+            ("translate", "one.", "--run", served, *engine, "--checkpoint", "last"),
+            "an exported model has one checkpoint",
+        ),
         (("translate", "one.", "--run", served, "--engine", "onnx"), "use mt or ctranslate2"),
         (("evaluate", "--run", served, *engine), "--source and --reference"),
     ):

@@ -1,11 +1,19 @@
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
-from mt_cli.inspection import KINDS, look_into, parameter_table
+from mt_cli.config.sections import ModelConfig
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.errors import InputError
+from mt_cli.inspection import KINDS, draw_model, look_into, parameter_table
+from mt_cli.model.transformer import Transformer, sinusoids
 from mt_cli.translator import Translator
 
 
@@ -57,10 +65,52 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
     assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("drawn: ")
 
 
+@pytest.mark.parametrize("sentence", [(), ("one two.",)])
+def test_a_reader_that_goes_away_leaves_the_pictures(trained, tmp_path, sentence):
+    command = [sys.executable, "-m", "mt_cli", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # Each line goes out at once, as those of a long table do.
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
+        process.stdout.close()
+        err = process.stderr.read()
+    assert process.returncode == 0
+    num_pictures = 4 if sentence else 2
+    assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("drawn: ")
+    assert "Traceback" not in err and "BrokenPipe" not in err
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The tables of positions that are drawn."""
+    tables = []
+    monkeypatch.setattr("mt_cli.inspection.save_positions", lambda table, path: tables.append(table))
+    return tables
+
+
+@pytest.mark.parametrize(("options", "number"), [((), 100), (("--positions", 7), 7), (("--positions", 300), 300)])
+def test_as_many_positions_are_drawn_as_asked_for(mt, trained, drawn, options, number):
+    assert mt("inspect", "--run", trained, "--output", "pictures", *options)[0] == 0
+    (table,) = drawn
+    assert torch.equal(table, sinusoids(number, 32))
+
+
+def test_learned_positions_are_drawn_as_far_as_there_are_any(translator, tmp_path, drawn):
+    config = ModelConfig(d_model=32, num_heads=2, positions="learned", max_positions=40)
+    model = Transformer(config, 9, 9)
+    learned = Translator(TransformerEngine(model), (None, None), translator.decoding, 6)
+    draw_model(learned, tmp_path, "png")
+    draw_model(learned, tmp_path, "png", 30)
+    assert [len(table) for table in drawn] == [40, 30]
+    assert torch.equal(drawn[1], model.source_embedding.positions.weight[:30])
+    with pytest.raises(InputError, match="41 positions: this model has learned 40"):
+        draw_model(learned, tmp_path, "png", 41)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         ((" ",), "the sentence is empty"),
+        (("one.", "--positions", "9"), "--positions: the positional encoding is drawn without a sentence"),
         (("one " * 300,), "give a sentence of up to 6"),
         (("one.", "--picture", "bmp"), "use png or svg"),
         (("--output", "file"), "another folder"),
@@ -110,6 +160,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert text.count("<polyline") >= 10
+    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text)
+    assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
 
 
 def test_text_in_a_report_is_text(mt, trained, tmp_path):

@@ -6,12 +6,19 @@ import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import yaml
+from safetensors import safe_open
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.evaluation.texts import Scorer
 from mt_cli.experiment.training_log import TrainingLog
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
 ):
     for max_steps in (5, 8, 13):
         with monkeypatch.context() as patch:
-            patch.setattr("mt_cli.evaluation.texts.Scorer.score", lambda *texts: EXCELLENT)
+            patch.setattr("mt_cli.evaluation.texts.Scorer.score", excellent_validation)
             assert train("parts", max_steps=max_steps, validate_every_steps=1000)[0] == 0
     assert json.loads((tmp_path / "runs/parts/report.json").read_text())["best_step"] == 13
     assert train("parts", max_steps=22, validate_every_steps=1000)[0] == 0
@@ -80,7 +87,13 @@ def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/never")
 
 
-EXCELLENT = {"bleu": {"score": 99.0}, "chrf": {"score": 99.0}}
+SCORE = Scorer.score
+
+
+def excellent_validation(scorer, hypotheses, references, names=()):
+    """Only validation asks for some of the metrics."""
+    scores = SCORE(scorer, hypotheses, references, names)
+    return {name: {"score": 99.0} for name in scores} if names else scores
 
 
 def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tmp_path):
@@ -251,9 +264,9 @@ def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
     accumulate, calls = Gradients.accumulate, []
 
     def overflow_once(self, micro_batches):
-        loss = accumulate(self, micro_batches)
+        sums = accumulate(self, micro_batches)
         calls.append(1)
-        return loss * float("nan") if len(calls) == 7 else loss
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == 7 else sums
 
     monkeypatch.setattr(Gradients, "accumulate", overflow_once)
     status, _, err = train("run", max_bad_steps=2)
@@ -405,3 +418,23 @@ def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
 
     monkeypatch.setattr("mt_cli.experiment.run.prepare", prepare_with_signal)
     assert train("run", max_steps=2)[0] == 0
+
+
+def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
+    def state_of(name):
+        with safe_open(tmp_path / f"runs/one/checkpoints/{name}.safetensors", framework="pt") as file:
+            return json.loads(file.metadata()["state"])
+
+    assert train("one", best_metric="bleu", max_steps=12, keep_last=5)[0] == 0
+    assert state_of("best")["best_metric"] == "bleu/13a"
+    status, _, err = train("one", best_metric="loss", max_steps=12, keep_last=5)
+    assert status == 0
+    assert "training.best_metric" in err and "The best checkpoint is chosen anew, by loss" in err
+    losses = {row["step"]: row["valid/loss"] for row in metrics(tmp_path / "runs/one") if "valid/loss" in row}
+    best = state_of("best")
+    assert best["best_metric"] == "loss"
+    assert best["best_step"] == min(losses, key=losses.get)
+    assert -best["best_value"] == pytest.approx(min(losses.values()), rel=1e-4)
+    assert "nothing is left to do" in train("one", best_metric="loss", max_steps=12, keep_last=5)[2]
+    status, _, err = train("one", best_metric="loss", max_steps=22, keep_last=5)
+    assert status == 0 and "anew" not in err

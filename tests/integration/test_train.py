@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
 from mt_cli.objective import Objective
+from mt_cli.translator import Translator
 
 
 def rows_of(run):
@@ -51,10 +52,11 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     mt("train", "--config", tiny_config)
     rows = rows_of(tmp_path / "runs" / "tiny")
     tags = {tag for row in rows for tag in row} - {"step", "elapsed_seconds"}
-    train = {"train/loss", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
+    train = {"train/loss", "train/token_accuracy", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
     train |= {"optimizer/weight_norm", "optimizer/update_to_weight"}
     train |= {"speed/steps_per_second", "speed/padding_share", "speed/memory_mb"}
     valid = {"valid/loss", "valid/perplexity", "valid/token_accuracy", "valid/bleu", "valid/chrf"}
+    valid |= {"valid/cer", "valid/wer"}
     assert tags == train | valid
     board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
     final = {"final/test_bleu", "final/test_chrf", "final/parameters"}
@@ -128,6 +130,22 @@ def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
 def test_options_of_training_train(mt, tiny_config, options):
     changes = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
     assert mt("train", "--config", tiny_config, *changes)[0] == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_final_scores_are_those_of_the_precision_that_was_trained_in(mt, tiny_config, tmp_path, monkeypatch, precision):
+    load, used = Translator.load, []
+
+    def noted(*arguments, **options):
+        translator = load(*arguments, **options)
+        used.append(translator.model.projection.weight.dtype)
+        return translator
+
+    monkeypatch.setattr(Translator, "load", noted)
+    assert mt("train", "--config", tiny_config, "--set", f"training.precision={precision}")[0] == 0
+    assert used == [{"fp32": torch.float32, "bf16": torch.bfloat16}[precision]]
+    report = json.loads((tmp_path / "runs/tiny/report.json").read_text(encoding="utf-8"))
+    assert report["precision"] == precision
 
 
 def test_long_pairs_are_counted_in_the_plan(mt, tiny_config):
@@ -234,6 +252,23 @@ def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
     status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=5")
     assert status == 0
     assert err.count("was cut in two") == 1
+
+
+@pytest.mark.parametrize("num_samples", [0, 1, 5])
+def test_a_validation_prints_some_of_its_samples_below_its_scores(mt, tiny_config, tmp_path, monkeypatch, num_samples):
+    monkeypatch.setenv("COLUMNS", "20")
+    command = ("train", "--config", tiny_config, "--progress", "none", "--set", f"training.num_samples={num_samples}")
+    lines = mt(*command)[2].splitlines()
+    places = [place for place, line in enumerate(lines) if line.startswith("step ")]
+    assert len(places) == 2
+    sample = ["  source      ", "  reference   ", "  hypothesis  "] * min(num_samples, 2)
+    for place in places:
+        shown = lines[place + 1 : place + 1 + len(sample)]
+        assert [line[:14] for line in shown] == sample and all(len(line) <= 80 for line in shown)
+        assert not lines[place + 1 + len(sample)].startswith("  ")
+    if sample:
+        samples = (tmp_path / "runs/tiny/samples.txt").read_text(encoding="utf-8")
+        assert f"source     {lines[places[0] + 1][14:]}\n" in samples
 
 
 def test_progress_is_shown_as_asked_for(mt, tiny_config):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from safetensors import safe_open
 
+from mt_cli.errors import InputError
 from mt_cli.translator import Translator
 
 
@@ -117,9 +118,66 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus):
     assert "only valid, test" in err
 
 
+def test_a_checkpoint_can_be_named(mt, trained, tmp_path):
+    (step,) = (path.stem for path in (trained / "checkpoints").glob("step-*"))
+    run, pair = ("--run", trained), ("one two.", "ONE TWO.")
+    scores = {}
+    for name in ("best", "last", step):
+        option = ("--checkpoint", name)
+        translator = Translator.load(trained, "cpu", "fp32", checkpoint=name)
+        scores[name] = f"{translator.score(*([text] for text in pair))[0].log_prob:.4f}\n"
+        assert mt("score", *pair, *run, *option, "--precision", "fp32")[1] == scores[name]
+        assert mt("translate", pair[0], *run, *option)[1] == "ONE TWO.\n"
+        assert mt("inspect", pair[0], *run, *option, "--output", "pictures")[1].startswith("ONE TWO.\n")
+    assert scores[step] != scores["best"] == mt("score", *pair, *run, "--precision", "fp32")[1]
+
+
+def test_a_named_checkpoint_that_is_damaged_is_refused(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    with (tmp_path / "run" / "checkpoints" / "last.safetensors").open("ab") as file:
+        file.write(b"x")
+    status, _, err = mt("translate", "one.", "--run", "run", "--checkpoint", "last")
+    assert status == 2 and "damaged" in err and "or use another checkpoint" in err
+
+
+@pytest.mark.parametrize("command", [("translate", "one."), ("score", "one.", "ONE."), ("evaluate",), ("inspect",)])
+def test_a_checkpoint_that_is_not_there_is_refused_with_those_that_are(mt, trained, command):
+    (step,) = (path.stem for path in (trained / "checkpoints").glob("step-*"))
+    for name in ("step-7", "../last", "former_best"):
+        status, out, err = mt(*command, "--run", trained, "--checkpoint", name)
+        assert (status, out) == (2, "")
+        assert f"no checkpoint {name}; there are best, last, {step}" in err
+
+
+def test_scores_of_a_named_checkpoint_say_so_and_leave_the_translations_of_the_best_alone(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    best = tmp_path / "run" / "hypotheses" / "test.txt"
+    best.write_text("untouched", encoding="utf-8")
+    status, out, _ = mt("evaluate", "--run", "run", "--checkpoint", "last", "--json")
+    assert status == 0 and json.loads(out)["checkpoint"] == "last"
+    assert len(best.with_name("test.last.txt").read_text(encoding="utf-8").splitlines()) == 40
+    assert best.read_text(encoding="utf-8") == "untouched"
+    assert mt("evaluate", "--run", "run", "--checkpoint", "last")[1].startswith("run, checkpoint last: test (40 sent")
+    status, out, _ = mt("evaluate", "--run", "run", "--json")
+    assert "checkpoint" not in json.loads(out) and best.read_text(encoding="utf-8") != "untouched"
+
+
 def test_the_python_api_translates(trained):
     translator = Translator.load(trained)
     assert translator.translate(["one two.", "", "three."]) == ["ONE TWO.", "", "THREE."]
+
+
+def test_a_text_in_the_place_of_a_list_is_refused(trained):
+    translator = Translator.load(trained)
+    texts = ["one two."]
+    for call in (
+        lambda: translator.translate(texts[0]),
+        lambda: translator.translate_fully(texts[0]),
+        lambda: translator.score(texts[0], texts),
+        lambda: translator.score(texts, texts[0]),
+    ):
+        with pytest.raises(InputError, match="give a list of sentences"):
+            call()
 
 
 def test_doctor_examines(mt):

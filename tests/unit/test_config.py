@@ -91,6 +91,7 @@ def test_an_unknown_key_names_its_neighbour():
         ({"training__max_epochs": None}, "nothing ends this run"),
         ({"training__schedule": "linear", "training__max_epochs": None, "training__max_minutes": 5}, "last step"),
         ({"model__num_heads": 7}, "do not divide"),
+        ({"model__final_norm": False}, "final_norm: false leaves the sums"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
     ],

@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from mt_cli.batching.batches import collate
@@ -24,15 +23,18 @@ def some_ids():
 
 
 def torch_twin(model, config):
-    """PyTorch's own layers with the weights of ours."""
-    options = {
-        "d_model": config.d_model,
-        "nhead": config.num_heads,
-        "dim_feedforward": config.d_ff,
-        "dropout": 0.0,
-        "batch_first": True,
-        "norm_first": config.norm_order == "pre",
-    }
+    """PyTorch's own Transformer with the weights of ours; without the norms at its ends if ours has none."""
+    theirs = nn.Transformer(
+        config.d_model,
+        config.num_heads,
+        config.num_encoder_layers,
+        config.num_decoder_layers,
+        config.d_ff,
+        activation=config.activation,
+        batch_first=True,
+        norm_first=config.norm_order == "pre",
+    ).eval()
+    theirs.encoder.use_nested_tensor = False
 
     def copy_attention(theirs, ours):
         theirs.in_proj_weight.copy_(torch.cat([ours.query.weight, ours.key.weight, ours.value.weight]))
@@ -50,11 +52,18 @@ def torch_twin(model, config):
         norms.append(ours.feed_forward_residual.norm)
         for index, norm in enumerate(norms, start=1):
             getattr(theirs, f"norm{index}").load_state_dict(norm.state_dict())
-        return theirs.eval()
 
-    with torch.no_grad():
-        encoder = [copy_layer(nn.TransformerEncoderLayer(**options), layer) for layer in model.encoder]
-        decoder = [copy_layer(nn.TransformerDecoderLayer(**options), layer) for layer in model.decoder]
+    for stack, layers, norm in (
+        (theirs.encoder, model.encoder, model.encoder_norm),
+        (theirs.decoder, model.decoder, model.decoder_norm),
+    ):
+        with torch.no_grad():
+            for pair in zip(stack.layers, layers, strict=True):
+                copy_layer(*pair)
+        if isinstance(norm, nn.LayerNorm):
+            stack.norm.load_state_dict(norm.state_dict())
+        else:
+            stack.norm = None
 
     def embed(embedding, ids):
         length = ids.shape[1]
@@ -62,44 +71,50 @@ def torch_twin(model, config):
 
     def forward(src_ids, tgt_ids):
         src_padding, tgt_padding = src_ids == 0, tgt_ids == 0
-        future = ~causal_mask(tgt_ids.shape[1], tgt_ids.device)
-        memory = embed(model.source_embedding, src_ids)
-        for layer in encoder:
-            memory = layer(memory, src_key_padding_mask=src_padding)
-        memory = model.encoder_norm(memory)
-        x = embed(model.target_embedding, tgt_ids)
-        for layer in decoder:
-            x = layer(
-                x,
-                memory,
-                tgt_mask=future,
-                tgt_key_padding_mask=tgt_padding,
-                memory_key_padding_mask=src_padding,
-            )
-        return model.projection(model.decoder_norm(x))
+        hidden = theirs(
+            embed(model.source_embedding, src_ids),
+            embed(model.target_embedding, tgt_ids),
+            tgt_mask=~causal_mask(tgt_ids.shape[1], tgt_ids.device),
+            src_key_padding_mask=src_padding,
+            tgt_key_padding_mask=tgt_padding,
+            memory_key_padding_mask=src_padding,
+        )
+        return model.projection(hidden)
 
     return forward
 
 
-@pytest.mark.parametrize("norm_order", ["pre", "post"])
+@pytest.mark.parametrize(
+    "norms", [{"norm_order": "pre"}, {"norm_order": "post"}, {"norm_order": "post", "final_norm": True}]
+)
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
-def test_model_agrees_with_torch(norm_order, activation):
-    config = ModelConfig(**SHAPES, norm_order=norm_order, activation=activation)
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_model_agrees_with_torch(norms, activation):
+    config = ModelConfig(**SHAPES, **norms, activation=activation)
     model = Transformer(config, 11, 13).eval()
     for parameter in model.parameters():  # Biases and norms that are not trivial.
         nn.init.normal_(parameter, std=0.3) if parameter.dim() == 1 else None
     src_ids, tgt_ids = some_ids()
     twin = torch_twin(model, config)
-    if activation == "gelu":
-        for cell in twin.__closure__:
-            if isinstance(cell.cell_contents, list):
-                for layer in cell.cell_contents:
-                    layer.activation = F.gelu
-                    layer.activation_relu_or_gelu = 2
     with torch.no_grad():
         ours, theirs = model(src_ids, tgt_ids), twin(src_ids, tgt_ids)
     is_token = tgt_ids != 0
     assert (ours - theirs)[is_token].abs().max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("norms", "ends_in_norm"),
+    [
+        ({}, True),
+        ({"final_norm": True}, True),
+        ({"norm_order": "post"}, False),
+        ({"norm_order": "post", "final_norm": False}, False),
+        ({"norm_order": "post", "final_norm": True}, True),
+    ],
+)
+def test_stacks_end_in_a_norm_if_it_stands_before_the_sub_layers_or_is_asked_for(norms, ends_in_norm):
+    model = tiny(**norms)
+    assert [isinstance(each, nn.LayerNorm) for each in (model.encoder_norm, model.decoder_norm)] == [ends_in_norm] * 2
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
@@ -147,6 +162,7 @@ def test_decoder_cannot_see_the_future():
     [
         {},
         {"norm_order": "post", "qkv_bias": False},
+        {"norm_order": "post", "final_norm": True},
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
         {"activation": "swiglu", "num_encoder_layers": 1},
     ],
@@ -190,6 +206,27 @@ def test_query_key_value_biases_can_be_left_out():
     attention = tiny(qkv_bias=False).encoder[0].self_attention
     assert attention.query.bias is attention.key.bias is attention.value.bias is None
     assert attention.output.bias is not None
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+def test_feed_forward_dropout_drops_what_the_non_linearity_gives_in_training_alone(activation):
+    block = tiny(activation=activation, feed_forward_dropout=0.5).encoder[0].feed_forward
+    given = []
+    block.outer.register_forward_pre_hook(lambda module, inputs: given.append(inputs[0].detach()))
+    x = torch.randn(200, SHAPES["d_model"])
+    block.eval()(x)
+    block.train()(x)
+    whole, dropped = given
+    is_kept = dropped != 0
+    assert torch.allclose(dropped[is_kept], 2 * whole[is_kept])
+    assert is_kept[whole != 0].float().mean().item() == pytest.approx(0.5, abs=0.05)
+
+
+def test_without_feed_forward_dropout_no_random_number_is_drawn():
+    block = tiny().encoder[0].feed_forward.train()
+    state = torch.get_rng_state()
+    block(torch.randn(3, SHAPES["d_model"], generator=torch.Generator().manual_seed(1)))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_positions_are_the_sines_of_the_paper():

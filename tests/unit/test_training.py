@@ -1,5 +1,6 @@
 import copy
 from dataclasses import replace
+from itertools import accumulate
 
 import pytest
 import torch
@@ -99,13 +100,14 @@ def test_a_batch_cut_for_lack_of_memory_gives_the_same_gradient(monkeypatch, num
     scarce = Scarce(objective, num_pairs)
     monkeypatch.setattr(objective, "forward", scarce)
     gradients = Gradients(objective, dtype)
-    cross_entropy = gradients.accumulate([batch])
+    sums = gradients.accumulate([batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     for name, weight in objective.named_parameters():
         assert (weight.grad - expected[name]).norm() <= tolerance * expected[name].norm() + 1e-7, name
     assert gradients.num_splits > 0
     monkeypatch.undo()
-    assert cross_entropy.item() == pytest.approx(float(objective(batch).cross_entropy), rel=1e-2)
+    assert sums.cross_entropy.item() == pytest.approx(float(objective(batch).cross_entropy), rel=1e-2)
+    assert sums.num_correct.item() == pytest.approx(float(objective(batch).num_correct), abs=3)
 
 
 def test_what_was_too_large_once_is_not_tried_again(monkeypatch):
@@ -206,6 +208,23 @@ def test_training_lowers_the_loss_and_counts_what_it_sees():
     assert position.epoch == sum(len(report.placed) for report in reports) // micro_batches_per_epoch() > 1
 
 
+def test_a_step_counts_its_right_tokens_over_all_its_micro_batches(monkeypatch):
+    objective, counted = tiny_objective(), []
+    forward = objective.forward
+
+    def counting(batch):
+        sums = forward(batch)
+        counted.append(sums.num_correct.item())
+        return sums
+
+    monkeypatch.setattr(objective, "forward", counting)
+    reports = run_steps(4, objective=objective, micro_batches_per_step=3)[0]
+    assert len(counted) == sum(len(report.placed) for report in reports) > 8  # No second forward.
+    ends = list(accumulate(len(report.placed) for report in reports))
+    for start, end, report in zip([0, *ends], ends, reports, strict=False):
+        assert report.num_correct.item() == sum(counted[start:end]) <= report.num_target_tokens
+
+
 def micro_batches_per_epoch():
     config = TrainingConfig(batch_tokens=40)
     return len(list(epoch_batches(mixed_pairs(config), 40, config.seed, 0)))
@@ -253,7 +272,9 @@ def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_weights(monkey
 
 
 def a_report(step):
-    return StepReport(step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(True), 5, 0.0, 0.1, [], 0)
+    return StepReport(
+        step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(3.0), torch.tensor(True), 5, 0.0, 0.1, [], 0
+    )
 
 
 def follow_steps(number, **changes):
