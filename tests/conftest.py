@@ -33,6 +33,15 @@ def multi30k():
     return folder
 
 
+@pytest.fixture(scope="session")
+def flores():
+    """The same sentences in 19 languages, by their codes."""
+    folder = ROOT.parent / "shared" / "data" / "flores200"
+    if not folder.is_dir():
+        pytest.skip("the FLORES sentences are not beside the project")
+    return {path.stem: path.read_text(encoding="utf-8").splitlines() for path in sorted(folder.glob("*.devtest"))}
+
+
 def checkpoint_content(path):
     """Tensors and state of a checkpoint, without what depends on the clock."""
     with safe_open(path, framework="pt") as file:
