@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
@@ -350,13 +351,18 @@ def _character_spacing() -> tuple[list[Any], Any, Any]:
 
 
 def _subword_spacing(has_bytes: bool) -> tuple[list[Any], Any, Any]:
-    """Words and single marks with the space before them as `▁`."""
-    unit = rf"{_SPACE}?[{_LETTER}]+|{_SPACE}?[^{_LETTER}{_SPACE}]|{_SPACE}"
+    """Words and single marks with the space before them as `▁`, which the first word has as well.
+
+    Where a script has no spaces between words, `▁` is a unit of its own, and there is none but for a real space.
+    """
+    words = rf"{_SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{_SPACE}?[^{_LETTER}{SPACELESS}{_SPACE}]|{_SPACE}"
+    unit = rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"
+    first_word = Regex(rf"\A(?={_SPACE}|[^{SPACELESS}]+\z)")
     escapes = _ESCAPES if has_bytes else {_SPACE: _NEVER_SEEN}
     normalizer: list[Any] = [
         *(normalizers.Replace(text, escaped) for text, escaped in escapes.items()),
         normalizers.Replace(" ", _SPACE),
-        normalizers.Prepend(_SPACE),
+        normalizers.Replace(first_word, _SPACE),
     ]
     unescaped = [decoders.Replace(escaped, text) for text, escaped in reversed(escapes.items())]
     bytes_and_escapes = [decoders.ByteFallback(), decoders.Fuse(), *unescaped] if has_bytes else [decoders.Fuse()]

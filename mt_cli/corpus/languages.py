@@ -89,3 +89,25 @@ def language_of(words: frozenset[str] | set[str]) -> str | None:
     hits = {code: len(common & words) for code, common in COMMON_WORDS.items()}
     best = max(hits, key=lambda code: hits[code])
     return best if hits[best] >= 2 else None
+
+
+SPACELESS = (
+    "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"  # Thai to Tibetan, Myanmar, Khmer.
+    "\u2e80-\u312f\u3190-\u31ff\u3220-\u325f\u3280-\u9fff\uf900-\ufaff"  # Han, kana, Bopomofo and their marks.
+    "\ufe10-\ufe1f\ufe30-\ufe4f\uff00-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffef"  # Full width, but for letters.
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"  # Rare kana and Han.
+)
+"""Characters of the scripts that have no spaces between words, for use within the brackets of a regular expression."""
+
+_SPACELESS_CODES = "bo dz ja km lo my th yue zh bod cmn dzo jpn khm lao mya tha wuu zho"
+_SPACELESS_SCRIPTS = "bopo hani hans hant hira jpan kana khmr laoo mymr thai tibt"
+
+
+def writes_spaces(language: str) -> bool:
+    """Whether a language has spaces between its words: all but those that are known to do without, such as `jpn_Jpan`.
+
+    A script in the code decides by itself: `zh-Latn` has spaces.
+    """
+    first, *others = language.replace("_", "-").lower().split("-")
+    script = next((part for part in others if len(part) == 4 and part.isalpha()), None)
+    return first not in _SPACELESS_CODES.split() if script is None else script not in _SPACELESS_SCRIPTS.split()

@@ -1,8 +1,13 @@
+import json
+import re
+
 import pytest
+import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer, character_ends
 
@@ -181,6 +186,71 @@ def test_a_tokenizer_without_bytes_is_read_as_it_is(algorithm, tmp_path):
     read = Tokenizer.load(path)
     assert not set(BYTES) & set(read.tokens(range(read.vocab_size)))
     assert read.pieces("Ω ▁")[-1] != "▁" and UNK_ID in read.encode(["Ω"])[0]
+
+
+MIXED_TEXTS = [
+    "今夜は雨です。",
+    "NASAは2024年に Windows を使う。",
+    "ภาษาไทย มีเว้นวรรค",
+    "ភាសាខ្មែរ។ ပြည်သူ။",
+    "བོད་ཡིག །",
+    "오늘 밤은 비가 온다",
+    "Tonight it rains in 東京 and 北京.",
+    " 今 夜  は",
+    "「今夜」（１２）",
+    "one two",
+]
+MIXED = st.text("▁今夜は。ーไท ່ខ་한글ab Ｗ１（-.\u0301\ufe0f\u3099 　", max_size=14)
+
+
+@pytest.fixture(scope="module")
+def of_mixed_scripts():
+    """Sub-words of several languages, by algorithm."""
+    return {algorithm: trained(algorithm, MIXED_TEXTS * 3, vocab_size=600) for algorithm in SUBWORDS}
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_no_piece_has_a_space_beside_a_script_without_spaces(of_mixed_scripts, algorithm):
+    tokenizer = of_mixed_scripts[algorithm]
+    entries = tokenizer.tokens(range(tokenizer.vocab_size))
+    assert any(re.search(f"[{SPACELESS}]{{2}}", entry) for entry in entries)
+    assert not [entry for entry in entries if re.search(f"▁.*[{SPACELESS}]|[{SPACELESS}].*[a-zA-Z한글]", entry)]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_a_text_without_spaces_has_no_token_for_one(of_mixed_scripts, algorithm):
+    tokenizer = of_mixed_scripts[algorithm]
+    for text in ("今夜は雨です。", "NASAは雨", "東京", "ไทย", "(今)"):
+        assert not [token for token in tokenizer.pieces(text) if "▁" in token], text
+    assert tokenizer.pieces("one")[0].startswith("▁") and tokenizer.pieces("한")[0].startswith("▁")
+    assert "".join(tokenizer.pieces(" 今 夜")) == "▁▁今▁夜"
+    assert tokenizer.encode([""]) == [[]]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+@given(text=MIXED)
+@example(text=" ภาษา  ไทย ")
+@example(text="  中文 中文")
+@example(text="\n今\nab")
+def test_spaces_between_scripts_stay_where_they_are(of_mixed_scripts, algorithm, text):
+    tokenizer = of_mixed_scripts[algorithm]
+    assert tokenizer.decode(tokenizer.encode([text])) == [text]
+    spans = tokenizer.spans(text)
+    places = [place for span in spans for place in span]
+    assert len(spans) == len(tokenizer.pieces(text)) and places == sorted(places)
+    assert all(0 <= place <= len(text) for place in places)
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_text_in_scripts_with_spaces_is_cut_as_if_there_were_no_others(flores, algorithm):
+    lines = [line for code in ("eng_Latn", "deu_Latn", "kor_Hang", "rus_Cyrl") for line in flores[code]]
+    lines = [line for line in lines if not re.search(f"[{SPACELESS}]", line)]
+    tokenizer = trained(algorithm, lines, vocab_size=2000)
+    state, letter = json.loads(tokenizer.to_json()), r"\p{L}\p{M}\p{N}_"
+    state["normalizer"]["normalizers"][-1] = {"type": "Prepend", "prepend": "▁"}
+    state["pre_tokenizer"]["pattern"] = {"Regex": rf"▁?[{letter}]+|▁?[^{letter}▁]|▁"}
+    plain = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)))
+    assert plain.encode(lines) == tokenizer.encode(lines)
 
 
 def test_words_keep_their_form_beside_marks():
