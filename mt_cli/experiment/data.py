@@ -23,12 +23,13 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.hardware import release_memory
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
-from mt_cli.tracking import Progress
+from mt_cli.tracking import Progress, say
 
 _MANY_DROPPED = 0.1
 _ROWS_LOOKED_AT = 1_000
@@ -70,6 +71,8 @@ def prepare(
         CorpusError: if a corpus cannot be read, or no pair of it is left.
         MtError: if there is no room on the disk.
     """
+    for note in notes_on_words(config) if tokenizers is None else []:
+        say(f"note: {note}")
     with _bar("reading", None) as advance:
         corpora = read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
@@ -98,6 +101,17 @@ def prepare(
     problems = _problems(corpora, config, cache)
     release_memory()
     return Data(corpora, tokenizers, encoded, statistics, folder, problems)
+
+
+def notes_on_words(config: Config) -> list[str]:
+    """Which languages of a config have no words that a word-level vocabulary could hold."""
+    both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
+    languages = dict.fromkeys(language for pair in both for language in pair if not writes_spaces(language))
+    return [
+        f"{language} is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces: "
+        "unless its words are parted already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        for language in (languages if config.tokenizer.algorithm == "word_level" else ())
+    ]
 
 
 def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> list[Problem]:
