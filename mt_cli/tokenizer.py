@@ -38,10 +38,11 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 _JOINER, _SPACE, _NEVER_SEEN = "￭", "▁", "\ue000"
 _ESCAPES = {"\x10": "\x10\x12", _SPACE: "\x10\x11"}
 """How sub-words write what they could not tell from a marker. Undone from last to first, this loses nothing."""
-_CONTINUATIONS = frozenset(BYTES[0x80:0xC0])
+_BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 _LETTER = r"\p{L}\p{M}\p{N}_"
 _DEFAULT_SUBWORDS = 8_000
 _MIN_SUBWORDS = 16
+"""Fewer, beside the bytes, are refused."""
 _MAX_CHARACTERS = 0.75
 """Share of sub-words that may be single characters. Chinese captions (3,600 characters) came out in about the fewest
 tokens with this share at 1,000 to 4,000 entries; without a limit it was up to a fifth more."""
@@ -64,7 +65,7 @@ class Tokenizer:
 
         The same texts give the same tokenizer, except with `unigram`: the library's trainer adds up probabilities in
         no fixed order, so that two trainings may differ in a few pieces. Texts with more characters than the vocabulary
-        has room for are gone through twice more, and an iterator of such is kept in memory.
+        has room for are gone through twice more; what an iterator gives is therefore kept in memory.
 
         Raises:
             ConfigError: if `vocab_size` does not hold what a vocabulary must have.
@@ -228,7 +229,7 @@ def character_ends(tokens: Sequence[str]) -> list[int]:
     """For each token the place of the one that completes its last character: a later one where bytes spell it."""
     ends = list(range(len(tokens)))
     for place in reversed(range(len(tokens) - 1)):
-        if tokens[place] in BYTES and tokens[place + 1] in _CONTINUATIONS:
+        if tokens[place] in _BYTES and tokens[place + 1] in _CONTINUATIONS:
             ends[place] = ends[place + 1]
     return ends
 
@@ -241,11 +242,11 @@ def _room_for_characters(config: TokenizerConfig, tags: Sequence[str]) -> int | 
     """How many entries may be single characters; None: as many as there are. Raises ConfigError if there is no room."""
     if not _has_bytes(config):
         return None
-    num_fixed = len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
-    room = (config.vocab_size or _DEFAULT_SUBWORDS) - num_fixed
+    num_entries, num_fixed = config.vocab_size or _DEFAULT_SUBWORDS, len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
+    room = num_entries - num_fixed
     if room < _MIN_SUBWORDS:
         raise ConfigError(
-            f"tokenizer.vocab_size: {config.vocab_size:,} entries leave too little room beside {num_fixed:,} special "
+            f"tokenizer.vocab_size: {num_entries:,} entries leave too little room beside {num_fixed:,} special "
             f"tokens, tags and bytes; use {num_fixed + _MIN_SUBWORDS:,} at least (some thousands are usual), or set "
             "tokenizer.byte_fallback to false"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -170,18 +170,28 @@ def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 def _train_tokenizers(pairs: Callable[[], Iterator[tuple[str, str]]], config: Config) -> TokenizerPair:
     """Both tokenizers, one and the same if the config shares it; `pairs` gives the text anew each time."""
 
-    def learn(description: str, texts: Iterable[str], tags: tuple[str, ...]) -> Tokenizer:
+    def learn(description: str, texts: Callable[[], Iterator[str]], tags: tuple[str, ...]) -> Tokenizer:
         with Progress(description, None, "sentence") as bar:
-            return Tokenizer.train(bar.over(texts), config.tokenizer, tags)
+            return Tokenizer.train(_Anew(lambda: bar.over(texts())), config.tokenizer, tags)
 
     tags = config.corpus.tags
     if config.tokenizer.shared:
-        shared = learn("learning the vocabulary", (text for pair in pairs() for text in pair), tags)
+        shared = learn("learning the vocabulary", lambda: (text for pair in pairs() for text in pair), tags)
         return shared, shared
     return (
-        learn("learning the source vocabulary", (source for source, _ in pairs()), tags),
-        learn("learning the target vocabulary", (target for _, target in pairs()), ()),
+        learn("learning the source vocabulary", lambda: (source for source, _ in pairs()), tags),
+        learn("learning the target vocabulary", lambda: (target for _, target in pairs()), ()),
     )
+
+
+class _Anew:
+    """Texts that can be gone through several times, without being kept."""
+
+    def __init__(self, texts: Callable[[], Iterator[str]]) -> None:
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        return self._texts()
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:

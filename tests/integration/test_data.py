@@ -405,6 +405,19 @@ def test_words_of_a_language_without_spaces_are_refused_in_words(mt, japanese, t
         assert "written without spaces" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[2]
 
 
+def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_keeps_its_size(mt, config, tmp_path):
+    pairs = [(f"one {n} two", "".join(chr(0x4E00 + 7 * (n + place)) for place in range(8))) for n in range(300)]
+    path = config(pairs, target="zh")
+    for algorithm in ("bpe", "unigram"):
+        options = ("--set", f"tokenizer.algorithm={algorithm}", "--set", "tokenizer.shared=true")
+        status, _, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=100")
+        assert status == 2 and "tokenizer.vocab_size: 100 entries" in err
+        status, out, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=400")
+        assert status == 0, err
+        rows = [line.split() for line in out.splitlines()[2:]]
+        assert all(int(row[1]) <= 400 and row[3] == "0.00%" for row in rows)
+
+
 def test_a_note_is_said_before_a_corpus_is_read(mt, japanese, tmp_path):
     path = japanese()
     (tmp_path / "train.de").unlink()
