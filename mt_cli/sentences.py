@@ -1,15 +1,27 @@
-"""Where a text may be parted: between sentences, or else where it hurts least. Knows no language in particular."""
+"""Where a text may be parted: between sentences, or else where it hurts least; and what its words are.
+
+Knows scripts, but no language in particular.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+
+from mt_cli.corpus.languages import SPACELESS
 
 _SENTENCE_END = re.compile(
     r"""(?<=[.!?…])["'”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
-      | (?<=[。！？])\ *(?=[^。！？」』”’）\s])                               # a mark that needs no space
+      | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])                         # a mark that needs no space
       | (?<=[।؟۔])\ +""",
     re.VERBOSE,
 )
+_BREAKS = (
+    re.compile(r"(?<=[.!?…।॥؟۔]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),
+    re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
+    re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark where syllables or words end, but not with a space.
+)
+_ALONE = re.compile(f"[{SPACELESS}]")
 _NO_END = re.compile(
     r"(?:^|[\s(\"'„“«])(?:\w|Mrs?|Ms|Dr|Drs|Prof|St|Hr|Fr|Sig|Sigg|Dott|Sr|Sra|Mme|Mlle|No|Nr|Nos|Art|Abs|Bd|Vol|Fig|Abb"
     r"|etc|vs|cf|ca|bzw|usw|vgl|z\.B|d\.h|u\.a|e\.g|i\.e|p\.es|[A-Z]\.(?:[A-Z]\.)*[A-Z]|pp?|ed|eds|Jan|Feb|Apr|Aug|Sept?"
@@ -39,9 +51,27 @@ def split_point(text: str) -> tuple[int, str]:
     Of several places of the same kind the one nearest to the middle is taken.
     """
     middle = len(text) // 2
-    for pattern in (r"(?<=[.!?…。！？]) ", r"(?<=[,;:]) ", " "):
-        if places := [match.start() for match in re.finditer(pattern, text)]:
-            nearest = min(places, key=lambda place: abs(place - middle))
-            if pattern == " " or len(text) // 8 <= nearest <= len(text) - len(text) // 8:
-                return nearest, " "
+    for pattern in _BREAKS:
+        if places := list(pattern.finditer(text)):
+            nearest = min(places, key=lambda place: abs(place.start() - middle))
+            if pattern is _BREAKS[-1] or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
+                return nearest.start(), nearest[0]
     return middle, ""
+
+
+def units(text: str) -> list[tuple[int, int]]:
+    """Start and end of each word, as spaces part them; of scripts without spaces, of each character with its marks."""
+    found: list[tuple[int, int]] = []
+    was_alone = False
+    for place, character in enumerate(text):
+        if character.isspace():
+            continue
+        follows = bool(found) and found[-1][1] == place
+        is_mark = follows and unicodedata.category(character).startswith("M")
+        is_alone = was_alone if is_mark else _ALONE.match(character) is not None
+        if is_mark or (follows and not is_alone and not was_alone):
+            found[-1] = (found[-1][0], place + 1)
+        else:
+            found.append((place, place + 1))
+        was_alone = is_alone
+    return found

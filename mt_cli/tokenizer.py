@@ -1,16 +1,21 @@
 """Text to ids and back. Knows the special tokens and the `tokenizers` library; does not know pairs or batches.
 
-Every algorithm is lossless: `decode(encode(text))` is `text` (after the optional normalisation) whenever no token is
-unknown. Two markers carry the spaces. Words and marks keep their own form, and `￭` on a mark says "no space here":
-`l'amico` is `l ￭'￭ amico`, so that `amico` is one entry whatever precedes it. Sub-words and characters write a space
-as `▁`, as SentencePiece does (Kudo and Richardson 2018). The markers themselves, where they occur in text, are always
-unknown, and so are the special tokens: text can spell `[EOS]` but cannot produce it.
+`decode(encode(text))` is `text` (after the optional normalisation) whenever no token is unknown. With `bpe` and
+`unigram` none is, unless `byte_fallback` is off: a character without an entry is written as its UTF-8 bytes, each of
+which has one, such as `<0xE2>` (Kudo and Richardson 2018). With `word_level` and `char`, words and characters without
+an entry are unknown.
+
+Two markers carry the spaces. Words and marks keep their own form, and `￭` on a mark says "no space here": `l'amico` is
+`l ￭'￭ amico`, so that `amico` is one entry whatever precedes it. Sub-words and characters write a space as `▁`, as
+SentencePiece does. A marker that occurs in text is never taken for one: it is written in bytes, or else it is unknown.
+Text can spell `[EOS]` or `<0xE2>` but cannot produce them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,15 +26,26 @@ from numpy.typing import NDArray
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt_cli.config.sections import Config, TokenizerConfig
-from mt_cli.errors import RunError
+from mt_cli.corpus.languages import SPACELESS
+from mt_cli.errors import ConfigError, RunError
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
 PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
+BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+"""The entries that stand for single bytes, by their values."""
 
 _JOINER, _SPACE, _NEVER_SEEN = "￭", "▁", "\ue000"
+_ESCAPES = {"\x10": "\x10\x12", _SPACE: "\x10\x11"}
+"""How sub-words write what they could not tell from a marker. Undone from last to first, this loses nothing."""
+_BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 _LETTER = r"\p{L}\p{M}\p{N}_"
 _DEFAULT_SUBWORDS = 8_000
+_MIN_SUBWORDS = 16
+"""Fewer, beside the bytes, are refused."""
+_MAX_CHARACTERS = 0.75
+"""Share of sub-words that may be single characters. Chinese captions (3,600 characters) came out in about the fewest
+tokens with this share at 1,000 to 4,000 entries; without a limit it was up to a fifth more."""
 _MAX_FILE_BYTES = 2**28
 
 
@@ -48,14 +64,32 @@ class Tokenizer:
         """A tokenizer whose vocabulary comes from `texts`, and has entries for `tags`.
 
         The same texts give the same tokenizer, except with `unigram`: the library's trainer adds up probabilities in
-        no fixed order, so that two trainings may differ in a few pieces.
+        no fixed order, so that two trainings may differ in a few pieces. Texts with more characters than the vocabulary
+        has room for are gone through twice more; what an iterator gives is therefore kept in memory.
+
+        Raises:
+            ConfigError: if `vocab_size` does not hold what a vocabulary must have.
         """
-        backend, trainer = _untrained(config, tags)
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
-        backend.train_from_iterator((untagged(text, tags).translate(markers) for text in texts), trainer)
+        texts = list(texts) if isinstance(texts, Iterator) else texts
+
+        def cleaned() -> Iterator[str]:
+            return (untagged(text, tags).translate(markers) for text in texts)
+
+        num_characters = _room_for_characters(config, tags)
+        backend = _learnt(cleaned(), config, tags)
+        if num_characters is not None and (backend is None or _num_characters(backend) > num_characters):
+            backend = _learnt(cleaned(), config, tags, _rare_characters(cleaned(), config, num_characters))
+        if backend is None:
+            raise ConfigError(
+                f"tokenizer.vocab_size: {config.vocab_size or _DEFAULT_SUBWORDS:,} entries do not hold all characters "
+                "of the text; make it larger, or set tokenizer.byte_fallback to true"
+            )
         # As plain entries of the vocabulary the special tokens cannot be matched in text.
         state = json.loads(backend.to_str())
         state["added_tokens"] = []
+        if config.algorithm == "unigram":
+            state["model"]["byte_fallback"] = config.byte_fallback
         return cls(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
     @classmethod
@@ -116,12 +150,12 @@ class Tokenizer:
         return np.uint16 if self.vocab_size <= 2**16 else np.uint32
 
     def pieces(self, text: str) -> list[str]:
-        """The tokens of a text as they are seen in it, unknown ones included."""
+        """The tokens of a text, unknown ones and single bytes included."""
         rest, tag = self._tag_of(text)
         return [*self.tokens(tag), *self._backend.encode(rest).tokens]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Start and end of the stretch of a text that each of its tokens stands for."""
+        """Start and end of the stretch of a text that each of its tokens stands for; of several bytes, of the first."""
         rest, tag = self._tag_of(text)
         shift = len(text) - len(rest)
         found = [(0, len(text.partition(" ")[0]))] if tag else []
@@ -191,10 +225,75 @@ def untagged(text: str, tags: Sequence[str]) -> str:
     return rest if first in tags else text
 
 
+def character_ends(tokens: Sequence[str]) -> list[int]:
+    """For each token the place of the one that completes its last character: a later one where bytes spell it."""
+    ends = list(range(len(tokens)))
+    for place in reversed(range(len(tokens) - 1)):
+        if tokens[place] in _BYTES and tokens[place + 1] in _CONTINUATIONS:
+            ends[place] = ends[place + 1]
+    return ends
+
+
+def _has_bytes(config: TokenizerConfig) -> bool:
+    return config.byte_fallback and config.algorithm in ("bpe", "unigram")
+
+
+def _room_for_characters(config: TokenizerConfig, tags: Sequence[str]) -> int | None:
+    """How many entries may be single characters; None: as many as there are. Raises ConfigError if there is no room."""
+    if not _has_bytes(config):
+        return None
+    num_entries, num_fixed = config.vocab_size or _DEFAULT_SUBWORDS, len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
+    room = num_entries - num_fixed
+    if room < _MIN_SUBWORDS:
+        raise ConfigError(
+            f"tokenizer.vocab_size: {num_entries:,} entries leave too little room beside {num_fixed:,} special "
+            f"tokens, tags and bytes; use {num_fixed + _MIN_SUBWORDS:,} at least (some thousands are usual), or set "
+            "tokenizer.byte_fallback to false"
+        )
+    return int(room * _MAX_CHARACTERS)
+
+
+def _learnt(
+    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], rare: Sequence[str] = ()
+) -> tokenizers.Tokenizer | None:
+    """A tokenizer with a vocabulary; `rare` characters of the texts have no part in it.
+
+    None if unigram pieces do not hold all characters; byte-pair merges then have more entries than they should.
+    """
+    backend, trainer = _untrained(config, tags)
+    normalizer = backend.normalizer
+    if rare:
+        spaces = str.maketrans(dict.fromkeys(rare, _SPACE))
+        texts = (normalizer.normalize_str(text).translate(spaces) for text in texts)
+        backend.normalizer = normalizers.Sequence([])
+    try:
+        backend.train_from_iterator(texts, trainer)
+    except Exception as error:  # The library raises bare `Exception`s.
+        if "not large enough to contain all chars" not in str(error):
+            raise
+        return None
+    backend.normalizer = normalizer
+    return backend
+
+
+def _num_characters(backend: tokenizers.Tokenizer) -> int:
+    return sum(len(entry) == 1 for entry in backend.get_vocab())
+
+
+def _rare_characters(texts: Iterable[str], config: TokenizerConfig, num_kept: int) -> list[str]:
+    """The characters of normalised texts that are not among the `num_kept` most frequent."""
+    normalizer = _untrained(config, ())[0].normalizer
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normalizer.normalize_str(text))
+    return sorted(counts, key=lambda character: (-counts[character], character))[num_kept:]
+
+
 def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers.Tokenizer, Any]:
     """An empty tokenizer of the config's algorithm, and its trainer."""
-    common: dict[str, Any] = {"special_tokens": [*SPECIAL_TOKENS, *tags], "show_progress": False}
-    num_subwords = config.vocab_size or _DEFAULT_SUBWORDS
+    special_tokens = [*SPECIAL_TOKENS, *tags, *(BYTES if _has_bytes(config) else ())]
+    common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
+    subwords = common | {"vocab_size": config.vocab_size or _DEFAULT_SUBWORDS, "initial_alphabet": [_SPACE]}
     num_words = config.vocab_size or 2**31 - 1
     backend: tokenizers.Tokenizer
     trainer: Any
@@ -203,12 +302,18 @@ def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers
             backend = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK))
             trainer = trainers.WordLevelTrainer(vocab_size=num_words, min_frequency=config.min_frequency, **common)
         case "bpe":
-            backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK))
-            trainer = trainers.BpeTrainer(vocab_size=num_subwords, min_frequency=config.min_frequency, **common)
+            backend = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=config.byte_fallback))
+            trainer = trainers.BpeTrainer(min_frequency=config.min_frequency, **subwords)
         case "unigram":
             backend = tokenizers.Tokenizer(models.Unigram())
-            trainer = trainers.UnigramTrainer(vocab_size=num_subwords, unk_token=UNK, **common)
-    spacing = _word_spacing() if config.algorithm == "word_level" else _subword_spacing(config.algorithm == "char")
+            trainer = trainers.UnigramTrainer(unk_token=UNK, **subwords)
+    match config.algorithm:
+        case "word_level":
+            spacing = _word_spacing()
+        case "char":
+            spacing = _character_spacing()
+        case "bpe" | "unigram":
+            spacing = _subword_spacing(config.byte_fallback)
     normalizer, backend.pre_tokenizer, backend.decoder = spacing
     before = [normalizers.NFKC()] * config.nfkc + [normalizers.Lowercase()] * config.lowercase
     backend.normalizer = normalizers.Sequence([*before, *normalizer])
@@ -239,13 +344,28 @@ def _word_spacing() -> tuple[list[Any], Any, Any]:
     return normalizer, pre_tokenizers.Split(" ", "removed"), decoder
 
 
-def _subword_spacing(single_characters: bool) -> tuple[list[Any], Any, Any]:
-    """Words and single marks with the space before them as `▁`, or each character alone."""
-    unit = r"[\s\S]" if single_characters else rf"{_SPACE}?[{_LETTER}]+|{_SPACE}?[^{_LETTER}{_SPACE}]|{_SPACE}"
-    normalizer: list[Any] = [normalizers.Replace(_SPACE, _NEVER_SEEN), normalizers.Replace(" ", _SPACE)]
-    if single_characters:
-        decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace(_SPACE, " ")])
-    else:
-        normalizer.append(normalizers.Prepend(_SPACE))
-        decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace(_SPACE, " "), decoders.Strip(" ", 1, 0)])
+def _character_spacing() -> tuple[list[Any], Any, Any]:
+    """Each character alone, a space being `▁`."""
+    normalizer = [normalizers.Replace(_SPACE, _NEVER_SEEN), normalizers.Replace(" ", _SPACE)]
+    decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace(_SPACE, " ")])
+    return normalizer, pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoder
+
+
+def _subword_spacing(has_bytes: bool) -> tuple[list[Any], Any, Any]:
+    """Words and single marks with the space before them as `▁`, which the first word has as well.
+
+    Where a script has no spaces between words, `▁` is a unit of its own, and there is none but for a real space.
+    """
+    words = rf"{_SPACE}?[{_LETTER}&&[^{SPACELESS}]]+|{_SPACE}?[^{_LETTER}{SPACELESS}{_SPACE}]|{_SPACE}"
+    unit = rf"{words}|[{SPACELESS}&&[{_LETTER}]]+|[{SPACELESS}]"
+    first_word = Regex(rf"\A(?={_SPACE}|[^{SPACELESS}]+\z)")
+    escapes = _ESCAPES if has_bytes else {_SPACE: _NEVER_SEEN}
+    normalizer: list[Any] = [
+        *(normalizers.Replace(text, escaped) for text, escaped in escapes.items()),
+        normalizers.Replace(" ", _SPACE),
+        normalizers.Replace(first_word, _SPACE),
+    ]
+    unescaped = [decoders.Replace(escaped, text) for text, escaped in reversed(escapes.items())]
+    bytes_and_escapes = [decoders.ByteFallback(), decoders.Fuse(), *unescaped] if has_bytes else [decoders.Fuse()]
+    decoder = decoders.Sequence([decoders.Replace(_SPACE, " "), *bytes_and_escapes, decoders.Strip(" ", 1, 0)])
     return normalizer, pre_tokenizers.Split(Regex(unit), "isolated"), decoder

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mt_cli.errors import InputError, MtError
+from mt_cli.sentences import units
 
 T = TypeVar("T")
 
@@ -164,14 +165,16 @@ def _plain(text: str) -> str:
 
 def _marked(text: str, before: str) -> str:
     """The same, words that were not in `before` in bold."""
-    words, former = text.split(), before.split()
-    matcher = difflib.SequenceMatcher(a=former, b=words, autojunk=False)
-    parts = []
-    for kind, _, _, start, end in matcher.get_opcodes():
-        stretch = _plain(" ".join(words[start:end]))
-        if stretch:
-            parts.append(stretch if kind == "equal" else f"**{stretch}**")
-    return " ".join(parts)
+    words, former = ([(each[start:end], start, end) for start, end in units(each)] for each in (text, before))
+    matcher = difflib.SequenceMatcher(a=[word for word, *_ in former], b=[word for word, *_ in words], autojunk=False)
+    marked, done = "", 0
+    for kind, _, _, first, last in matcher.get_opcodes():
+        if first < last:
+            start, end = words[first][1], words[last - 1][2]
+            stretch = _plain(text[start:end])
+            marked += text[done:start] + (stretch if kind == "equal" else f"**{stretch}**")
+            done = end
+    return marked
 
 
 def _let_the_second_pass(directory: Path) -> None:

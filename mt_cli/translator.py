@@ -6,9 +6,12 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +22,14 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.decoding.engine import Engine, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.hardware import pick_device, pick_precision
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.sentences import sentences_of, split_point
-from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair, untagged
+from mt_cli.sentences import sentences_of, split_point, units
+from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair, character_ends, untagged
 
 Pairs = list[tuple[int, int]]
 
@@ -42,7 +46,8 @@ class Details:
     alignment: Pairs
     """Source token and token, counted from 0: which source token each token attends to most."""
     word_alignment: Pairs
-    """The same of the words that spaces part in the line and in its translation, sorted (the Pharaoh format)."""
+    """The same of the words of the line and of its translation, sorted (the Pharaoh format). Where a script has no
+    spaces, each character counts as a word."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,9 @@ class _Part:
     text: str
     """What the model reads, with a tag if there is one."""
     glue: str
-    """What stands between this part and the next."""
-    first_word: int
-    """Where in the line the first word of `text` stands; of a tag that is not in the line, one before that."""
+    """What stands between the translations of this part and of the next."""
+    start: int
+    """Where in the line `text` begins; a tag that is not in the line is counted as if it stood before."""
 
 
 class Translator:
@@ -115,6 +120,7 @@ class Translator:
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
         self.languages = languages
+        self._spaces_of_source, self._spaces_of_target = map(writes_spaces, languages)
 
     @classmethod
     def load(
@@ -143,7 +149,8 @@ class Translator:
         where = pick_device(device)
         engine = TransformerEngine(model.to(where, pick_precision(precision, where)).eval())
         max_tokens = min(config.corpus.max_tokens, longest or config.corpus.max_tokens)
-        return cls(engine, tokenizers, config.decoding, max_tokens, config.corpus.tags)
+        languages = (config.corpus.source, config.corpus.target)
+        return cls(engine, tokenizers, config.decoding, max_tokens, config.corpus.tags, languages)
 
     @property
     def model(self) -> Transformer:
@@ -184,17 +191,18 @@ class Translator:
                 f"tag {tag!r}: this model was not trained with it; it knows {', '.join(self.tags) or 'none'}"
             )
         settings = changed_section(self.decoding, decoding)
-        lines = [self._parts_of_line(" ".join(sentence.split()), tag, split_sentences) for sentence in sentences]
+        texts = [" ".join(sentence.split()) for sentence in sentences]
+        lines = [self._parts_of_line(text, tag, split_sentences) for text in texts]
         parts = [part for line in lines for part in line]
         prefixes = [prefix if index == 0 else "" for line in lines for index in range(len(line))]
         ids = self.source_tokenizer.encode([part.text for part in parts])
         found = self._search(parts, ids, settings, num_best, prefixes)
         results, start = [], 0
-        for sentence, line in zip(sentences, lines, strict=True):
+        for sentence, text, line in zip(sentences, texts, lines, strict=True):
             stretch = slice(start, start := start + len(line))
             hypotheses = _joined(line, found[stretch])
-            details = self._details(line, ids[stretch], found[stretch]) if with_details else None
-            is_too_long = len(line) > (len(sentences_of(" ".join(sentence.split()))) if split_sentences else 1)
+            details = self._details(text, line, ids[stretch], found[stretch]) if with_details else None
+            is_too_long = len(line) > (len(sentences_of(text)) if split_sentences else 1)
             unknown = tuple(
                 word for each in zip(line, ids[stretch], strict=True) for word in self._unknown_words(*each)
             )
@@ -297,6 +305,7 @@ class Translator:
 
     def _details(
         self,
+        text: str,
         line: Sequence[_Part],
         source_ids: Sequence[Sequence[int]],
         found: Sequence[list[tuple[str, Hypothesis]]],
@@ -304,27 +313,38 @@ class Translator:
         """Tokens, their scores and what they are aligned with, of a line's best translation."""
         details = Details([], [], [], [], [])
         words: set[tuple[int, int]] = set()
-        before = ""
-        for part, ids, ((text, hypothesis), *_) in zip(line, source_ids, found, strict=True):
+        places, before = units(text), ""
+        for part, ids, ((translation, hypothesis), *_) in zip(line, source_ids, found, strict=True):
             if part.text:
                 (reading,) = self.engine.read([(ids, hypothesis.ids)])
                 tokens = self.target_tokenizer.tokens(hypothesis.ids)
                 pairs = [] if reading.attention is None else self._alignment(part.text, reading.attention)
                 shifts = len(details.source_tokens), len(details.tokens)
                 details.alignment.extend((source + shifts[0], target + shifts[1]) for source, target in pairs)
+                spans = self.source_tokenizer.spans(part.text)
                 source_words = [
-                    part.first_word + len(part.text[:end].split()) - 1
-                    for _, end in self.source_tokenizer.spans(part.text)
+                    _overlapped(places, part.start + start, part.start + max(1, end)) for start, end in spans
                 ]
-                joined = [before + self.target_tokenizer.join(tokens[: place + 1]) for place in range(len(tokens))]
-                target_words = [max(0, len(each.split()) - 1) for each in joined]
-                words.update((source_words[source], target_words[target]) for source, target in pairs)
+                target_words = self._words_of(tokens, before)
+                words.update(pair for both in pairs for pair in product(source_words[both[0]], target_words[both[1]]))
                 details.source_tokens.extend(self.source_tokenizer.tokens(ids))
                 details.tokens.extend([*tokens, EOS])
                 details.token_scores.extend(reading.log_probs)
-            before += text + part.glue
+            before += translation + part.glue
         details.word_alignment.extend(sorted(words))
         return details
+
+    def _words_of(self, tokens: Sequence[str], before: str) -> list[range]:
+        """The words of a translation that each token of a part of it belongs to; `before` is what precedes the part."""
+        join = self.target_tokenizer.join
+        places = units(before + join(tokens))
+        found, start = [], 0
+        for place, end_place in enumerate(character_ends(tokens)):
+            end = max(1, len(join(tokens[: end_place + 1])))
+            found.append(_overlapped(places, len(before) + start, len(before) + end))
+            if place == end_place:
+                start = end
+        return found
 
     def _alignment(self, text: str, attention: Tensor) -> Pairs:
         """The source token, other than a tag or the end, that each token but the end attends to most."""
@@ -337,18 +357,21 @@ class Translator:
     def _parts_of_line(self, text: str, tag: str | None, split_sentences: bool) -> list[_Part]:
         """A line in parts that the model can read, each with its own tag or else with the one given."""
         rest = untagged(text, self.tags)
-        is_own = rest != text
-        own = text.partition(" ")[0] if is_own else tag
+        own = text.partition(" ")[0] if rest != text else tag
         sentences = sentences_of(rest) if split_sentences else [(rest, "")]
-        parts, before = [], ""
-        for body, glue in (piece for sentence in sentences for piece in self._pieces(*sentence)):
-            # A word that is parted belongs to both parts.
-            num_before = len(before.split()) - (1 if before and not before.endswith(" ") else 0)
-            has_tag = own is not None and bool(body)
-            first_word = num_before + int(is_own) - int(has_tag)
-            parts.append(_Part(f"{own} {body}" if has_tag else body, glue, first_word))
-            before += body + glue
+        pieces = [piece for sentence in sentences for piece in self._pieces(*sentence)]
+        parts, start = [], len(text) - len(rest)
+        for number, (body, glue) in enumerate(pieces, 1):
+            before = f"{own} " if own is not None and body else ""
+            parts.append(_Part(before + body, self._glue(glue) if number < len(pieces) else "", start - len(before)))
+            start += len(body) + len(glue)
         return parts
+
+    def _glue(self, glue: str) -> str:
+        """What stands between two parts of a translation where `glue` stands in the source."""
+        if not self._spaces_of_target:
+            return ""
+        return glue if self._spaces_of_source else " "
 
     def _pieces(self, text: str, glue: str = "") -> list[tuple[str, str]]:
         """`text` in pieces that the model can read, each with the text that stands between it and the next."""
@@ -356,6 +379,12 @@ class Translator:
             return [(text, glue)]
         end, between = split_point(text)
         return self._pieces(text[:end], between) + self._pieces(text[end + len(between) :], glue)
+
+
+def _overlapped(places: Sequence[tuple[int, int]], start: int, end: int) -> range:
+    """Which of these ordered stretches overlap with one from `start` to `end`, or else the one before it."""
+    first, last = bisect_right(places, start, key=itemgetter(1)), bisect_left(places, end, key=itemgetter(0))
+    return range(first, last) if first < last else range(max(0, last - 1), max(1, last))
 
 
 def _joined(line: Sequence[_Part], found: Sequence[list[tuple[str, Hypothesis]]]) -> list[tuple[str, float]]:

@@ -25,7 +25,7 @@ def root():
     return ROOT
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def real_text():
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
@@ -36,6 +36,13 @@ def real_text():
 @pytest.fixture
 def multi30k(real_text):
     return real_text / "multi30k"
+
+
+@pytest.fixture(scope="session")
+def flores(real_text):
+    """The same sentences in 19 languages, by their codes."""
+    paths = sorted((real_text / "flores200").glob("*.devtest"))
+    return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 
 def checkpoint_content(path):

@@ -20,6 +20,9 @@ class TokenizerConfig(Section):
     """Entries of a vocabulary at most; None: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)
     """Words (with bpe: merges) seen less often get no entry."""
+    byte_fallback: bool = True
+    """With bpe and unigram: characters without an entry are written as their UTF-8 bytes, so that no text is unknown;
+    256 entries of the vocabulary are bytes."""
     shared: bool = False
     """One vocabulary for both languages instead of one each."""
     lowercase: bool = False

@@ -20,6 +20,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from mt_cli.corpus.languages import SPACELESS
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
@@ -43,8 +45,9 @@ _LARGEST_SHARE = 0.1
 """Words in more than this share of the lines say little."""
 _TABLE_BITS = 22
 
-_UNSPACED = r"\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uaa60-\uaa7f"
-_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W\d_{_UNSPACED}]+")
+_WORD = re.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
+_FIRST_HAN_OR_KANA = "\u2e80"
+_ALONE = re.compile(f"[{SPACELESS}]")
 _NUMBER = re.compile(r"\d{1,15}")
 _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
@@ -156,8 +159,8 @@ def _units_of(line: str) -> set[bytes]:
     """Words and their beginnings and ends, or short sequences of characters where no spaces part words."""
     units: set[str] = set()
     for word in _WORD.findall(line.lower()):
-        if "\u0e00" <= word[0] <= "\u9fff" and not "\u10a0" <= word[0] <= "\u177f":
-            size = 2 if word[0] >= "\u3040" else 3
+        if _ALONE.match(word):
+            size = 2 if word[0] >= _FIRST_HAN_OR_KANA else 3
             units.update(word[start : start + size] for start in range(max(1, len(word) - size + 1)))
         else:
             units.add(word)

@@ -72,7 +72,7 @@ COMMON_WORDS["nb"] = COMMON_WORDS["no"]
 
 
 _LONG_CODES = (
-    "af:afr am:amh ar:ara,arb be:bel bg:bul bn:ben bo:bod,tib bs:bos ca:cat cs:ces,cze cy:cym da:dan de:deu,ger "
+    "af:afr am:amh ar:ara,arb be:bel bg:bul bn:ben bo:bod,tib bs:bos ca:cat cs:ces,cze cy:cym da:dan de:deu,ger dz:dzo "
     "el:ell,gre en:eng es:spa et:est eu:eus fa:fas,per,pes fi:fin fr:fra,fre ga:gle gl:glg gu:guj he:heb hi:hin "
     "hr:hrv hu:hun hy:hye id:ind is:isl it:ita ja:jpn ka:kat kk:kaz km:khm kn:kan ko:kor ky:kir lo:lao lt:lit "
     "lv:lav,lvs mk:mkd ml:mal mn:mon mr:mar ms:msa,zsm my:mya,bur nb:nob ne:nep nl:dut,nld nn:nno no:nor pa:pan "
@@ -99,27 +99,35 @@ def primary(code: str) -> str:
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
     """Unicode names of the scripts that a language is written in, or that its code names; None if unknown here."""
-    subtags = language.replace("_", "-").lower().split("-")[1:]
-    if named := [subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()]:
-        scripts = _SCRIPT_CODES.get(named[0])
-    else:
-        scripts = _SCRIPTS.get(primary(language))
+    script = _script_of(language)
+    scripts = _SCRIPTS.get(primary(language)) if script is None else _SCRIPT_CODES.get(script)
     return tuple(scripts.split()) if scripts else None
+
+
+def _script_of(language: str) -> str | None:
+    """The script that a code names, in small letters: `hans` of `zho_Hans`."""
+    subtags = language.replace("_", "-").lower().split("-")[1:]
+    return next((subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+
+
+def writes_spaces(language: str) -> bool:
+    """Whether a language has spaces between its words: all but those that are known to do without, such as `jpn_Jpan`.
+
+    A script in the code decides by itself: `zh-Latn` has spaces.
+    """
+    script = _script_of(language)
+    return primary(language) not in _SPACELESS_LANGUAGES if script is None else script not in _SPACELESS_SCRIPTS
 
 
 def bleu_tokenizer(language: str) -> str:
     """The sacreBLEU tokenizer that suits a language: `13a`, but `zh` or `char` where spaces do not part words.
 
-    Korean has spaces, but a word of it is a phrase of other languages; `ko-mecab` and `ja-mecab`, which sacreBLEU
-    advises, need packages, and a score should not depend on what is installed.
+    Korean has spaces, but its words are what phrases are elsewhere; `ko-mecab` and `ja-mecab`, which sacreBLEU advises,
+    need packages, and a score should not depend on what is installed.
     """
-    return _BLEU_TOKENIZERS.get(primary(language), "13a")
-
-
-_BLEU_TOKENIZERS = {
-    **dict.fromkeys(("zh", "yue", "wuu"), "zh"),
-    **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
-}
+    if writes_spaces(language):
+        return "char" if primary(language) == "ko" else "13a"
+    return "zh" if primary(language) in ("zh", "yue", "wuu") else "char"
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:
@@ -127,3 +135,17 @@ def language_of(words: frozenset[str] | set[str]) -> str | None:
     hits = {code: len(common & words) for code, common in COMMON_WORDS.items()}
     best = max(hits, key=lambda code: hits[code])
     return best if hits[best] >= 2 else None
+
+
+SPACELESS = (
+    "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"  # Thai to Tibetan, Myanmar, Khmer.
+    "\u2e80-\u312f\u3190-\u31ff\u3220-\u325f\u3280-\u9fff\uf900-\ufaff"  # Han, kana, Bopomofo and their marks.
+    "\ufe10-\ufe1f\ufe30-\ufe4f\uff00-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffef"  # Full width, but for letters.
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"  # Rare kana and Han.
+)
+"""Characters of the scripts that have no spaces between words, for use within the brackets of a regular expression."""
+
+_SPACELESS_LANGUAGES = frozenset({"bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
+_SPACELESS_SCRIPTS = frozenset(
+    {"bopo", "hani", "hans", "hant", "hira", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
+)

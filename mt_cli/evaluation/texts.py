@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.corpus.languages import primary
+from mt_cli.corpus.languages import primary, writes_spaces
 from mt_cli.errors import InputError
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "cer", "wer")
@@ -55,7 +55,7 @@ class Scorer:
     @property
     def names(self) -> tuple[str, ...]:
         """The metrics that make sense in this language."""
-        return METRICS if self._has_words else METRICS[:-1]
+        return METRICS if writes_spaces(self.language) else METRICS[:-1]
 
     @property
     def default_metric(self) -> str:
@@ -110,10 +110,6 @@ class Scorer:
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
-    @property
-    def _has_words(self) -> bool:
-        return tokenizer_of(self.language) == "13a" or primary(self.language) == "ko"
-
     def _metric(self, name: str) -> Any:
         """A metric of sacreBLEU's making."""
         from sacrebleu.metrics import BLEU, CHRF, TER
@@ -123,9 +119,9 @@ class Scorer:
         match name:
             case "bleu":
                 return BLEU(tokenize=self.bleu_tokenizer)
-            case "ter" if primary(self.language) in _ASIAN:
+            case "ter" if not writes_spaces(self.language) and primary(self.language) in _ASIAN:
                 return TER(normalized=True, asian_support=True)
-            case "ter" if not self._has_words:
+            case "ter" if not writes_spaces(self.language):
                 return CharacterTER()
         makers = {"chrf": CHRF, "chrf++": lambda: CHRF(word_order=2), "ter": TER}
         return {**makers, "cer": CharacterErrorRate, "wer": WordErrorRate}[name]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -23,13 +23,14 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.hardware import release_memory
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
-from mt_cli.tracking import Progress
+from mt_cli.tracking import Progress, say
 
 _MANY_DROPPED = 0.1
 _ROWS_LOOKED_AT = 1_000
@@ -71,6 +72,8 @@ def prepare(
         CorpusError: if a corpus cannot be read, or no pair of it is left.
         MtError: if there is no room on the disk.
     """
+    for note in notes_on_words(config) if tokenizers is None else []:
+        say(f"note: {note}")
     with _bar("reading", None) as advance:
         corpora = read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
@@ -99,6 +102,17 @@ def prepare(
     problems = _problems(corpora, config, cache)
     release_memory()
     return Data(corpora, tokenizers, encoded, statistics, folder, problems)
+
+
+def notes_on_words(config: Config) -> list[str]:
+    """Which languages of a config have no words that a word-level vocabulary could hold."""
+    both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
+    languages = dict.fromkeys(language for pair in both for language in pair if not writes_spaces(language))
+    return [
+        f"{language} is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces: "
+        "unless its words are parted already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        for language in (languages if config.tokenizer.algorithm == "word_level" else ())
+    ]
 
 
 def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> list[Problem]:
@@ -169,18 +183,28 @@ def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 def _train_tokenizers(pairs: Callable[[], Iterator[tuple[str, str]]], config: Config) -> TokenizerPair:
     """Both tokenizers, one and the same if the config shares it; `pairs` gives the text anew each time."""
 
-    def learn(description: str, texts: Iterable[str], tags: tuple[str, ...]) -> Tokenizer:
+    def learn(description: str, texts: Callable[[], Iterator[str]], tags: tuple[str, ...]) -> Tokenizer:
         with Progress(description, None, "sentence") as bar:
-            return Tokenizer.train(bar.over(texts), config.tokenizer, tags)
+            return Tokenizer.train(_Anew(lambda: bar.over(texts())), config.tokenizer, tags)
 
     tags = config.corpus.tags
     if config.tokenizer.shared:
-        shared = learn("learning the vocabulary", (text for pair in pairs() for text in pair), tags)
+        shared = learn("learning the vocabulary", lambda: (text for pair in pairs() for text in pair), tags)
         return shared, shared
     return (
-        learn("learning the source vocabulary", (source for source, _ in pairs()), tags),
-        learn("learning the target vocabulary", (target for _, target in pairs()), ()),
+        learn("learning the source vocabulary", lambda: (source for source, _ in pairs()), tags),
+        learn("learning the target vocabulary", lambda: (target for _, target in pairs()), ()),
     )
+
+
+class _Anew:
+    """Texts that can be gone through several times, without being kept."""
+
+    def __init__(self, texts: Callable[[], Iterator[str]]) -> None:
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        return self._texts()
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:

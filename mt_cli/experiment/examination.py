@@ -15,10 +15,11 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import CODES, KEPT, REASONS, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
 from mt_cli.errors import InputError
-from mt_cli.experiment.data import Data, languages_of, note_on_overlap, report_on_data
+from mt_cli.experiment.data import Data, languages_of, note_on_overlap, notes_on_words, report_on_data
 from mt_cli.tokenizer import untagged
 
 _NUM_ODD = 10
+_MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
 
 
@@ -35,7 +36,12 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         "vocabulary": {
             side: tokenizer.vocab_size for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True)
         },
-        "notes": [*note_on_overlap(rows), *_notes_on_scored_sets(data, config)],
+        "notes": [
+            *notes_on_words(config),
+            *note_on_overlap(rows),
+            *_notes_on_scored_sets(data, config),
+            *_notes_on_unknown_tokens(data, config),
+        ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": [
             asdict(pair) for pair in odd_pairs(data.corpora["train"], languages_of(config, "train"), _NUM_ODD)
@@ -69,6 +75,25 @@ def _notes_on_scored_sets(data: Data, config: Config) -> list[str]:
             sources = {source for source, _ in scored[other].pairs}
             if shared := sum(source in sources for source, _ in scored[name].pairs):
                 notes.append(f"{shared:,} sources of {name} stand in {other} too")
+    return notes
+
+
+def _notes_on_unknown_tokens(data: Data, config: Config) -> list[str]:
+    """On which sides of the sets that scores come from a tokenizer does not know enough."""
+    if config.tokenizer.algorithm in ("bpe", "unigram"):
+        advice = "set tokenizer.byte_fallback to true"
+    else:
+        what = "words" if config.tokenizer.algorithm == "word_level" else "characters"
+        advice = (
+            f"train has these {what} too seldom or never; train on text of the same kind, or use tokenizer.algorithm "
+            "bpe or unigram, which have no unknown tokens"
+        )
+    notes = []
+    for name, statistics in data.statistics.items():
+        for side, counts in (("source", statistics.source), ("target", statistics.target)):
+            share = counts.num_unknown / max(1, counts.num_tokens)
+            if name != "train" and share > _MANY_UNKNOWN:
+                notes.append(f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}")
     return notes
 
 

@@ -65,7 +65,8 @@ def validate(objective: Objective, data: Data, config: Config, scorer: Scorer) -
     max_tokens = longest_source(data, config) or config.corpus.max_tokens
     with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
         engine = TransformerEngine(objective.model, progress.advance)
-        translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags)
+        languages = (config.corpus.source, config.corpus.target)
+        translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
         hypotheses = translator.translate(sources)
     samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
     return Validation(

@@ -41,6 +41,7 @@ def load_served(folder: str | Path, device: str = "auto") -> Translator:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         tags, max_tokens = tuple(description["tags"]), int(description["max_tokens"])
         decoding = DecodingConfig.model_validate(description["decoding"])
+        languages = str(description["source_language"]), str(description["target_language"])
         files = (folder / "tokenizer.source.json", folder / "tokenizer.target.json")
         tokenizers = Tokenizer.load(files[0], tags), Tokenizer.load(files[1])
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
@@ -50,7 +51,7 @@ def load_served(folder: str | Path, device: str = "auto") -> Translator:
             f"{folder}: no model for --engine ctranslate2 ({reason}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and give that folder with --run"
         ) from None
-    return Translator(engine, tokenizers, decoding, max_tokens, tags)
+    return Translator(engine, tokenizers, decoding, max_tokens, tags, languages)
 
 
 class CTranslate2Engine:

@@ -1,4 +1,5 @@
 import json
+import random
 
 import pytest
 import yaml
@@ -94,7 +95,7 @@ def test_swapped_columns_are_found(mt, config):
     assert "PROBLEM in train: train.en, lines 501 to 1,500: the two languages seem to be swapped" in out
 
 
-def japanese(number):
+def english_and_japanese(number):
     """English and Japanese in step, made of the same numbered words."""
     kana = "かきくけこさしすせそたちつてとなにぬねのはひふへほ"
     words = [f"{kana[n % 25]}{kana[n * 7 % 25]}" for n in range(len(WORDS))]
@@ -107,7 +108,7 @@ def japanese(number):
 
 @pytest.mark.parametrize("place", [0, 300])
 def test_a_line_lost_between_languages_without_a_common_script_is_found(mt, config, place):
-    pairs = japanese(2_000)
+    pairs = english_and_japanese(2_000)
     english, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     del other[place]
     path = config(list(zip(english, other, strict=False)), target="ja", valid={"fraction": 0.1})
@@ -117,7 +118,7 @@ def test_a_line_lost_between_languages_without_a_common_script_is_found(mt, conf
 
 
 def test_swapped_files_of_two_scripts_are_called_swapped_and_not_just_empty(mt, config):
-    path = config([pair[::-1] for pair in japanese(500)], target="ja")
+    path = config([pair[::-1] for pair in english_and_japanese(500)], target="ja")
     for command in (("data", "check"), ("train",)):
         status, _, err = mt(*command, "--config", path)
         assert status == 2
@@ -125,7 +126,7 @@ def test_swapped_files_of_two_scripts_are_called_swapped_and_not_just_empty(mt, 
 
 
 def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path):
-    pairs = japanese(900)
+    pairs = english_and_japanese(900)
     path = config(pairs[:500], target="ja", valid={"fraction": 0.1})
     valid = pairs[500:]
     for slipped in (False, True):
@@ -417,3 +418,68 @@ def test_a_large_corpus_teaches_the_tokenizers_by_a_seeded_sample(mt, config, tm
         sizes[name] = (tmp_path / "runs" / name / "tokenizer.source.json").read_text(encoding="utf-8")
     assert sizes["a"] == sizes["b"] != sizes["c"]
     assert len(sizes["a"]) < len(sizes["d"])
+
+
+NO_WORDS = "note: ja is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces"
+
+
+@pytest.fixture
+def japanese(config, tmp_path):
+    """The path of a config from English to Japanese, whose sentences are all different."""
+    kana, chance = [chr(place) for place in range(0x3042, 0x3060)], random.Random(1)
+    pairs = [(f"one {n} two", "".join(chance.choices(kana, k=6)) + "。") for n in range(200)]
+
+    def write_config(**tokenizer):
+        path = config(pairs[:150], target="ja", valid=write(tmp_path, "other", pairs[150:]), max_tokens=100)
+        tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8")) | {"tokenizer": tokenizer}
+        (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return path
+
+    return write_config
+
+
+def test_words_of_a_language_without_spaces_are_refused_in_words(mt, japanese, tmp_path):
+    path = japanese()
+    commands = [("data", "check"), ("tokenize",), ("train", "--set", "training.max_steps=1")]
+    for command in commands:
+        status, out, err = mt(*command, "--config", path)
+        assert status == 0, err
+        assert err.index(NO_WORDS) == 0 and err.count("note: ja") == 1
+        assert (NO_WORDS in out) == (command == ("data", "check"))
+    for algorithm in ("bpe", "unigram", "char"):
+        assert "written without spaces" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[2]
+
+
+def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_keeps_its_size(mt, config, tmp_path):
+    pairs = [(f"one {n} two", "".join(chr(0x4E00 + 7 * (n + place)) for place in range(8))) for n in range(300)]
+    path = config(pairs, target="zh")
+    for algorithm in ("bpe", "unigram"):
+        options = ("--set", f"tokenizer.algorithm={algorithm}", "--set", "tokenizer.shared=true")
+        status, _, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=100")
+        assert status == 2 and "tokenizer.vocab_size: 100 entries" in err
+        status, out, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=400")
+        assert status == 0, err
+        rows = [line.split() for line in out.splitlines()[2:]]
+        assert all(int(row[1]) <= 400 and row[3] == "0.00%" for row in rows)
+
+
+def test_a_note_is_said_before_a_corpus_is_read(mt, japanese, tmp_path):
+    path = japanese()
+    (tmp_path / "train.de").unlink()
+    status, _, err = mt("tokenize", "--config", path)
+    assert status == 2 and err.startswith(NO_WORDS)
+
+
+def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
+    notes = json.loads(mt("data", "check", "--config", japanese(), "--json")[1])["notes"]
+    (note,) = [note for note in notes if "target tokens of valid are unknown" in note]
+    assert note.startswith("50 % of the target tokens") and "tokenizer.algorithm bpe or unigram" in note
+    path = japanese(algorithm="bpe", byte_fallback=False)
+    assert "are unknown" not in mt("data", "check", "--config", path)[1]
+    (tmp_path / "other.de").write_text("一二三。\n" * 50, encoding="utf-8")
+    out = mt("data", "check", "--config", path)[1]
+    assert "75 % of the target tokens of valid are unknown: set tokenizer.byte_fallback to true" in out
+    out = mt("data", "check", "--config", japanese(algorithm="char", min_frequency=40))[1]
+    assert "% of the target tokens of valid are unknown: train has these characters too seldom" in out
+    for algorithm in ("bpe", "unigram", "char"):
+        assert "are unknown" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[1]

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.export.models import Run, export_ctranslate2
 from mt_cli.export.served import load_served
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer import BYTES, Tokenizer
 from mt_cli.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -55,6 +56,26 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
     results = engine.translate_batch(tokens, beam_size=2)
     assert " ".join(results[0].hypotheses[0]).startswith("ONE TWO")
     assert mt(*command)[0] == 2
+
+
+def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
+    run = Run.load(trained)
+    texts = ["one two three.", "今夜は雨です。"]
+    pieces = Tokenizer.train(texts, TokenizerConfig(algorithm="bpe", vocab_size=300))
+    config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval()
+    ours = Translator(TransformerEngine(model), (pieces, pieces), run.config.decoding, 20)
+    corpus = run.config.corpus.model_copy(update={"source": "ja", "target": "en"})
+    lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
+    other = Run(ours, run.config.model_copy(update={"model": config, "corpus": corpus}))
+    export_ctranslate2(other, tmp_path / "served", "float32", lines)
+    theirs = load_served(tmp_path / "served", "cpu")
+    for one, another in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
+        assert any(token in BYTES for token in one.tokens) and one.tokens == another.tokens
+        assert one.token_scores == pytest.approx(another.token_scores, abs=1e-3)
+    assert theirs.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
+    (item,) = theirs.translate_fully(lines[2:], unk="keep", beam_size=1)
+    assert item.num_parts > 1 and item.text.count(" ") >= item.num_parts - 1
 
 
 def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):

@@ -1,12 +1,18 @@
+import json
+import re
+
 import pytest
+import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.errors import RunError
-from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer
+from mt_cli.corpus.languages import SPACELESS
+from mt_cli.errors import ConfigError, RunError
+from mt_cli.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer, character_ends
 
-ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
+SUBWORDS = ["bpe", "unigram"]
+ALGORITHMS = ["word_level", *SUBWORDS, "char"]
 TEXTS = [
     "l'amico dell'uomo",
     "At 10:30, not 3.14%!",
@@ -22,7 +28,7 @@ TEXTS = [
 
 
 def trained(algorithm, texts=TEXTS, **options):
-    options.setdefault("vocab_size", 200 if algorithm in ("bpe", "unigram") else None)
+    options.setdefault("vocab_size", 500 if algorithm in SUBWORDS else None)
     return Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm, **options))
 
 
@@ -38,9 +44,10 @@ def test_decode_inverts_encode(algorithm):
 @given(texts=st.lists(st.text(max_size=12), min_size=1, max_size=4))
 @example(texts=["￭ ▁ [EOS] a￭b"])
 def test_decode_inverts_encode_of_any_text_without_unknown_tokens(algorithm, texts):
+    options = {"byte_fallback": False} if algorithm in SUBWORDS else {}
     if algorithm == "unigram":
         texts = [*texts, "some words"]  # Its trainer needs something to split.
-    tokenizer = trained(algorithm, texts)
+    tokenizer = trained(algorithm, texts, **options)
     for text, ids in zip(texts, tokenizer.encode(texts), strict=True):
         if UNK_ID not in ids:
             assert tokenizer.decode([ids]) == [text]
@@ -53,6 +60,197 @@ def test_special_tokens_cannot_be_spelt(algorithm):
     assert tokenizer.tokens(range(4)) == ["[PAD]", "[UNK]", "[SOS]", "[EOS]"]
     assert not {PAD_ID, SOS_ID, EOS_ID} & {index for ids in tokenizer.encode(texts) for index in ids}
     assert tokenizer.decode(tokenizer.encode(texts)) == texts
+
+
+@pytest.fixture(scope="module")
+def of_words():
+    """Sub-words of a few English words, by algorithm."""
+    texts = ["some words and some other words", "others and more", "a word, more words."]
+    return {algorithm: trained(algorithm, texts) for algorithm in SUBWORDS}
+
+
+HARD_TEXTS = [
+    "▁￭\ue000\ue001\x10\x11\x12",
+    " ▁ ▁▁ \x10 ",
+    "<0x41> [EOS] [PAD][UNK] <0xE2><0x96><0x81>",
+    "a\x10\x11b\x10\x12c\x10\x10\x11",
+    "words\n more\r\nwords\x00",
+    "👩🏽‍🚀 e\u0301 字字 \U0010ffff\ufffd\ufffe",
+]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+@given(text=st.text(max_size=30) | st.text("▁￭\ue000\x10\x11\x12<0x4E2>[EOS] ab\n", max_size=12))
+@example(text="".join(HARD_TEXTS))
+def test_no_text_is_unknown_or_changed_by_subwords(of_words, algorithm, text):
+    tokenizer = of_words[algorithm]
+    ids = tokenizer.encode([text])[0]
+    assert min(ids, default=4) >= 4  # No special token.
+    assert tokenizer.decode([ids]) == [text]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_text_cannot_spell_bytes(of_words, algorithm):
+    tokenizer = trained(algorithm, ["<0x41> 0x41 <0x41>"] * 9)
+    assert tokenizer.tokens(range(4, 260)) == list(BYTES)
+    pieces = [of_words[algorithm].pieces("<0x77>"), tokenizer.pieces("<0x41>")]
+    assert BYTES[0x77] not in pieces[0] and BYTES[0x41] not in pieces[1]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_no_language_is_unknown_to_a_tokenizer_of_english(flores, algorithm):
+    tokenizer = trained(algorithm, flores["eng_Latn"], vocab_size=2000)
+    for language, lines in flores.items():
+        ids = tokenizer.encode(lines)
+        assert not any(UNK_ID in each for each in ids), language
+        assert tokenizer.decode(ids) == lines, language
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_bytes_change_nothing_for_text_whose_characters_are_known(flores, algorithm):
+    lines = [*flores["eng_Latn"], *flores["deu_Latn"]]
+    plain = trained(algorithm, lines, vocab_size=1500, byte_fallback=False)
+    with_bytes = trained(algorithm, lines, vocab_size=1500 + len(BYTES))
+    if algorithm == "bpe":
+        assert [plain.pieces(line) for line in lines] == [with_bytes.pieces(line) for line in lines]
+    else:  # Two trainings are never quite the same.
+        lengths = [sum(map(len, tokenizer.encode(lines))) for tokenizer in (plain, with_bytes)]
+        assert lengths[1] == pytest.approx(lengths[0], rel=0.01)
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_bytes_that_spell_nothing_are_replacement_characters(of_words, algorithm):
+    tokenizer = of_words[algorithm]
+    ids = [4 + value for value in (0xE5, 0xAD, 0xFF)]
+    word = tokenizer.encode(["words"])[0]
+    assert tokenizer.decode([ids, [*ids[:2], *word], [*word, ids[2]]]) == ["���", "�� words", "words�"]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+@given(text=st.text(max_size=20) | st.text("aé字▁\x10 .\U0001f600", max_size=12))
+def test_spans_of_bytes_follow_each_other_inside_the_text(of_words, algorithm, text):
+    tokenizer = of_words[algorithm]
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.pieces(text))
+    places = [place for span in spans for place in span]
+    assert places == sorted(places) and all(0 <= place <= len(text) for place in places)
+    assert "".join(text[start:end] for start, end in spans).strip(" ") == text.strip(" ")
+
+
+def test_the_end_of_a_character_is_where_its_last_byte_is(of_words):
+    tokens = of_words["bpe"].pieces("words 字字 é words")
+    places = [place for place, end in enumerate(character_ends(tokens)) if place == end]
+    assert [tokens[place] for place in places if tokens[place] in BYTES] == ["<0x97>", "<0x97>", "<0xA9>"]
+    joined = [of_words["bpe"].join(tokens[: place + 1]) for place in places]
+    assert all("words 字字 é words".startswith(text.rstrip()) for text in joined)
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_characters_beyond_the_vocabulary_become_bytes(algorithm):
+    texts = ["".join(chr(0x4E00 + (7 * line + place) % (50 + 10 * line)) for place in range(20)) for line in range(300)]
+    tokenizers = [trained(algorithm, each, vocab_size=800) for each in (texts, iter(texts))]
+    for tokenizer in tokenizers:
+        assert tokenizer.vocab_size <= 800
+        characters = [token for token in tokenizer.tokens(range(260, tokenizer.vocab_size)) if len(token) == 1]
+        assert 300 < len(characters) <= 0.75 * (800 - 260) + 1
+        assert tokenizer.decode(tokenizer.encode(texts)) == texts
+    if algorithm == "bpe":
+        assert tokenizers[0].to_json() == tokenizers[1].to_json() == trained(algorithm, texts, vocab_size=800).to_json()
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_a_vocabulary_must_have_room_for_the_bytes(algorithm):
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 200 .* use 276 at least"):
+        trained(algorithm, vocab_size=200)
+    assert trained(algorithm, vocab_size=200, byte_fallback=False).vocab_size <= 200
+    assert trained(algorithm, vocab_size=276).vocab_size <= 276
+
+
+def test_pieces_that_do_not_hold_all_characters_are_refused_without_bytes():
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: 40 .* tokenizer\.byte_fallback"):
+        trained("unigram", ["".join(map(chr, range(0x4E00, 0x4E80)))], vocab_size=40, byte_fallback=False)
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_bytes_come_after_the_tags(algorithm):
+    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(algorithm=algorithm, vocab_size=500), ["<2it>", "<2ja>"])
+    assert tokenizer.tokens(range(4, 8)) == ["<2it>", "<2ja>", "<0x00>", "<0x01>"]
+    assert tokenizer.tokens(tokenizer.encode(["<2ja> 字"])[0])[0] == "<2ja>"
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_a_tokenizer_without_bytes_is_read_as_it_is(algorithm, tmp_path):
+    tokenizer = trained(algorithm, byte_fallback=False)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.to_json(), encoding="utf-8")
+    read = Tokenizer.load(path)
+    assert not set(BYTES) & set(read.tokens(range(read.vocab_size)))
+    assert read.pieces("Ω ▁")[-1] != "▁" and UNK_ID in read.encode(["Ω"])[0]
+
+
+MIXED_TEXTS = [
+    "今夜は雨です。",
+    "NASAは2024年に Windows を使う。",
+    "ภาษาไทย มีเว้นวรรค",
+    "ភាសាខ្មែរ។ ပြည်သူ။",
+    "བོད་ཡིག །",
+    "오늘 밤은 비가 온다",
+    "Tonight it rains in 東京 and 北京.",
+    " 今 夜  は",
+    "「今夜」（１２）",
+    "one two",
+]
+MIXED = st.text("▁今夜は。ーไท ່ខ་한글ab Ｗ１（-.\u0301\ufe0f\u3099 　", max_size=14)
+
+
+@pytest.fixture(scope="module")
+def of_mixed_scripts():
+    """Sub-words of several languages, by algorithm."""
+    return {algorithm: trained(algorithm, MIXED_TEXTS * 3, vocab_size=600) for algorithm in SUBWORDS}
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_no_piece_has_a_space_beside_a_script_without_spaces(of_mixed_scripts, algorithm):
+    tokenizer = of_mixed_scripts[algorithm]
+    entries = tokenizer.tokens(range(tokenizer.vocab_size))
+    assert any(re.search(f"[{SPACELESS}]{{2}}", entry) for entry in entries)
+    assert not [entry for entry in entries if re.search(f"▁.*[{SPACELESS}]|[{SPACELESS}].*[a-zA-Z한글]", entry)]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_a_text_without_spaces_has_no_token_for_one(of_mixed_scripts, algorithm):
+    tokenizer = of_mixed_scripts[algorithm]
+    for text in ("今夜は雨です。", "NASAは雨", "東京", "ไทย", "(今)"):
+        assert not [token for token in tokenizer.pieces(text) if "▁" in token], text
+    assert tokenizer.pieces("one")[0].startswith("▁") and tokenizer.pieces("한")[0].startswith("▁")
+    assert "".join(tokenizer.pieces(" 今 夜")) == "▁▁今▁夜"
+    assert tokenizer.encode([""]) == [[]]
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+@given(text=MIXED)
+@example(text=" ภาษา  ไทย ")
+@example(text="  中文 中文")
+@example(text="\n今\nab")
+def test_spaces_between_scripts_stay_where_they_are(of_mixed_scripts, algorithm, text):
+    tokenizer = of_mixed_scripts[algorithm]
+    assert tokenizer.decode(tokenizer.encode([text])) == [text]
+    spans = tokenizer.spans(text)
+    places = [place for span in spans for place in span]
+    assert len(spans) == len(tokenizer.pieces(text)) and places == sorted(places)
+    assert all(0 <= place <= len(text) for place in places)
+
+
+@pytest.mark.parametrize("algorithm", SUBWORDS)
+def test_text_in_scripts_with_spaces_is_cut_as_if_there_were_no_others(flores, algorithm):
+    lines = [line for code in ("eng_Latn", "deu_Latn", "kor_Hang", "rus_Cyrl") for line in flores[code]]
+    lines = [line for line in lines if not re.search(f"[{SPACELESS}]", line)]
+    tokenizer = trained(algorithm, lines, vocab_size=2000)
+    state, letter = json.loads(tokenizer.to_json()), r"\p{L}\p{M}\p{N}_"
+    state["normalizer"]["normalizers"][-1] = {"type": "Prepend", "prepend": "▁"}
+    state["pre_tokenizer"]["pattern"] = {"Regex": rf"▁?[{letter}]+|▁?[^{letter}▁]|▁"}
+    plain = Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)))
+    assert plain.encode(lines) == tokenizer.encode(lines)
 
 
 def test_words_keep_their_form_beside_marks():
@@ -107,5 +305,5 @@ def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorit
         ends = [0, *(end for _, end in spans)]
         assert all(before <= start <= end for before, (start, end) in zip(ends, spans, strict=False))
         for token, (start, end) in zip(tokenizer.pieces(text), spans, strict=True):
-            if token != "[UNK]":
+            if token not in ("[UNK]", *BYTES):
                 assert token.strip("￭▁ \t") == text[start:end].strip(" \t")

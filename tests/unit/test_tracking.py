@@ -92,6 +92,22 @@ def test_samples_show_what_changed_since_the_last_time_also_after_a_restart(tmp_
     assert read_samples(tmp_path / "samples.txt") == [("a *b*", "r|f", "the dog sat down")]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "marked"),
+    [
+        ("今夜雨", "今日は雨", "今**日は**雨"),
+        ("雨が 降る", "今夜は雨が 降る。", "**今夜は**雨が 降る**。**"),
+        ("NASAは", "ESAは NASAは", "**ESAは** NASAは"),
+        ("the cat", "a  dog and the cat", "**a  dog and** the cat"),
+    ],
+)
+def test_marks_leave_the_spaces_of_a_text_as_they_are(tmp_path, before, after, marked):
+    with Tracker(tmp_path, 0, {}) as tracker:
+        for step, text in enumerate((before, after)):
+            tracker.write_samples(step, [("a", "b", text)])
+    assert texts(tmp_path)[1].splitlines()[2].split("|")[-3].strip() == marked
+
+
 def test_pictures_and_hparams_are_there_to_see(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         tracker.write_pictures(3, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})

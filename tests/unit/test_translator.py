@@ -1,11 +1,23 @@
+import re
+from itertools import product
+
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mt_cli.sentences import sentences_of, split_point
+from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+from mt_cli.corpus.languages import SPACELESS
+from mt_cli.decoding.engine import Reading
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.sentences import sentences_of, split_point, units
+from mt_cli.tokenizer import Tokenizer
+from mt_cli.translator import Translator
+
+MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 
 
-@given(st.text(min_size=2, max_size=80))
+@given(st.text(min_size=2, max_size=80) | MIXED)
 def test_a_split_loses_nothing_and_both_parts_are_shorter(text):
     text = " ".join(text.split())
     if len(text) < 2:
@@ -24,6 +36,16 @@ def test_a_split_loses_nothing_and_both_parts_are_shorter(text):
         ("when it rains today, streets are wet", "when it rains today,"),
         ("one two three four", "one two"),
         ("abcdef", "abc"),
+        ("今日は雨です。道が濡れている、長い", "今日は雨です。"),
+        ("今日は雨です。 道が濡れている、長い", "今日は雨です。"),
+        ("彼は「雨だ。」と言って、出かけた", "彼は「雨だ。」と言って、"),
+        ("今日は雨が降り，道が濡れている", "今日は雨が降り，"),
+        ("ฝนตกทั้งวัน ถนนเปียก", "ฝนตกทั้งวัน"),
+        ("ភ្លៀងធ្លាក់។ផ្លូវសើម", "ភ្លៀងធ្លាក់។"),
+        ("မိုးရွာသည်။ လမ်းစိုသည်", "မိုးရွာသည်။"),
+        ("ཆར་པ་བབས།ལམ་བརླན", "ཆར་པ་བབས།"),
+        ("ཆར་པ་བབས", "ཆར་"),
+        ("बारिश होती है। सड़क गीली, है", "बारिश होती है।"),
     ],
 )
 def test_a_text_is_split_at_sentences_then_commas_then_spaces(text, expected):
@@ -43,13 +65,101 @@ def test_sentences_and_what_parts_them_make_up_the_text(text):
         ["Am 3. Mai kam z. B. Herr Dr. Maier.", "Er blieb."],
         ['"Come in." She said it twice.', "(He did not hear.)", "\u201eNein!\u201c", "Gut."],
         ["\u5929\u6c14\u5f88\u597d\u3002", "\u6211\u4eec\u8d70\u5427\uff01", "\u597d\u3002"],
+        ["ភ្លៀងធ្លាក់។", "ផ្លូវសើម។"],
+        ["မိုးရွာသည်။", "လမ်းစိုသည်။"],
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
     ],
 )
 def test_a_text_is_cut_into_its_sentences(sentences):
-    glue = "" if sentences[0][0] > "\u3000" else " "
+    glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
     found = [sentence for sentence, _ in sentences_of(glue.join(sentences))]
     if sentences[0].startswith('"'):
         assert "".join(found).replace(" ", "") == "".join(sentences).replace(" ", "") and len(found) >= 4
     else:
         assert found == sentences
+
+
+@given(st.text(max_size=60) | MIXED)
+def test_units_are_all_of_a_text_but_its_spaces(text):
+    found = units(text)
+    places = [place for unit in found for place in unit]
+    assert places == sorted(places)
+    assert "".join(text[start:end] for start, end in found) == "".join(text.split())
+    assert all(text[start:end] and not re.search(r"\s", text[start:end]) for start, end in found)
+
+
+@given(st.text(max_size=60).filter(lambda text: not re.search(f"[{SPACELESS}]", text)))
+def test_units_are_words_where_there_are_spaces(text):
+    assert [text[start:end] for start, end in units(text)] == text.split()
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        ["今", "夜", "は", "NASA", "が", "打", "ち", "上", "げ", "る", "。"],
+        ["カ", "レ", "ー", "を", "2", "杯"],
+        ["か\u3099", "は\u309a"],
+        ["ที่", "นี่", "กู้"],
+        ["ក្", "រុ", "ង"],
+        ["བོ", "ད", "་", "ཡི", "ག", "།"],
+    ],
+)
+def test_units_of_scripts_without_spaces_are_characters_with_their_marks(expected):
+    text = "".join(expected)
+    assert [text[start:end] for start, end in units(text)] == expected
+    spaced = f"one  {text} two"
+    assert [spaced[start:end] for start, end in units(spaced)] == ["one", *expected, "two"]
+
+
+class Parrot:
+    """An engine that repeats the source, or always says the same, and looks at the token that it repeats."""
+
+    def __init__(self, answer=None):
+        self.answer = answer
+
+    def search(self, sources, decoding, num_best=1, prefixes=()):
+        return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in sources]
+
+    def read(self, pairs):
+        return [Reading([-1.0] * (len(ids) + 1), torch.eye(len(ids) + 1)) for _, ids in pairs]
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    """Sub-words that know some characters, and write the others in bytes."""
+    texts = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
+    return Tokenizer.train(texts * 3, TokenizerConfig(algorithm="bpe", vocab_size=320))
+
+
+@given(text=MIXED, max_tokens=st.sampled_from([4, 9, 1000]))
+@example(text="字字a ▁字 é今字é", max_tokens=5)
+@example(text="(字)今夜 は", max_tokens=1000)
+def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
+    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens)
+    (item,) = translator.translate_fully([text], with_details=True)
+    line = " ".join(text.split())
+    assert item.text == line
+    found = [range(len(units(line)))] * 2
+    assert set(zip(*found, strict=True)) <= set(item.details.word_alignment) <= set(product(*found))
+    # Only a piece of several characters that count as words is aligned with more than its like.
+    beside = {units(line)[place][0] for pair in item.details.word_alignment if len(set(pair)) > 1 for place in pair}
+    assert all(re.match(f"[{SPACELESS}]", line[place]) for place in beside)
+
+
+@pytest.mark.parametrize(
+    ("languages", "source", "part", "between"),
+    [
+        (("ja", "en"), "今夜は雨です。今夜は雨です。", "ab.", " "),
+        (("en", "ja"), "ab. ab. ab.", "雨です。", ""),
+        (("eng_Latn", "jpn_Jpan"), "ab abba ab abba", "雨", ""),
+        (("ja", "zh"), "今夜は雨です。 今夜は雨です。", "雨。", ""),
+        (("en", "ko"), "ab abba ab abba", "한국.", " "),
+        (("en", "de"), "xyxyxyxy", "ab", ""),
+        (("", ""), "ab abba ab abba", "ab", " "),
+    ],
+)
+def test_parts_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
+    parrot = Parrot(pieces.encode([part])[0])
+    (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, (), languages).translate_fully([source])
+    assert item.num_parts > 1, pieces.pieces(source)
+    assert item.text == between.join([part] * item.num_parts)
