@@ -20,7 +20,8 @@ from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cache import cached, check_free_disk, fingerprint, size_of
+from mt_cli.corpus import alignment, cleaning, languages, suspicion
+from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.languages import writes_spaces
@@ -125,7 +126,10 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> lis
         ]
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 
-    key = next(iter(corpora.values())).path.parent.name.removeprefix("pairs-")
+    modules = (alignment, cleaning, languages, suspicion)  # What they find may change with them.
+    key = fingerprint(
+        next(iter(corpora.values())).path.parent.name, [digest_of_file(Path(str(each.__file__))) for each in modules]
+    )
     text = (cached(cache, f"problems-{key}", examine) / "problems.json").read_text(encoding="utf-8")
     return [Problem(**each) for each in json.loads(text)]
 
