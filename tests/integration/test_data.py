@@ -438,7 +438,7 @@ def japanese(config, tmp_path):
     return write_config
 
 
-def test_words_of_a_language_without_spaces_are_refused_in_words(mt, japanese, tmp_path):
+def test_word_level_with_a_language_without_spaces_is_noted(mt, japanese, tmp_path):
     path = japanese()
     commands = [("data", "check"), ("tokenize",), ("train", "--set", "training.max_steps=1")]
     for command in commands:
