@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.utils import sum_of_lists
 
@@ -63,19 +62,6 @@ class WordErrorRate(_ErrorRate):
 
     def _units(self, text: str) -> Sequence[str]:
         return text.split()
-
-
-class CharacterTER(TER):  # type: ignore[misc]
-    """TER (Snover et al. 2006) with characters in the place of words, for languages without spaces between words."""
-
-    def _preprocess_segment(self, sent: str) -> str:
-        return " ".join("".join(super()._preprocess_segment(sent).split()))
-
-    def get_signature(self) -> Signature:
-        """The signature of TER, and what is counted."""
-        signature = super().get_signature()
-        signature.update("unit", "character")
-        return signature
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:

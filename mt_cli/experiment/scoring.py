@@ -26,7 +26,8 @@ def evaluate(
 
     `{"split", "num_sentences", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match", "speed"}`: each metric
     with score, signature and the half width of its 95 % confidence interval; `exact_match` is the share of
-    translations, 0-100, that equal their reference. There is no `wer` in languages without spaces.
+    translations, 0-100, that equal their reference. Languages without
+    spaces have no `wer`, and all but Chinese and Japanese no `ter`.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
