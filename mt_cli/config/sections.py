@@ -99,7 +99,8 @@ class TrainingConfig(Section):
     max_minutes: float | None = Field(default=None, gt=0)
     """Stop after this much time, validation included."""
     patience: int | None = Field(default=None, ge=1)
-    """Stop after this many validations in a row without a better `best_metric`."""
+    """Stop after this many validations in a row, those during the warm-up not counted, without a better
+    `best_metric`."""
     best_metric: Literal["auto", "bleu", "chrf", "loss"] = "auto"
     """What the best checkpoint is best at, on the validation pairs; of equal ones the lower loss decides. `auto`:
     `chrf` if the target language has no words that BLEU could count as they stand, else `bleu`."""

@@ -119,6 +119,11 @@ def writes_spaces(language: str) -> bool:
     return primary(language) not in _SPACELESS_LANGUAGES if script is None else script not in _SPACELESS_SCRIPTS
 
 
+def marks_words(language: str) -> bool:
+    """Whether words, or at least syllables as in Tibetan, are told by spaces or marks."""
+    return writes_spaces(language) or primary(language) in ("bo", "dz")
+
+
 def bleu_tokenizer(language: str) -> str:
     """The sacreBLEU tokenizer that suits a language: `13a`, but `zh` or `char` where spaces do not part words.
 

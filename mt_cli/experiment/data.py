@@ -24,7 +24,7 @@ from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.languages import marks_words
 from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
@@ -108,7 +108,7 @@ def prepare(
 def notes_on_words(config: Config) -> list[str]:
     """Which languages of a config have no words that a word-level vocabulary could hold."""
     both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
-    languages = dict.fromkeys(language for pair in both for language in pair if not writes_spaces(language))
+    languages = dict.fromkeys(language for pair in both for language in pair if not marks_words(language))
     return [
         f"{language} is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces: "
         "unless its words are parted already, almost every sentence will be one unknown word. Use bpe, unigram or char."

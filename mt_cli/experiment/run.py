@@ -388,7 +388,7 @@ class _Run:
             progression.best_metric = self.measure
             progression.num_validations_without_better = 0
             self.directory.save_best(self.model, asdict(progression))
-        else:
+        elif step > self.config.training.warmup_steps:  # Before, scores near zero rise and fall by chance.
             progression.num_validations_without_better += 1
         self.tracker.write_metrics(step, progression.elapsed_seconds, found.metrics)
         self.tracker.write_samples(step, found.samples)

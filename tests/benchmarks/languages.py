@@ -34,9 +34,7 @@ def main() -> None:
 
 
 def print_scores(texts: dict[str, list[str]]) -> None:
-    print(
-        "| language | BLEU counts | perfect: BLEU, chrF, TER, CER | every tenth wrong: BLEU | chrF | TER | CER | WER |"
-    )
+    print("| language | BLEU counts | perfect: BLEU, chrF, (TER,) CER | a tenth wrong: BLEU | chrF | TER | CER | WER |")
     print("|---|---|---|---|---|---|---|---|")
     for language, lines in texts.items():
         scorer = Scorer.of(language)
@@ -44,7 +42,7 @@ def print_scores(texts: dict[str, list[str]]) -> None:
             {name: scored["score"] for name, scored in scorer.score(hypotheses, lines).items()}
             for hypotheses in (lines, with_errors(language, lines))
         ]
-        perfect = ", ".join(f"{scores[0][name]:g}" for name in ("bleu", "chrf", "ter", "cer"))
+        perfect = ", ".join(f"{scores[0][name]:g}" for name in ("bleu", "chrf", "ter", "cer") if name in scores[0])
         cells = [
             f"{scores[1][name]:.1f}" if name in scores[1] else "" for name in ("bleu", "chrf", "ter", "cer", "wer")
         ]

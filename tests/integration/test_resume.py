@@ -438,3 +438,10 @@ def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
     assert "nothing is left to do" in train("one", best_metric="loss", max_steps=12, keep_last=5)[2]
     status, _, err = train("one", best_metric="loss", max_steps=22, keep_last=5)
     assert status == 0 and "anew" not in err
+
+
+def test_patience_waits_until_the_warm_up_is_over(train, tmp_path):
+    options = {"learning_rate": 1e-12, "warmup_steps": 12, "validate_every_steps": 3, "patience": 1, "max_epochs": 9}
+    status, _, err = train("patient", **options)
+    assert status == 0
+    assert "Stopped by patience 1 after 15 steps" in err
