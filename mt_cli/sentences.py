@@ -13,11 +13,11 @@ from mt_cli.corpus.languages import SPACELESS
 _SENTENCE_END = re.compile(
     r"""(?<=[.!?…])["'”’»)\]]*\ +(?=[^\w\s]*[^\W\d_a-zà-öø-ÿ]|[^\w\s]*\d)   # a mark, a space, and no small letter
       | (?<=[。！？។៕။])\ *(?=[^。！？។៕။」』”’）\s])                         # a mark that needs no space
-      | (?<=[।؟۔])\ +""",
+      | (?<=[।॥؟۔።፧།])\ +""",
     re.VERBOSE,
 )
 _BREAKS = (
-    re.compile(r"(?<=[.!?…।॥؟۔]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),
+    re.compile(r"(?<=[.!?…।॥؟۔።፧]) |(?<=[。！？។៕။།]) ?(?=[^。！？។៕။།」』”’）\s])"),
     re.compile(r"(?<=[,;:،؛]) |(?<=[、，；：၊]) ?(?=\S)"),
     re.compile(r" |(?<=[་\u200b])(?=\S)"),  # Some scripts mark where syllables or words end, but not with a space.
 )

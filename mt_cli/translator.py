@@ -265,7 +265,9 @@ class Translator:
         )
         results = [[("", Hypothesis([], 0.0))] for _ in parts]
         for row, hypotheses in zip(rows, found, strict=True):
-            texts = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            decoded = self.target_tokenizer.decode([hypothesis.ids for hypothesis in hypotheses])
+            # As in the text that was trained on, there is one space at a time, and none at the ends.
+            texts = [" ".join(filter(None, text.split(" "))) for text in decoded]
             for rank, hypothesis in enumerate(hypotheses):
                 beginning = prefixes[row] if beginnings and UNK_ID in beginnings[row] else ""
                 if UNK_ID in hypothesis.ids and (beginning or decoding.unk == "copy"):

@@ -98,6 +98,8 @@ def translate(
         raise InputError("give sentences, --input or --interactive, not two of them")
     if attention and (not sentences or len(sentences) != 1):
         raise InputError("--attention draws one sentence; give exactly one as an argument")
+    if alignment and engine != "mt":
+        raise InputError(f"--alignment: --engine {engine} does not say what its model attends to; use mt's own")
     set_progress(progress)
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     options = _decoding(overrides) | {name: value for name, value in given.items() if value is not None}

@@ -24,6 +24,8 @@ from mt_cli.corpus.languages import SPACELESS
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Units = tuple[NDArray[np.int64], Floats]
+"""N x W numbers of units, -1 for none, and their frequencies."""
 
 _FEWEST_LINES = 100
 """Fewer lines give no reliable statistics."""
@@ -37,9 +39,13 @@ _CLEAR_CORRELATION = 7.0
 """Standard errors by which the lengths at a far slip must correlate."""
 _COST_OF_A_CHANGE = 20.0
 """Nats by which another slip must explain the lines better."""
+_NUMBERS = 1
+"""The index of this feature."""
 _WEAK_EVIDENCE = 0.3
 """Nats a line below which two sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
 _FEWEST_LINES_TO_CALL_UNRELATED = 300
+_FEWEST_UNITS = 3
+"""Mean number of units a line below which nothing can be said of sides without evidence."""
 _UNITS_PER_LINE = 10
 _LARGEST_SHARE = 0.1
 """Words in more than this share of the lines say little."""
@@ -54,12 +60,16 @@ _SENTENCE_ENDS = {
 }
 
 
+Stretch = tuple[int, int, int | None]
+"""First and last line, from 1, and slip: line N belongs to target line N + slip; None: to none that was examined."""
+
+
 @dataclass(frozen=True)
 class Alignment:
     """How the lines of two sides belong together."""
 
-    stretches: list[tuple[int, int, int]]
-    """First and last line, from 1, and slip of the stretches that have one: line N belongs to target line N + slip."""
+    stretches: list[Stretch]
+    """Where the sides have slipped, or lines belong nowhere."""
     is_unrelated: bool
     """Whether no slip that was examined makes the sides translations of each other."""
 
@@ -101,11 +111,16 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
     one, other = Features.of(sources), Features.of(targets)
     slips = _candidate_slips(one.log_length, other.log_length)
     values, exists = _compare(one, other, slips)
-    commonness = _common_units(sources, targets, slips, exists)
+    units = _rarest_units(sources), _rarest_units(targets)
+    commonness = _common_units(*units, slips, exists)
     log_odds, evidence = _log_odds(np.concatenate([values, commonness[None]]), exists)
     if evidence < _WEAK_EVIDENCE:
-        return Alignment([], num_lines >= _FEWEST_LINES_TO_CALL_UNRELATED)
-    return Alignment(_stretches([slips[index] for index in _best_path(log_odds, slips.index(0))]), False)
+        # Lists of words, say, give no evidence for anything.
+        is_telling = all((matrix >= 0).sum(axis=1).mean() >= _FEWEST_UNITS for matrix, _ in units)
+        return Alignment([], is_telling and num_lines >= _FEWEST_LINES_TO_CALL_UNRELATED)
+    nowhere = np.zeros((1, num_lines))
+    path = _best_path(np.concatenate([log_odds, nowhere]), slips.index(0))
+    return Alignment(_stretches([*slips, None], path), False)
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
@@ -169,7 +184,7 @@ def _units_of(line: str) -> set[bytes]:
     return {unit.encode() for unit in units}
 
 
-def _rarest_units(lines: Sequence[str]) -> tuple[NDArray[np.int64], Floats]:
+def _rarest_units(lines: Sequence[str]) -> Units:
     """N x W numbers of the rarest units of each line that stand in others too (-1: none), and their frequencies."""
     units = [[zlib.crc32(unit) for unit in _units_of(line)] for line in lines]
     sizes = np.fromiter(map(len, units), np.int64, len(units))
@@ -188,22 +203,23 @@ def _rarest_units(lines: Sequence[str]) -> tuple[NDArray[np.int64], Floats]:
     return matrix, occurrences
 
 
-def _common_units(sources: Sequence[str], targets: Sequence[str], slips: Sequence[int], exists: Bools) -> Floats:
+def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bools) -> Floats:
     """How much more often than by chance the units of a line and of its partner stand in corresponding lines, S x N.
 
     Of each unit its best partner counts: the logarithm of observed over expected lines that have both. Counts are those
     of hashes of pairs, and the pair of lines that is looked at is not counted itself.
     """
-    (source_units, source_counts), (target_units, target_counts) = _rarest_units(sources), _rarest_units(targets)
+    (source_units, source_counts), (target_units, target_counts) = source, target
+    num_lines = len(source_units)
     table = np.zeros(1 << _TABLE_BITS, np.float32)
     for slip in slips:
         codes, known = _pairs_of_units(source_units, target_units, slip)
         table += np.bincount(codes[known], minlength=len(table)).astype(np.float32)
     commonness = np.zeros(exists.shape)
     for index, slip in enumerate(slips):
-        here, there = _overlap(slip, len(sources))
+        here, there = _overlap(slip, num_lines)
         codes, known = _pairs_of_units(source_units, target_units, slip)
-        expected = (source_counts[here, :, None] - 1) * (target_counts[there, None, :] - 1) * len(slips) / len(sources)
+        expected = (source_counts[here, :, None] - 1) * (target_counts[there, None, :] - 1) * len(slips) / num_lines
         gain = np.where(known, np.log(np.maximum(table[codes] - 0.5, 0.5) / (expected + 0.5)), 0.0).clip(min=0.0)
         num_units = (source_units[here] >= 0).sum(axis=1) + (target_units[there] >= 0).sum(axis=1)
         commonness[index, here] = (gain.max(axis=2).sum(axis=1) + gain.max(axis=1).sum(axis=1)) / num_units.clip(min=1)
@@ -238,6 +254,9 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
         best = np.concatenate([np.full(len(window), log_odds[:, window].sum(axis=1).argmax()) for window in windows])
         gains = centred[:, best, np.arange(num_lines)].mean(axis=1).clip(min=0.0) * num_slips / (num_slips - 1)
         weights = gains / variances
+        # Numbers that follow each other are no slip: they support other evidence, but do not replace it.
+        others = float(weights @ gains - weights[_NUMBERS] * gains[_NUMBERS])
+        weights[_NUMBERS] *= min(1.0, others / max(1e-9, float(weights[_NUMBERS] * gains[_NUMBERS])))
     evidence = float(weights @ gains)
     # A line that has no partner at a slip says nothing for or against it.
     return np.where(exists, np.tensordot(weights, centred, 1) - evidence / 2, 0.0), evidence
@@ -261,20 +280,24 @@ def _best_path(log_odds: Floats, straight: int) -> list[int]:
     return path[::-1]
 
 
-def _stretches(slips: Sequence[int]) -> list[tuple[int, int, int]]:
-    """First line, last line and slip of the stretches in which the slip is not 0."""
-    changes = [0, *(line for line in range(1, len(slips)) if slips[line] != slips[line - 1]), len(slips)]
-    stretches: list[tuple[int, int, int]] = []
+def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch]:
+    """The stretches of lines whose slip is not 0."""
+    changes = [0, *(line for line in range(1, len(path)) if path[line] != path[line - 1]), len(path)]
+    stretches: list[Stretch] = []
     for first, end in pairwise(changes):
-        slip = slips[first]
-        if slip == 0:
-            continue
-        if stretches and stretches[-1][1] == first:
-            former_first, _, former_slip = stretches[-1]
-            # Lines whose partners were lost fit nowhere: such a short stretch belongs to what follows it.
-            if former_slip == slip or first - former_first + 1 <= abs(slip - former_slip):
-                first = stretches.pop()[0] - 1
-        if stretches and stretches[-1][1] == first and stretches[-1][2] == slip:
+        slip = slips[path[first]]
+        while stretches and stretches[-1][1] == first and _belongs_to_next(stretches[-1], slip):
             first = stretches.pop()[0] - 1
-        stretches.append((first + 1, end, slip))
+        if slip != 0:
+            stretches.append((first + 1, end, slip))
     return stretches
+
+
+def _belongs_to_next(stretch: Stretch, slip: int | None) -> bool:
+    """Whether a stretch is only the lines whose partners were lost, which fit nowhere, before one with this slip."""
+    first, last, own = stretch
+    if own == slip:
+        return True
+    if slip is None or slip == 0:
+        return False
+    return last - first < abs(slip if own is None else slip - own)

@@ -42,7 +42,7 @@ _COMMON_WORDS = {
     "de": "der die und das ist ein eine nicht ich zu mit auf dem den sich von im in am an des eines einer einem "
     "einen für er sie es wir wird bei aus wie vor nach über sind hat",
     "en": "the and of is to a that it was with his you are this for not in on at an as be by he she they we or from "
-    "her have has out up who there while",
+    "her have has out up who there while i do what my can if all how when will would must",
     "es": "el los las una que y es con por para pero se del está más muy la un en lo al su sus de o a sin sobre ha "
     "dos hay fue",
     "fi": "ja on ei se että hän oli mutta ovat kun niin tämä sen joka en hänen ne jos mitä tai ole olen tässä",
@@ -106,8 +106,12 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 
 def _script_of(language: str) -> str | None:
     """The script that a code names, in small letters: `hans` of `zho_Hans`."""
-    subtags = language.replace("_", "-").lower().split("-")[1:]
-    return next((subtag for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), None)
+    for subtag in language.replace("_", "-").lower().split("-")[1:]:
+        if len(subtag) == 1:  # What follows is an extension or private.
+            return None
+        if len(subtag) == 4 and subtag.isalpha():
+            return subtag
+    return None
 
 
 def writes_spaces(language: str) -> bool:
@@ -116,7 +120,9 @@ def writes_spaces(language: str) -> bool:
     A script in the code decides by itself: `zh-Latn` has spaces.
     """
     script = _script_of(language)
-    return primary(language) not in _SPACELESS_LANGUAGES if script is None else script not in _SPACELESS_SCRIPTS
+    if script in _SPACELESS_SCRIPTS:
+        return False
+    return script in _SCRIPT_CODES or primary(language) not in _SPACELESS_LANGUAGES
 
 
 def marks_words(language: str) -> bool:
@@ -131,8 +137,8 @@ def bleu_tokenizer(language: str) -> str:
     need packages, and a score should not depend on what is installed.
     """
     if writes_spaces(language):
-        return "char" if primary(language) == "ko" else "13a"
-    return "zh" if primary(language) in ("zh", "yue", "wuu") else "char"
+        return "char" if primary(language) == "ko" and _script_of(language) != "latn" else "13a"
+    return "zh" if primary(language) in CHINESE else "char"
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:
@@ -150,7 +156,9 @@ SPACELESS = (
 )
 """Characters of the scripts that have no spaces between words, for use within the brackets of a regular expression."""
 
-_SPACELESS_LANGUAGES = frozenset({"bo", "dz", "ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
+CHINESE = frozenset({"cdo", "gan", "hak", "hsn", "lzh", "nan", "wuu", "yue", "zh"})
+"""The Chinese languages."""
+_SPACELESS_LANGUAGES = CHINESE | {"bo", "dz", "ja", "km", "lo", "my", "nod", "shn", "th"}
 _SPACELESS_SCRIPTS = frozenset(
-    {"bopo", "hani", "hans", "hant", "hira", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
+    {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
 )

@@ -79,10 +79,17 @@ def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.
 
 
 def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:
-    numbers, sources, targets = zip(*block, strict=True)
+    rows = [row for row in block if row[1] and row[2]]
+    if not rows:
+        return
+    numbers, sources, targets = zip(*rows, strict=True)
     alignment = align(sources, targets)
     for first, last, slip in alignment.stretches:
-        text = f"line N of the source seems to belong to line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
+        if slip is None:
+            text = "source and target do not seem to belong together here, nor a few lines up or down"
+        else:
+            place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
+            text = f"line N of the source seems to belong to {place}"
         yield Problem(name, part.name, numbers[first - 1], numbers[last - 1], text)
     if alignment.is_unrelated:
         yield Problem(name, part.name, numbers[0], numbers[-1], "the two sides do not seem to translate each other")
@@ -92,11 +99,12 @@ def _foreign_stretches(name: str, part: Part, block: Sequence[Row], languages: L
     """Windows in which a good share of the lines is in another language or script."""
     for start in range(0, len(block), _WINDOW):
         numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
-        found = _prevailing_language(sources), _prevailing_language(targets)
         expected = tuple(map(primary, languages))
+        found = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
         # A language that is not known by its words is not found; that the other side has its place is enough.
         num_foreign = int(are_foreign(sources, targets, languages).sum())
         is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _FEW_LINES)
+        is_foreign |= any(code is not None and code != own for code, own in zip(found, expected, strict=True))
         if found[1] == expected[0] not in (found[0], expected[1]) or (
             is_foreign and seem_swapped(sources, targets, languages)
         ):
@@ -113,12 +121,19 @@ def _foreign_stretches(name: str, part: Part, block: Sequence[Row], languages: L
         yield Problem(name, part.name, numbers[0], numbers[-1], text)
 
 
-def _prevailing_language(texts: Iterable[str]) -> str | None:
-    """The language that most of the texts look like, or None."""
-    votes = Counter(language_of(set(_WORD.findall(text.lower()))) for text in texts)
-    del votes[None]
-    best = votes.most_common(1)
-    return best[0][0] if best and best[0][1] >= 5 else None
+def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
+    """The language that the texts are in by their common words: the expected one, another, or None if that is open."""
+    guesses = [language_of(set(_WORD.findall(text.lower()))) for text in texts]
+    votes = Counter(code for code in guesses if code is not None)
+    for code, number in votes.most_common(1):
+        if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:
+            return expected
+        # Neighbours such as Danish and Norwegian share most of these words.
+        if number >= _FEW_LINES and number > len(guesses) / 2 and votes[expected] < len(guesses) / 10:
+            return code
+        if votes[expected] >= _FEW_LINES:
+            return expected
+    return None
 
 
 def _joined(problems: Sequence[Problem]) -> list[Problem]:

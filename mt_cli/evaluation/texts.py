@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.corpus.languages import primary, writes_spaces
 from mt_cli.errors import InputError
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "cer", "wer")
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLED = 1000
-_ASIAN = {"zh", "yue", "wuu", "ja"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,9 @@ class Scorer:
 
     @property
     def _is_asian(self) -> bool:
-        return not writes_spaces(self.language) and primary(self.language) in _ASIAN
+        return not writes_spaces(self.language) and (
+            primary(self.language) in CHINESE or primary(self.language) == "ja"
+        )
 
     def _metric(self, name: str) -> Any:
         """A metric of sacreBLEU's making."""

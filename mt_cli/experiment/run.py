@@ -215,15 +215,19 @@ class _Run:
         say(f"The best checkpoint is chosen anew, by {self.measure}, among the weights that are kept:")
         candidates: dict[int, Path] = {progression.best_step: directory.best_path}
         for path in directory.states():
-            with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
-                candidates.setdefault(Progression.from_state(checkpoint.state).position.step, path)
+            try:
+                with open_checkpoint(path) as checkpoint:
+                    candidates.setdefault(Progression.from_state(checkpoint.state).position.step, path)
+            except DamagedFileError as error:
+                say(f"  {error}; it is passed over")
         best_weights = weights
-        for step, path in candidates.items():
+        for step, path in sorted(candidates.items()):
             if step:
                 with open_checkpoint(path) as checkpoint:
                     checkpoint.fill(self.model)
                 value, loss = self._value_of(validation.validate(self.objective, self.data, self.config, self.scorer))
-                say(f"  step {step:>6,}  {self.best_metric} {abs(value):.2f}  valid loss {loss:.3f}")
+                measured = "" if self.best_metric == "loss" else f"{self.best_metric} {value:.2f}  "
+                say(f"  step {step:>6,}  {measured}valid loss {loss:.3f}")
                 if progression.is_better(value, loss):
                     progression.best_step, progression.best_value, progression.best_loss = step, value, loss
                     best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
@@ -435,7 +439,9 @@ class _Run:
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
                 format_summary(report, self.directory.path)
                 best = self.directory.best_state(report["best_step"]) or {}
-                if report["num_steps"] == self.progression.position.step and best["best_metric"] == self.measure:
+                is_of_this_step = report["num_steps"] == self.progression.position.step
+                is_scored_so = f"|tok:{self.scorer.bleu_tokenizer}" in report["bleu"]["signature"]
+                if is_of_this_step and is_scored_so and best["best_metric"] == self.measure:
                     return report
         return None
 

@@ -140,6 +140,22 @@ def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path):
         assert problem in out
 
 
+def test_a_language_close_to_the_right_one_is_found_though_filters_keep_its_pairs(mt, config):
+    words = {"de": "der Hund und die Katze sind in dem Haus", "nl": "de hond en de kat zijn in het huis"}
+    pairs = [
+        (f"the dog and the cat are in the house {n}.", f"{words['de' if n < 500 else 'nl']} {n}.") for n in range(1_000)
+    ]
+    status, out, _ = mt("data", "check", "--config", config(pairs, filters={"wrong_language": False}))
+    assert status == 2
+    assert "lines 501 to 1,000: the target looks like `nl`, not `de`" in out
+
+
+def test_a_stretch_of_blank_lines_is_no_slip(mt, config):
+    pairs = [(english, "" if 300 <= n < 500 else german) for n, (english, german) in enumerate(sentences(1_500))]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 0 and "200 " in out and "blank_target" in out
+
+
 def test_a_third_language_is_found_and_named(mt, config):
     pairs = sentences(2_000)
     pairs[500:1_000] = [
@@ -337,8 +353,11 @@ def test_every_hub_config_reads_a_local_folder_with_the_same_columns(
         tree["training"] |= {"validate_every_steps": 10, "max_steps": 10}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     status, out, err = mt("data", "check", "--config", "c.yaml", "--json", "--set", "corpus.filters.overlap=false")
-    assert status == 0, err
-    counts = {row["corpus"]: row["num_read"] for row in json.loads(out)["corpora"]}
+    report = json.loads(out)
+    # The made-up text is English and German, whatever the config says.
+    assert status == (2 if report["problems"] else 0), err
+    assert all("the target looks like `de`, not `it`" in problem["text"] for problem in report["problems"])
+    counts = {row["corpus"]: row["num_read"] for row in report["corpora"]}
     assert counts["train"] == 300
     assert set(counts) == {"train", "valid", *(["test"] if "test" in corpus else [])}
 

@@ -111,3 +111,36 @@ def test_slips_of_real_text_are_found_and_clean_text_is_not_accused(names, real_
             ((first, _, slip),) = align(side, lost(other, place, number)).stretches
             assert slip == -number
             assert abs(first - 1 - place) <= 15
+
+
+def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
+    sources, targets = sides()
+    part = targets[800:]
+    random.Random(0).shuffle(part)
+    ((first, last, slip),) = align(sources, targets[:800] + part).stretches
+    assert (slip, last) == (None, 1_500)
+    assert abs(first - 801) <= 8
+
+
+@pytest.mark.parametrize("number", [8, 20, 60])
+def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
+    sources, targets = sides()
+    ((first, last, slip),) = align(sources, lost(targets, 1_390, number)).stretches
+    assert slip in (None, -number)
+    assert last == 1_500 - number and abs(first - 1_391) <= number
+
+
+def test_lists_without_recurring_words_are_not_accused():
+    generator = random.Random(5)
+
+    def word():
+        return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10)))
+
+    alignment = align([word() for _ in range(1_000)], [word() for _ in range(1_000)])
+    assert alignment.stretches == [] and not alignment.is_unrelated
+
+
+def test_numbers_alone_are_no_slip():
+    for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
+        alignment = align([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
+        assert alignment.stretches == [] and not alignment.is_unrelated

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from mt_cli.corpus.languages import SPACELESS, writes_spaces
+from mt_cli.corpus.languages import SPACELESS, bleu_tokenizer, marks_words, writes_spaces
 
 
 @pytest.mark.parametrize("language", ["ja", "zh", "zh-TW", "yue", "th", "lo", "km", "my", "bo", "zho_Hans", "jpn_Jpan"])
@@ -29,3 +29,13 @@ def test_scripts_without_spaces_are_told_from_those_with(flores):
 )
 def test_marks_belong_to_scripts_and_full_width_letters_to_none(characters, is_in):
     assert all(bool(re.match(f"[{SPACELESS}]", character)) is is_in for character in characters)
+
+
+def test_a_script_decides_where_it_is_known_and_else_the_language_does():
+    for code in ("zh", "ja-Hrkt", "zh-x-corp", "ja_JP", "lzh", "zho_Hans", "tha_Thai", "my-Zzzz"):
+        assert not writes_spaces(code), code
+    for code in ("zh-Latn", "ja-Latn", "en", "ko", "xx", "", "no", "vi-Latn"):
+        assert writes_spaces(code), code
+    assert bleu_tokenizer("ko-Latn") == bleu_tokenizer("zh-Latn") == "13a"
+    assert bleu_tokenizer("lzh") == bleu_tokenizer("yue-Hant") == "zh"
+    assert marks_words("bo") and not marks_words("th")
