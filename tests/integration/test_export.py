@@ -143,6 +143,8 @@ def test_options_of_search_reach_the_exported_model(mt, served):
 
 def test_what_an_exported_model_cannot_do_is_named(mt, trained, served, tmp_path):
     engine = ("--engine", "ctranslate2")
+    status, _, err = mt("translate", "one two.", "--run", served, *engine, "--alignment", "pairs.txt")
+    assert status == 2 and "--alignment" in err and not (tmp_path / "pairs.txt").exists()
     for command, words in (
         (("translate", "one.", "--run", trained, *engine), "no model for --engine ctranslate2"),
         (("translate", "one.", "--run", tmp_path / "none", *engine), "mt export"),

@@ -445,3 +445,21 @@ def test_patience_waits_until_the_warm_up_is_over(train, tmp_path):
     status, _, err = train("patient", **options)
     assert status == 0
     assert "Stopped by patience 1 after 15 steps" in err
+
+
+def test_a_finished_run_is_scored_again_with_another_tokenizer_and_damaged_candidates_are_named(train, tmp_path):
+    def signature():
+        return json.loads((tmp_path / "runs/one/report.json").read_text(encoding="utf-8"))["bleu"]["signature"]
+
+    options = {"max_steps": 12, "keep_last": 5, "best_metric": "chrf"}
+    char = ("--set", "evaluation.bleu_tokenizer=char")
+    assert train("one", **options)[0] == 0
+    assert "|tok:13a|" in signature()
+    status, _, err = train("one", *char, **options)
+    assert status == 0 and "nothing is left" not in err
+    assert "|tok:char|" in signature()
+    with (tmp_path / "runs/one/checkpoints/step-6.safetensors").open("r+b") as file:
+        file.seek(-3, os.SEEK_END)
+        file.write(b"abc")
+    _, _, err = train("one", *char, **options | {"best_metric": "loss"})
+    assert "step-6.safetensors" in err and "it is passed over" in err

@@ -67,6 +67,7 @@ def test_sentences_and_what_parts_them_make_up_the_text(text):
         ["\u5929\u6c14\u5f88\u597d\u3002", "\u6211\u4eec\u8d70\u5427\uff01", "\u597d\u3002"],
         ["ភ្លៀងធ្លាក់។", "ផ្លូវសើម។"],
         ["မိုးရွာသည်။", "လမ်းစိုသည်။"],
+        ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
     ],
 )
@@ -144,6 +145,13 @@ def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
     # Only a piece of several characters that count as words is aligned with more than its like.
     beside = {units(line)[place][0] for pair in item.details.word_alignment if len(set(pair)) > 1 for place in pair}
     assert all(re.match(f"[{SPACELESS}]", line[place]) for place in beside)
+
+
+def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
+    stuttering = [index for _ in range(3) for index in [*pieces.encode(["ab"])[0], *pieces.encode(["  "])[0]]]
+    assert "  " in pieces.decode([stuttering])[0]
+    (item,) = Translator(Parrot(stuttering), (pieces, pieces), DecodingConfig(), 9).translate_fully(["ab"])
+    assert item.text == "ab ab ab"
 
 
 @pytest.mark.parametrize(
