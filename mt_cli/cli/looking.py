@@ -59,7 +59,7 @@ def inspect(
         if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
             notes.append(f"mt: {note}")
         paths = inspection.draw_attention(insight, folder, ending)
-    try:  # What was drawn is said even if nobody reads the lines.
+    try:  # What was drawn is said even if the lines are not read.
         with Output(None) as results:
             results.write("\n".join(lines))
     finally:
