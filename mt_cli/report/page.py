@@ -204,10 +204,15 @@ def _heat_map(weights: list[list[float]], source_tokens: Sequence[str], target_t
 def _data(corpora: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for part in corpora:
-        dropped = ", ".join(f"{reason} {number:,}" for reason, number in part.get("dropped", {}).items()) or "none"
+        counts = dict(part.get("dropped", {}))
+        if isinstance(num_held_out := part.get("num_held_out"), int) and num_held_out:
+            counts["held out for valid"] = num_held_out
+        left_out = ", ".join(f"{reason} {number:,}" for reason, number in counts.items()) or "none"
         numbers = [f"{part[key]:,}" if isinstance(part.get(key), int) else "" for key in ("num_read", "num_kept")]
-        rows.append([escape(str(part.get("corpus", ""))), escape(str(part.get("name", ""))), *numbers, escape(dropped)])
-    return _table(["corpus", "source", "pairs read", "kept", "dropped"], rows, numbers={2, 3})
+        rows.append(
+            [escape(str(part.get("corpus", ""))), escape(str(part.get("name", ""))), *numbers, escape(left_out)]
+        )
+    return _table(["corpus", "source", "pairs read", "kept", "left out"], rows, numbers={2, 3})
 
 
 def _config(first: RunFiles, others: Sequence[RunFiles]) -> str:

@@ -159,6 +159,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
+    num_held_out = report["corpora"][0]["num_held_out"]
+    assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count("<polyline") >= 10
     (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text)
     assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
