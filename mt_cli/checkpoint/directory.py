@@ -232,7 +232,7 @@ class RunDirectory:
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N` and make it anew, locked again; return the new path."""
         number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+        while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
         self.path.rename(aside)
         if self._lock is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -118,12 +119,23 @@ class Signals:
         self._is_save_wanted = True
         say("Saving after this step ...")
 
+    def _hang_up(self, number: int, frame: object) -> None:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # Writing to the lost terminal would raise.
+            os.dup2(nowhere.fileno(), 2)
+        if not self.is_stop_wanted:  # The shell and the kernel may both send it.
+            self._stop(number, frame)
+
     @contextmanager
     def noted(self) -> Iterator[Signals]:
-        """Inside, SIGINT and SIGTERM are noted, and a second one ends the program at once; SIGUSR1 asks to save."""
+        """Inside, SIGINT and SIGTERM are noted, and a second one ends the program at once; SIGUSR1 asks to save.
+
+        SIGHUP, a lost connection, is noted as well, but where it is ignored, as with `nohup`, it stays so.
+        """
         handlers: dict[int, Any] = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
         if hasattr(signal, "SIGUSR1"):
             handlers[signal.SIGUSR1] = self._save
+        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            handlers[signal.SIGHUP] = self._hang_up
         try:
             former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         except ValueError:  # Not the main thread: signals stay as they are.

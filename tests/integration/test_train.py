@@ -191,6 +191,35 @@ def test_two_named_columns_train(mt, tiny_tree, tmp_path, corpus):
     assert "no column 'reply' among 'question', 'answer'" in err
 
 
+def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_path):
+    command = [sys.executable, "-m", "mt_cli", "train", "--config", str(tiny_config)]
+    command += ["--set", "training.max_epochs=100000", "--set", "training.validate_every_steps=1000000"]
+    terminal, side_of_the_program = os.openpty()
+    process = subprocess.Popen([*command, "--progress", "none"], cwd=tmp_path, stderr=side_of_the_program)
+    os.close(side_of_the_program)
+    metrics = tmp_path / "runs" / "tiny" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not (metrics.exists() and metrics.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.close(terminal)
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=120) == 130
+    step = rows_of(tmp_path / "runs/tiny")[-1]["step"]
+    limit = ["--set", f"training.max_steps={step + 2}"]
+    again = subprocess.run([*command, *limit], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert f"Going on from step {step}." in again.stderr
+
+
+def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_config, tmp_path):
+    assert mt("train", "--config", tiny_config)[0] == 0
+    (tmp_path / "runs/tiny.old-1").symlink_to("nowhere")
+    status, _, err = mt("train", "--config", tiny_config, "--fresh")
+    assert status == 0, err
+    assert (tmp_path / "runs/tiny.old-2/config.yaml").is_file()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_config, tmp_path, number):
     command = [
