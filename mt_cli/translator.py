@@ -120,7 +120,6 @@ class Translator:
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
         self.languages = languages
-        self._spaces_of_source, self._spaces_of_target = map(writes_spaces, languages)
 
     @classmethod
     def load(
@@ -371,9 +370,10 @@ class Translator:
 
     def _glue(self, glue: str) -> str:
         """What stands between two parts of a translation where `glue` stands in the source."""
-        if not self._spaces_of_target:
+        source, target = self.languages
+        if not writes_spaces(target):
             return ""
-        return glue if self._spaces_of_source else " "
+        return glue if writes_spaces(source) else " "
 
     def _pieces(self, text: str, glue: str = "") -> list[tuple[str, str]]:
         """`text` in pieces that the model can read, each with the text that stands between it and the next."""

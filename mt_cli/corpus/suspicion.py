@@ -101,10 +101,10 @@ def _foreign_stretches(name: str, part: Part, block: Sequence[Row], languages: L
         numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
         expected = tuple(map(primary, languages))
         found = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
-        # A language that is not known by its words is not found; that the other side has its place is enough.
         num_foreign = int(are_foreign(sources, targets, languages).sum())
         is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _FEW_LINES)
         is_foreign |= any(code is not None and code != own for code, own in zip(found, expected, strict=True))
+        # A language that is not known by its words is not found; that the other side has its place is enough.
         if found[1] == expected[0] not in (found[0], expected[1]) or (
             is_foreign and seem_swapped(sources, targets, languages)
         ):

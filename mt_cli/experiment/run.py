@@ -440,7 +440,8 @@ class _Run:
                 format_summary(report, self.directory.path)
                 best = self.directory.best_state(report["best_step"]) or {}
                 is_of_this_step = report["num_steps"] == self.progression.position.step
-                is_scored_so = f"|tok:{self.scorer.bleu_tokenizer}" in report["bleu"]["signature"]
+                scorer = scorer_of(self.config, report["split"])
+                is_scored_so = f"|tok:{scorer.bleu_tokenizer}" in report["bleu"]["signature"]
                 if is_of_this_step and is_scored_so and best["best_metric"] == self.measure:
                     return report
         return None

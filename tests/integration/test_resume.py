@@ -463,3 +463,10 @@ def test_a_finished_run_is_scored_again_with_another_tokenizer_and_damaged_candi
         file.write(b"abc")
     _, _, err = train("one", *char, **options | {"best_metric": "loss"})
     assert "step-6.safetensors" in err and "it is passed over" in err
+
+
+def test_a_finished_run_stays_finished_though_its_test_is_in_another_language(train, corpus):
+    files = f"[{corpus / 'test.en'}, {corpus / 'test.xx'}]"
+    test = ("--set", f"corpus.test={{files: {files}, languages: [en, ja]}}")
+    assert train("one", *test, max_steps=5)[0] == 0
+    assert "nothing is left to do" in train("one", *test, max_steps=5)[2]
