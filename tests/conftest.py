@@ -15,6 +15,13 @@ torch.set_num_threads(1)  # Of such small tensors more threads only wait for eac
 ROOT = Path(__file__).parent.parent
 
 
+def pytest_addoption(parser):
+    group = parser.getgroup("fuzzer", "the fuzzer, tests/system/test_hostile_input.py")
+    group.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each family")
+    group.addoption("--fuzz-cases", type=int, help="how many seeds of each family")
+    group.addoption("--fuzz-minutes", type=float, help="try each family for so long instead")
+
+
 @pytest.fixture(autouse=True)
 def one_seed():
     torch.manual_seed(0)

@@ -1,17 +1,23 @@
 """A fuzzer: whatever a config, corpus, command line, text or run directory holds, `mt` ends as the contract says.
 
 That is: with exit status 0, 1 or 2, within seconds, without a traceback. Each case is made from a seed, which a
-failure names.
+failure names after its family: `config 17` is made again by
+
+    pytest -m slow tests/system/test_hostile_input.py -k test_configs --fuzz-seed 17 --fuzz-cases 1
+
+and `--fuzz-minutes 30` tries each family for half an hour, with seeds that begin at `--fuzz-seed`.
 """
 
 import copy
 import gzip
 import io
+import itertools
 import json
 import random
 import shutil
 import signal
 import sys
+import time
 import traceback
 
 import pytest
@@ -90,6 +96,20 @@ def attempt(tmp_path, monkeypatch, capfd):
     assert not problems, "\n".join(problems)
 
 
+@pytest.fixture
+def seeds(request):
+    """The seeds of a family: so many, or as many as its time allows, from the first that was asked for."""
+    first, number, minutes = (request.config.getoption(f"--fuzz-{name}") for name in ("seed", "cases", "minutes"))
+
+    def numbers(usual):
+        if minutes is None:
+            return iter(range(first, first + (number or usual)))
+        ends_at = time.monotonic() + 60 * minutes
+        return itertools.takewhile(lambda seed: time.monotonic() < ends_at, itertools.count(first))
+
+    return numbers
+
+
 def nodes_of(tree, path=()):
     """The path of every value in a tree."""
     yield path
@@ -144,19 +164,19 @@ def bend(content, chance):
     return bytes(content)
 
 
-def test_configs(attempt, tiny_tree, tmp_path):
+def test_configs(attempt, seeds, tiny_tree, tmp_path):
     tree = complete(tiny_tree)
     text = yaml.safe_dump(tree).encode("utf-8")
-    for seed in range(800):
+    for seed in seeds(800):
         chance = random.Random(seed)
         bad = bend(text, chance) if seed % 4 == 0 else yaml.safe_dump(mutate(tree, chance), allow_unicode=True).encode()
         (tmp_path / "c.yaml").write_bytes(bad)
         attempt(f"config {seed}", "data", "check", "--config", "c.yaml")
 
 
-def test_configs_that_train(attempt, tiny_tree, tmp_path):
+def test_configs_that_train(attempt, seeds, tiny_tree, tmp_path):
     tree = complete(tiny_tree)
-    for seed in range(200):
+    for seed in seeds(200):
         chance = random.Random(seed)
         section = chance.choice(("model", "training", "decoding", "tokenizer"))
         bad = tree | {section: mutate({section: tree[section]}, chance).get(section)}
@@ -195,13 +215,13 @@ def corpus_files(tmp_path):
     return [*named, ({"files": ["a.en", "a.xx"]}, "a.en"), (hub, "hub/train.parquet")]
 
 
-def test_corpora(attempt, tiny_tree, tmp_path):
+def test_corpora(attempt, seeds, tiny_tree, tmp_path):
     kinds = corpus_files(tmp_path)
     for source, _ in kinds:
         tiny_tree["corpus"]["train"] = source
         (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
         assert attempt(str(source), "data", "check", "--config", "c.yaml")[0] in (0, 2)
-    for seed in range(600):
+    for seed in seeds(600):
         chance = random.Random(seed)
         source, name = chance.choice(kinds)
         kept = (tmp_path / name).read_bytes()
@@ -214,7 +234,7 @@ def test_corpora(attempt, tiny_tree, tmp_path):
         (tmp_path / name).write_bytes(kept)
 
 
-def test_command_lines(attempt, trained, tiny_config, tmp_path):
+def test_command_lines(attempt, seeds, trained, tiny_config, tmp_path):
     (tmp_path / "text.txt").write_text("one two.\n", encoding="utf-8")
     commands = ["train", "translate", "tokenize", "evaluate", "data check", "data show", "data", "dance"]
     options = ["--config", "--run", "--set", "--input", "--output", "--beam-size", "--length-penalty", "--n-best"]
@@ -222,7 +242,7 @@ def test_command_lines(attempt, trained, tiny_config, tmp_path):
     options += ["-n", "--dropped", "--fresh", "--help"]
     values = [str(trained), str(tiny_config), "text.txt", "out.txt", "none", ".", "", "-1", "0", "1", "2", "9" * 14]
     values += ["1e400", "nan", "cpu", "cuda:7", "a.png", "a.xyz", "training.max_steps=1", "=", "a=b=c", "x.y.z=["]
-    for seed in range(500):
+    for seed in seeds(500):
         chance = random.Random(seed)
         start = chance.choice(commands).split()
         arguments = start + [chance.choice(chance.choice((options, values, TEXTS))) for _ in range(chance.randrange(7))]
@@ -232,8 +252,8 @@ def test_command_lines(attempt, trained, tiny_config, tmp_path):
         attempt(f"command line {seed}", *arguments, stdin=b"one.\n")
 
 
-def test_text_to_translate(attempt, trained, tmp_path):
-    for seed in range(300):
+def test_text_to_translate(attempt, seeds, trained, tmp_path):
+    for seed in seeds(300):
         chance = random.Random(seed)
         lines = "\n".join(chance.choice(TEXTS) for _ in range(chance.randrange(6))).encode("utf-8")
         text = bytes(chance.randrange(256) for _ in range(200)) if seed % 10 == 0 else bend(lines, chance)
@@ -265,14 +285,14 @@ def forge(path, chance):
     files._seal(str(path))
 
 
-def test_damaged_run_directories(attempt, tiny_config, tmp_path):
+def test_damaged_run_directories(attempt, seeds, tiny_config, tmp_path):
     (tmp_path / "text.txt").write_text("one two.\n", encoding="utf-8")
     command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=4", "--set")
     assert attempt("whole run", *command, "training.max_steps=8")[0] == 0
     shutil.copytree("runs/tiny", "kept")
     kept = tmp_path / "kept"
     paths = sorted(path.relative_to(kept) for path in kept.rglob("*") if path.is_file())
-    for seed in range(300):
+    for seed in seeds(300):
         chance = random.Random(seed)
         shutil.rmtree("runs/tiny")
         shutil.copytree("kept", "runs/tiny")
