@@ -333,6 +333,7 @@ def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path
     """Pairs to score, and what they are called."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.config.corpora import FilesSource, HeldOut
+    from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
@@ -346,6 +347,6 @@ def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path
         there = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {there}")
     if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
-        return split, list(read_corpora(config.corpus, config.training.seed, RUNS / ".cache")["valid"].pairs)
+        return split, list(read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs)
     languages = (config.corpus.source, config.corpus.target)
     return split, list(read_pairs(corpora_of(config.corpus)[split], languages, key_of(split)))

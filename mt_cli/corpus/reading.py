@@ -35,7 +35,7 @@ from mt_cli.config.corpora import (
 )
 from mt_cli.corpus import phrasebook, phrasebook_lexicon, reverse_words
 from mt_cli.corpus.alignment import first_misaligned_line
-from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
+from mt_cli.corpus.cache import Cache, check_free_disk, digest_of_file, fingerprint, size_of
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together, seem_swapped
 from mt_cli.corpus.formats import Languages, Row, count_lines, read_file, read_lines, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
@@ -69,7 +69,10 @@ class Part:
 class Corpus:
     """Rows in a file, of which those with the judgement `code` are the corpus."""
 
-    path: Path
+    key: str
+    """The fingerprint of what the file was made from."""
+    file: pa.NativeFile
+    """Stays open: the cache that it is in may be deleted."""
     reasons: NDArray[np.uint8]
     """What became of each row: a code of `REASONS`."""
     parts: tuple[Part, ...]
@@ -81,7 +84,7 @@ class Corpus:
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a mask, by default the corpus, as columns `number`, `source`, `target`, a block at a time."""
         mask = self.reasons == self.code if mask is None else mask
-        with pa.OSFile(str(self.path)) as file, pa.ipc.open_file(file) as reader:
+        with pa.ipc.open_file(self.file) as reader:
             for index, kept in enumerate(np.split(mask, np.cumsum(self._block_sizes)[:-1])):
                 if kept.any():
                     block = reader.get_batch(index)
@@ -116,7 +119,7 @@ class Corpus:
 def read_corpora(
     config: CorpusConfig,
     seed: int,
-    cache: Path,
+    cache: Cache,
     advance: Advance = lambda done: None,
     stream_rows: int | None = None,
 ) -> dict[str, Corpus]:
@@ -134,12 +137,11 @@ def read_corpora(
         stream_rows = None
     elif stream_rows is None:
         del groups["train"]
-    folder = cached(
-        cache,
+    return cache.entry(
         f"pairs-{_fingerprint(config, groups, seed, stream_rows)}",
-        lambda path: _store(path, config, groups, seed, stream_rows, advance),
+        lambda folder: _store(folder, config, groups, seed, stream_rows, advance),
+        lambda folder: {name: _open(folder, name) for name in dict.fromkeys([*groups, "valid"])},
     )
-    return {name: _open(folder, name) for name in ([*groups, "valid"] if "valid" not in groups else groups)}
 
 
 def corpora_of(config: CorpusConfig) -> dict[str, tuple[Source, ...]]:
@@ -390,7 +392,8 @@ def _open(folder: Path, name: str) -> Corpus:
     """A corpus of `_store`; the held-out one shares its rows with `train`."""
     stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
     parts = [Part(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
-    return Corpus(folder / f"{stored}.arrow", np.load(folder / f"{stored}.npy"), tuple(parts), code)
+    file = pa.OSFile(str(folder / f"{stored}.arrow"))
+    return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
 
 def _add_texts(digest: Any, column: pa.Array) -> None:

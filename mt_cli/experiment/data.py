@@ -21,7 +21,7 @@ from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
 from mt_cli.corpus import alignment, cleaning, languages, suspicion
-from mt_cli.corpus.cache import cached, check_free_disk, digest_of_file, fingerprint, size_of
+from mt_cli.corpus.cache import Cache, check_free_disk, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.languages import marks_words
@@ -48,8 +48,8 @@ class Data:
     """Ids of the same."""
     statistics: Mapping[str, Statistics]
     """What encoding showed of the same."""
-    folder: Path
-    """Where the ids lie."""
+    is_short_enough: Mapping[str, NDArray[np.bool_]]
+    """Whether each pair of a corpus has at most `max_tokens` on both sides."""
     problems: Sequence[Problem]
     """Stretches of lines that look wrong."""
 
@@ -57,13 +57,12 @@ class Data:
         """What became of each row of a corpus, as a code of `REASONS`, `max_tokens` included."""
         corpus = self.corpora[name]
         fates = corpus.reasons.copy()
-        is_short_enough = np.load(self.folder / f"{name}.npy")
-        fates[np.flatnonzero(fates == corpus.code)[~is_short_enough]] = CODES["max_tokens"]
+        fates[np.flatnonzero(fates == corpus.code)[~self.is_short_enough[name]]] = CODES["max_tokens"]
         return fates
 
 
 def prepare(
-    config: Config, cache: Path, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
+    config: Config, cache_path: Path, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
 ) -> Data:
     """Read, clean and encode all corpora but streams, or find them in the cache; train the tokenizers unless given.
 
@@ -75,34 +74,40 @@ def prepare(
     """
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")
+    cache = Cache(cache_path, say)
     with _bar("reading", None) as advance:
         corpora = read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     any_corpus = next(iter(corpora.values()))
     key = fingerprint(
-        any_corpus.path.parent.name,
+        any_corpus.key,
         [each.to_json() for each in tokenizers],
         config.corpus.max_tokens,
         config.corpus.tags,
     )
 
     def encode(folder: Path) -> None:
-        check_free_disk(folder, size_of({corpus.path for corpus in corpora.values()}), "the encoded corpus")
+        check_free_disk(
+            folder, sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values()), "the encoded corpus"
+        )
         for name, corpus in corpora.items():
             with _bar(f"encoding {name}", len(corpus)) as advance:
                 path = folder / f"{name}.arrow"
                 statistics = encode_corpus(corpus, tokenizers, config.corpus.max_tokens, path, advance)
             statistics.save(path.with_suffix(".json"))
 
-    folder = cached(cache, f"ids-{key}", encode)
-    statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
-    encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
+    def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, NDArray[np.bool_]]]:
+        statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
+        encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
+        return encoded, statistics, {name: np.load(folder / f"{name}.npy") for name in corpora}
+
+    encoded, statistics, is_short_enough = cache.entry(f"ids-{key}", encode, load)
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
             raise CorpusError(f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
     problems = _problems(corpora, config, cache)
     release_memory()
-    return Data(corpora, tokenizers, encoded, statistics, folder, problems)
+    return Data(corpora, tokenizers, encoded, statistics, is_short_enough, problems)
 
 
 def notes_on_words(config: Config) -> list[str]:
@@ -116,7 +121,7 @@ def notes_on_words(config: Config) -> list[str]:
     ]
 
 
-def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> list[Problem]:
+def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Problem]:
     """What looks wrong with the corpora, from the cache if they were examined before."""
 
     def examine(folder: Path) -> None:
@@ -127,11 +132,12 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> lis
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 
     modules = (alignment, cleaning, languages, suspicion)  # What they find may change with them.
-    key = fingerprint(
-        next(iter(corpora.values())).path.parent.name, [digest_of_file(Path(str(each.__file__))) for each in modules]
-    )
-    text = (cached(cache, f"problems-{key}", examine) / "problems.json").read_text(encoding="utf-8")
-    return [Problem(**each) for each in json.loads(text)]
+    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(Path(str(each.__file__))) for each in modules])
+
+    def load(folder: Path) -> list[Problem]:
+        return [Problem(**each) for each in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]
+
+    return cache.entry(f"problems-{key}", examine, load)
 
 
 def languages_of(config: Config, name: str) -> list[Languages]:
@@ -157,21 +163,21 @@ def _bar(description: str, total: int | None) -> AbstractContextManager[Callable
     return Progress(description, total, "pair").counting()
 
 
-def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Path) -> TokenizerPair:
+def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
     """Source and target tokenizer of the training pairs, or of a seeded sample of them; from the cache if there."""
     if "train" not in corpora:
         pairs = first_pairs(config.corpus, config.tokenizer.sample_pairs or 0)
         return _train_tokenizers(lambda: iter(pairs), config)
     train = corpora["train"]
     settings = config.tokenizer.model_dump(mode="json")
-    key = fingerprint(train.path.parent.name, settings, config.training.seed, config.corpus.tags)
+    key = fingerprint(train.key, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
         mask = _sample(train, config.tokenizer.sample_pairs, config.training.seed)
         save_tokenizers(folder, _train_tokenizers(lambda: (row[1:] for row in train.rows(mask)), config))
         release_memory()
 
-    return load_tokenizers(cached(cache, f"tokenizers-{key}", make), config)
+    return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
 
 
 def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:

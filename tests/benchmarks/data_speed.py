@@ -17,6 +17,7 @@ from numbered_pairs import numbered_pairs, write_files, write_validation_files
 from mt_cli.batching.encoded import encode_corpus
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.tokenizer import Tokenizer
 
@@ -44,7 +45,7 @@ def our_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], folder: P
     config = CorpusConfig.model_validate(tree, strict=False)
     shutil.rmtree(folder / "cache", ignore_errors=True)
     started_at = time.perf_counter()
-    corpus = read_corpora(config, 1, folder / "cache")["train"]
+    corpus = read_corpora(config, 1, Cache(folder / "cache"))["train"]
     read_at = time.perf_counter()
     encode_corpus(corpus, tokenizers, 256, folder / "ids.arrow")
     return read_at - started_at, time.perf_counter() - read_at

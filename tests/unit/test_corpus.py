@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, FileSource, FilesSource
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import CODES
 from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
 from mt_cli.corpus.reverse_words import reverse_words_pairs
@@ -23,7 +24,7 @@ def table(path, pairs):
 
 def corpora_of(tmp_path, seed=1, **corpus):
     config = CorpusConfig.model_validate({"source": "xx", "target": "yy", **corpus}, strict=False)
-    return read_corpora(config, seed, tmp_path / "cache")
+    return read_corpora(config, seed, Cache(tmp_path / "cache"))
 
 
 def some_pairs(first, last):
@@ -158,9 +159,9 @@ def test_a_tag_stands_before_each_source_and_does_not_hide_repetitions(tmp_path)
 
 def test_the_cache_is_used_until_the_data_changes(tmp_path):
     settings = {"train": table(tmp_path / "a.tsv", some_pairs(0, 50)), "valid": {"fraction": 0.1}}
-    first = corpora_of(tmp_path, **settings)["train"].path.parent
+    first = corpora_of(tmp_path, **settings)["train"].key
     (tmp_path / "a.tsv").touch()
-    assert corpora_of(tmp_path, **settings)["train"].path.parent == first
+    assert corpora_of(tmp_path, **settings)["train"].key == first
     changed = [
         corpora_of(tmp_path, **settings, filters={"identical": False}),
         corpora_of(tmp_path, 2, **settings),
@@ -169,7 +170,7 @@ def test_the_cache_is_used_until_the_data_changes(tmp_path):
     ]
     table(tmp_path / "a.tsv", some_pairs(1, 51))
     changed.append(corpora_of(tmp_path, **settings))
-    assert len({first, *(each["train"].path.parent for each in changed)}) == 6
+    assert len({first, *(each["train"].key for each in changed)}) == 6
 
 
 def test_a_corpus_that_cannot_be_read_leaves_nothing_behind(tmp_path):

@@ -1,60 +1,157 @@
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
-from mt_cli.corpus.cache import cached, digest_of_file, fingerprint, format_bytes, size_of
+from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint, format_bytes, size_of
 from mt_cli.errors import CorpusError, MtError
 
 
-def test_what_is_there_is_not_made_again(tmp_path):
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def cache(tmp_path, said):
+    return Cache(tmp_path / "cache", said.append)
+
+
+def write_content(folder):
+    (folder / "content").write_bytes(b"some content")
+    (folder / "empty").touch()
+
+
+def read_content(folder):
+    assert (folder / "empty").read_bytes() == b""
+    return (folder / "content").read_bytes()
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_there_is_not_made_again(cache, said):
     made = []
 
     def make(folder):
         made.append(folder)
-        (folder / "content").write_text("x", encoding="utf-8")
+        write_content(folder)
 
-    first, second = cached(tmp_path / "cache", "a", make), cached(tmp_path / "cache", "a", make)
-    assert first == second == tmp_path / "cache" / "a"
-    assert len(made) == 1
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["a"]
+    assert [cache.entry("a", make, read_content) for _ in range(2)] == [b"some content"] * 2
+    assert len(made) == 1 and not said
+    assert names_in(cache.path) == ["a"]
 
 
-def test_what_fails_leaves_nothing_and_what_was_there_stays(tmp_path):
-    cached(tmp_path / "cache", "a", lambda folder: (folder / "content").touch())
+def test_what_fails_leaves_nothing_and_what_was_there_stays(cache):
+    cache.entry("a", write_content, read_content)
 
     def fail(folder):
         (folder / "half").touch()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        cached(tmp_path / "cache", "b", fail)
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["a"]
+        cache.entry("b", fail, read_content)
+    assert names_in(cache.path) == ["a"]
 
 
-def test_of_two_processes_the_first_wins_and_both_go_on(tmp_path):
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "emptied": lambda path: os.truncate(path, 0),
+    "removed": Path.unlink,
+    "flipped": flip_a_bit,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a broken link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "nested": lambda path: path.write_bytes(b"[" * 100_000),
+    "another tree": lambda path: path.write_bytes(b"[1]"),
+    "another size": lambda path: path.write_bytes(b'{"content": 3}'),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("name", ["content", "contents.json"])
+def test_a_damaged_entry_is_said_and_made_again(cache, said, damage, name):
+    cache.entry("a", write_content, read_content)
+    damage(cache.path / "a" / name)
+    for _ in range(2):
+        assert cache.entry("a", write_content, read_content) == b"some content"
+    assert len(said) == 1 and "content" in said[0] and "made again" in said[0]
+    assert names_in(cache.path) == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["file", "broken link", "empty folder", "folder of an older version"])
+def test_whatever_has_the_name_of_an_entry_makes_way_for_it(cache, kind):
+    cache.path.mkdir()
+    path = cache.path / "a"
+    match kind:
+        case "file":
+            path.touch()
+        case "broken link":
+            path.symlink_to("nowhere")
+        case _:
+            path.mkdir()
+            if kind.startswith("folder"):
+                write_content(path)
+    assert cache.entry("a", write_content, read_content) == b"some content"
+    assert names_in(cache.path) == ["a"]
+
+
+def test_an_entry_removed_while_it_is_read_is_made_again(cache):
+    removals = iter((True, False))
+
+    def load(folder):
+        if next(removals):
+            shutil.rmtree(cache.path)
+        return read_content(folder)
+
+    assert cache.entry("a", write_content, load) == b"some content"
+
+
+def test_an_entry_that_is_always_removed_ends_with_a_message(cache):
+    def load(folder):
+        shutil.rmtree(folder)
+        return read_content(folder)
+
+    with pytest.raises(MtError, match="was removed 3 times"):
+        cache.entry("a", write_content, load)
+
+
+def test_a_bug_in_reading_is_not_taken_for_damage(cache):
+    with pytest.raises(ZeroDivisionError):
+        cache.entry("a", write_content, lambda folder: 1 / 0)
+
+
+def test_of_two_processes_the_first_wins_and_both_go_on(cache, tmp_path):
     def make(folder):
-        (tmp_path / "cache" / "a").mkdir()
-        (tmp_path / "cache" / "a" / "theirs").touch()
-        (folder / "ours").touch()
+        write_content(folder)
+        (folder / "content").write_bytes(b"ours")
+        assert Cache(cache.path).entry("a", write_content, read_content) == b"some content"
 
-    folder = cached(tmp_path / "cache", "a", make)
-    assert [path.name for path in folder.iterdir()] == ["theirs"]
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["a"]
+    assert cache.entry("a", make, read_content) == b"some content"
+    assert names_in(cache.path) == ["a"]
 
 
-def test_what_a_killed_process_left_is_removed_when_it_is_old(tmp_path):
+def test_what_a_killed_process_left_is_removed_when_it_is_old(cache):
     for name, age in (("old.unfinished-x", 2 * 86_400), ("new.unfinished-y", 10)):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    cached(tmp_path, "a", lambda folder: None)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "new.unfinished-y"]
+        (cache.path / name).mkdir(parents=True)
+        os.utime(cache.path / name, (time.time() - age,) * 2)
+    cache.entry("a", write_content, read_content)
+    assert names_in(cache.path) == ["a", "new.unfinished-y"]
 
 
 def test_a_cache_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(MtError, match="cannot be written"):
-        cached(tmp_path / "file", "a", lambda folder: None)
+        Cache(tmp_path / "file").entry("a", write_content, read_content)
 
 
 def test_fingerprints_tell_values_apart_and_not_their_order():

@@ -9,6 +9,7 @@ from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import hashes_of
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.tokenizer import UNK_ID, Tokenizer
@@ -40,7 +41,7 @@ def tokenizers_for(pairs, tags=(), **options):
 
 
 def encode(tmp_path, config, tokenizers, max_tokens=100):
-    corpus = read_corpora(config, 1, tmp_path / "cache")["train"]
+    corpus = read_corpora(config, 1, Cache(tmp_path / "cache"))["train"]
     statistics = encode_corpus(corpus, tokenizers, max_tokens, tmp_path / "ids.arrow")
     return corpus, statistics, EncodedPairs.open(tmp_path / "ids.arrow", statistics.num_pairs)
 
