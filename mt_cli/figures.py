@@ -114,7 +114,7 @@ def attention_pixels(
     labels = [[_label_pixels(token) for token in tokens] for tokens in (source_tokens, target_tokens)]
     top, left = (max(label.width for label in side) + 2 * gap for side in labels)
     turned = any(len(shown_token(token)) > 2 for token in source_tokens)
-    shares = weights_TS.float().cpu().clamp(0, 1).numpy().repeat(cell, axis=0).repeat(cell, axis=1)
+    shares = weights_TS.float().cpu().nan_to_num(0).clamp(0, 1).numpy().repeat(cell, axis=0).repeat(cell, axis=1)
     colours = 255 - shares[..., None] * (255 - np.array(_DARKEST))
     size = left + colours.shape[1] + gap, top + colours.shape[0] + gap
     picture = Image.new("RGB", size, "white")

@@ -46,7 +46,7 @@ class RunDirectory:
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
         self._lock: IO[str] | None = None
-        self._step_of_last: int | None = None
+        self._step_of_good_last: int | None = None
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
@@ -133,26 +133,34 @@ class RunDirectory:
         return dict(sorted(((int(match[1]), path) for match, path in found if match), reverse=True))
 
     def save_state(
-        self, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer, step: int, keep_last: int
+        self,
+        model: nn.Module,
+        state: Mapping[str, Any],
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        keep_last: int,
+        is_good: bool = True,
     ) -> None:
-        """Write all that going on needs as `last`, of which the former and older ones stay as `step-N`.
+        """Write all that going on needs as `last`, of which the former and older good ones stay as `step-N`.
 
+        A state is good unless training is diverging. While it is, the last good one stays, whatever `keep_last` says.
         Before the first step there is no model worth the name `last`: that state is `step-0`.
 
         Raises:
             MtError: if it cannot be written; the states that were there are untouched.
         """
-        if self._step_of_last is not None and self._step_of_last != step:
-            _keep_as(self.last_path, self._path_of_step(self._step_of_last))
+        if self._step_of_good_last is not None and self._step_of_good_last != step:
+            _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer)
-        self._step_of_last = step if step else None
+        self._step_of_good_last = step if step and is_good else None
         remove(self.former_best_path)
-        for path in list(self._older_states().values())[keep_last if step else 1 :]:
+        num_kept = keep_last if step and is_good else max(keep_last, 1)
+        for path in list(self._older_states().values())[num_kept:]:
             remove(path)
 
-    def go_on_from(self, path: Path, step: int) -> None:
+    def go_on_from(self, path: Path, step: int, is_good: bool = True) -> None:
         """Note which state training goes on from; those before which it was chosen are removed."""
-        self._step_of_last = step if path == self.last_path else None
+        self._step_of_good_last = step if path == self.last_path and is_good else None
         if path != self.last_path:
             remove(self.last_path)
         for later, older_path in self._older_states().items():

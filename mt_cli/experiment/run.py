@@ -257,10 +257,14 @@ class _Run:
                 continue
             for message in passed_over:
                 say(f"{message}; it is passed over for {path.name}")
-            self.directory.go_on_from(path, progression.position.step)
+            self.directory.go_on_from(path, progression.position.step, self._is_good(progression))
             return progression
         whole = "\n".join([*passed_over, f"{self.directory.path}: no saved state of this run can be used"])
         raise RunError(f"{whole}; begin again with --fresh (the old run is moved aside)")
+
+    def _is_good(self, progression: Progression) -> bool:
+        """Whether the last step was not skipped, and all weights are finite numbers."""
+        return not progression.num_bad_steps_in_row and all(bool(w.isfinite().all()) for w in self.model.parameters())
 
     def _check_unchanged(self, fingerprints: Mapping[str, str]) -> None:
         """Raise RunError unless corpora and tokenizers are what they were when a state was saved."""
@@ -344,9 +348,13 @@ class _Run:
                 f"{self.directory.bad_batch_path.name}. Lower training.learning_rate, raise training.warmup_steps, or "
                 "mend these pairs, and begin again with --fresh."
             ) from None
-        self.progression = self._load_state(
-            lambda progression, checkpoint: not progression.num_bad_steps_in_row and checkpoint.is_finite()
-        )
+        try:
+            self.progression = self._load_state(
+                lambda progression, checkpoint: not progression.num_bad_steps_in_row and checkpoint.is_finite()
+            )
+        except RunError:
+            self._write_bad_batch()
+            raise
         kept = ("elapsed_seconds", "best_step", "best_value", "best_loss", "best_metric", "num_bad_steps")
         self.progression = replace(self.progression, **{name: getattr(diverged, name) for name in kept})
         self.progression.num_bad_steps_in_row, self.progression.num_restarts = 0, diverged.num_restarts + 1
@@ -423,8 +431,9 @@ class _Run:
             return
         progression.tracked_bytes = self.tracker.flush()
         progression.fingerprints, progression.longest_source = self.fingerprints, longest_source(self.data, self.config)
-        keep_last = self.config.training.keep_last
-        self.directory.save_state(self.model, asdict(progression), self.optimizer, progression.position.step, keep_last)
+        step, keep_last = progression.position.step, self.config.training.keep_last
+        is_good = self._is_good(progression)
+        self.directory.save_state(self.model, asdict(progression), self.optimizer, step, keep_last, is_good)
         self._saved, self._saved_at = now, time.monotonic()
 
     def _is_save_overdue(self) -> bool:

@@ -111,9 +111,9 @@ def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatc
     saved = []
     save_state = RunDirectory.save_state
 
-    def note(self, model, state, optimizer, step, keep_last):
+    def note(self, model, state, optimizer, step, keep_last, is_good):
         saved.append(step)
-        save_state(self, model, state, optimizer, step, keep_last)
+        save_state(self, model, state, optimizer, step, keep_last, is_good)
 
     monkeypatch.setattr(RunDirectory, "save_state", note)
     act_at(monkeypatch, 8, send(signal.SIGUSR1))
@@ -127,7 +127,7 @@ def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatc
 def test_time_based_saving(train, monkeypatch):
     saved = []
     monkeypatch.setattr(
-        RunDirectory, "save_state", lambda self, model, state, optimizer, step, keep: saved.append(step)
+        RunDirectory, "save_state", lambda self, model, state, optimizer, step, *rest: saved.append(step)
     )
     assert train("run", save_every_minutes=1e-9, max_steps=3)[0] == 0
     assert saved == [0, 1, 2, 3]
@@ -256,6 +256,48 @@ def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path):
     status, _, err = train("run", learning_rate=1e38, **limits)  # Not a fourth time from the beginning.
     assert status == 1
     assert "going back" not in err
+
+
+@pytest.mark.parametrize("every", [1, 4, 7])
+@pytest.mark.parametrize(("keep_last", "learning_rate"), [(0, 1e38), (1, 1e6)])
+def test_states_saved_while_steps_are_skipped_never_replace_the_last_good_one(
+    train, tmp_path, every, keep_last, learning_rate
+):
+    options = {"validate_every_steps": every, "keep_last": keep_last, "warmup_steps": 0, "learning_rate": learning_rate}
+    status, _, err = train("run", max_bad_steps=9, label_smoothing=0.0, max_epochs=100, **options)
+    assert status == 1, err
+    assert err.count("going back to step") == 2
+    assert "training diverged" in err and "no saved state" not in err
+    assert (tmp_path / "runs/run/bad_batch.jsonl").stat().st_size
+    assert not (tmp_path / "runs/run/report.json").exists()
+
+
+@pytest.mark.parametrize("bad_from", [3, 7, 14])
+@pytest.mark.parametrize(("keep_last", "is_stopped"), [(0, False), (2, True), (0, True)])
+def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
+    train, tmp_path, monkeypatch, keep_last, bad_from, is_stopped
+):
+    from mt_cli.training import Gradients
+
+    accumulate, calls = Gradients.accumulate, []
+    options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4, "max_epochs": 3}
+
+    def overflow_for_a_while(self, micro_batches):
+        sums = accumulate(self, micro_batches)
+        calls.append(1)
+        is_bad = bad_from <= len(calls) < bad_from + 12
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if is_bad else sums
+
+    monkeypatch.setattr(Gradients, "accumulate", overflow_for_a_while)
+    if is_stopped:
+        act_at(monkeypatch, bad_from + 5, send(signal.SIGTERM))
+        assert train("run", **options)[0] == 130
+    status, _, err = train("run", **options)
+    assert status == 0, err
+    assert f"going back to step {(bad_from - 1) // 4 * 4}, on with 0.5" in err
+    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
+    assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, 33)
+    assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
 
 def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
