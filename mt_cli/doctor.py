@@ -15,7 +15,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.corpus.cache import format_bytes, size_of
 from mt_cli.errors import MtError, RunError
-from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
+from mt_cli.hardware import describe_versions, has_fast_bf16, idle_cpus, memory_of
 
 _MIN_FREE_DISK = 2 * 2**30
 _MIN_MEMORY = 2 * 2**30
@@ -34,7 +34,7 @@ def examine(directory: Path) -> list[Finding]:
     """Findings about the machine and the disk that `directory` is on."""
     runs = directory / "runs"
     return [
-        *(*_versions(), *_devices(), _threads(), *_memory(), _disk(directory)),
+        *(*_versions(), *_devices(), _threads(), *_load(), *_memory(), _disk(directory)),
         *(*_writing(directory), *_cache(runs / ".cache"), *_runs(runs)),
     ]
 
@@ -75,6 +75,17 @@ def _threads() -> Finding:
     used = torch.get_num_threads()
     note = "; more threads than CPUs slow each other down, set training.num_threads" if used > available else ""
     return Finding(used <= available, "threads", f"{used} of {available} CPUs{note}")
+
+
+def _load() -> list[Finding]:
+    idle, wanted = idle_cpus(), torch.get_num_threads()
+    if idle is None:
+        return []
+    is_idle = idle > wanted - 0.5
+    fewer = max(1, round(idle))
+    advice = f", and {wanted} threads would wait for them; set training.num_threads={fewer}" if fewer < wanted else ""
+    note = "" if is_idle else f"; other programs use the rest{advice}"
+    return [Finding(is_idle, "load", f"{idle:.1f} of {os.cpu_count()} CPUs have nothing to do{note}")]
 
 
 def _memory() -> list[Finding]:

@@ -52,7 +52,7 @@ class Tracker:
             rows = [row for row in read_rows(self._paths[0]) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
             self._samples = {sample[:2]: sample[2] for sample in read_samples(self._paths[1])}
-            _let_the_second_pass(directory)
+            _make_way_for_events(directory)
             self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
             for row in [] if is_validated else rows:
                 self._add_points(row)
@@ -149,7 +149,7 @@ def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores
     kinds = (bool, int, float, str)
     plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
     with _writing(directory):
-        _let_the_second_pass(directory)
+        _make_way_for_events(directory)
         writer = FileWriter(str(directory))
         for summary in hparams(plain, dict(scores)):
             writer.add_summary(summary, step)
@@ -177,11 +177,18 @@ def _marked(text: str, before: str) -> str:
     return marked
 
 
-def _let_the_second_pass(directory: Path) -> None:
-    """Wait until a new event file has a name after all others: TensorBoard sorts them, and the second is in it."""
-    now = time.time()
-    if list(directory.glob(f"events.out.tfevents.{int(now)}.*")):
-        time.sleep(1 - now % 1)
+def _make_way_for_events(directory: Path) -> None:
+    """Have a new event file sort after all others, whose names begin with seconds: TensorBoard reads them in order.
+
+    That may take until the next second. If the clock has gone backwards, the others are renamed.
+    """
+    if list(directory.glob(f"events.out.tfevents.{int(time.time())}.*")):
+        time.sleep(1 - time.time() % 1)
+    names = (re.fullmatch(r"(events\.out\.tfevents\.)(\d{1,15})(\..*)", path.name) for path in directory.iterdir())
+    matches = sorted(filter(None, names), key=lambda match: int(match[2]))
+    for latest, match in enumerate(matches, start=int(time.time()) - len(matches)):
+        if int(match[2]) > latest:
+            (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
 
 
 @contextmanager

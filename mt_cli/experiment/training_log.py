@@ -10,10 +10,12 @@ import torch
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.experiment.progression import Progression, UnloggedStep
-from mt_cli.hardware import memory_used
+from mt_cli.hardware import CpuContention, memory_used
 from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Progress, Tracker, say
 from mt_cli.training import StepReport
+
+_MUCH_WAITING = 0.25
 
 
 class TrainingLog:
@@ -35,6 +37,8 @@ class TrainingLog:
         self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
+        self._contention: CpuContention | None = CpuContention()
+        """None as soon as it has been said."""
         self.last_bad: StepReport | None = None
         """The last step that was skipped."""
 
@@ -131,3 +135,16 @@ class TrainingLog:
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
         self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
         progression.unlogged.clear()
+        if report.cross_entropy.device.type == "cpu":
+            self._watch_other_programs()
+
+    def _watch_other_programs(self) -> None:
+        """Say once that other programs use the CPUs of this run, if fewer threads would help."""
+        share = self._contention.waiting_share() if self._contention and torch.get_num_threads() > 1 else None
+        if share is not None and share > _MUCH_WAITING:
+            self._contention = None
+            say(
+                f"The {torch.get_num_threads()} threads of this run spend {share:.0%} of their time waiting for a CPU, "
+                "because other programs use them. Each step waits for its slowest thread: with fewer threads it may be "
+                "several times faster. Stop with Ctrl-C, and go on with --set training.num_threads=1"
+            )

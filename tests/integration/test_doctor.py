@@ -36,10 +36,12 @@ def test_the_doctor_speaks_of_threads_memory_and_disk(mt, monkeypatch):
     monkeypatch.setattr("mt_cli.doctor._MIN_FREE_DISK", 2**60)
     monkeypatch.setattr("mt_cli.doctor.shutil.which", lambda name: "/usr/bin/" + name)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.setattr("mt_cli.doctor.idle_cpus", lambda: 2.3)
     status, out, _ = mt("doctor")
     assert status == 1
     for words in (
-        "set training.num_threads",
+        "4096 of",
+        "other programs use the rest, and 4096 threads would wait for them; set training.num_threads=2",
         "close other programs",
         "checkpoints may not fit",
         "install a CUDA build",

@@ -64,6 +64,20 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
+@pytest.mark.parametrize("seconds", [1, 100_000])
+def test_a_clock_that_goes_backwards_changes_nothing(train, assert_same_run, tmp_path, monkeypatch, seconds):
+    import time
+
+    assert train("whole")[0] == 0
+    clock = time.time
+    for number, step in enumerate((3, 11, 13)):
+        monkeypatch.setattr(time, "time", lambda shift=number * seconds: clock() - shift)
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        assert train("parts")[0] == 130
+    assert train("parts")[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
 def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same_run, tmp_path):
     assert train("whole")[0] == 0
     for limit in ({"max_minutes": 1e-9}, {"max_steps": 5}, {"max_steps": 12}, {"max_steps": 13}, {"max_epochs": 2}):

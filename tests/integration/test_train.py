@@ -309,3 +309,14 @@ def test_progress_is_shown_as_asked_for(mt, tiny_config):
     assert "tensorboard --logdir runs" in shown("none")
     status, _, err = mt("train", "--config", tiny_config, "--progress", "loud")
     assert status == 2 and "use auto, bar, plain, none" in err
+
+
+@pytest.mark.parametrize(("num_threads", "share"), [(2, 0.6), (2, 0.1), (1, 0.6)])
+def test_training_says_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
+    monkeypatch.setattr("mt_cli.hardware.CpuContention.waiting_share", lambda self: share)
+    monkeypatch.setattr("torch.get_num_threads", lambda: num_threads)
+    status, _, err = mt("train", "--config", tiny_config)
+    assert status == 0, err
+    said = "The 2 threads of this run spend 60% of their time waiting for a CPU"
+    assert err.count(said) == (num_threads == 2 and share == 0.6)
+    assert err.count("--set training.num_threads=1") == err.count(said)

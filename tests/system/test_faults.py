@@ -6,65 +6,12 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 import yaml
 
 pytestmark = pytest.mark.slow
-
-SERVER = """
-import json, os, sys
-import torch
-torch.set_num_threads(1)
-import torch.utils.tensorboard, mt_cli.cli.main, mt_cli.experiment.run
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        errors = os.open("errors.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(errors, 2)
-        sys.argv = ["mt", *json.loads(line)]
-        mt_cli.cli.main.main()
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Commands:
-    """Runs `mt` again and again, each time in a new process, without importing everything anew."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", SERVER], cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def start(self, *arguments):
-        self._server.stdin.write(json.dumps(list(map(str, arguments))) + "\n")
-        self._server.stdin.flush()
-        return int(self._server.stdout.readline())
-
-    def wait(self):
-        """Exit status, negative for the signal that killed it, and standard error."""
-        status = int(self._server.stdout.readline())
-        return status, (self.folder / "errors.txt").read_text(encoding="utf-8")
-
-    def run(self, *arguments):
-        self.start(*arguments)
-        return self.wait()
-
-    def stop(self):
-        self._server.stdin.close()
-        self._server.wait(timeout=60)
-        self._server.stdout.close()
-
-
-@pytest.fixture
-def commands(tmp_path):
-    commands = Commands(tmp_path)
-    yield commands
-    commands.stop()
 
 
 @pytest.fixture

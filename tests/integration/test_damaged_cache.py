@@ -1,0 +1,77 @@
+"""The cache below `runs/.cache` may be damaged or removed at any time: the run is the same."""
+
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from mt_cli.config.loading import parse_config
+from mt_cli.experiment.data import prepare
+
+DAMAGES = {
+    "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "removed": lambda path: path.unlink(),
+    "zeros": lambda path: path.write_bytes(b"\0" * path.stat().st_size),
+    "flipped": lambda path: path.write_bytes(bytes([*path.read_bytes()[:-9], 7, *path.read_bytes()[-8:]])),
+}
+
+
+def weights_of(run):
+    return load_file(run / "checkpoints" / "last.safetensors")
+
+
+def same_weights(ours, theirs):
+    return ours.keys() == theirs.keys() and all(
+        torch.equal(ours[name], theirs[name]) for name in ours if not name.startswith("random")
+    )
+
+
+def content_of(data):
+    """All texts, ids and judgements."""
+    return [
+        (
+            name,
+            list(corpus.rows()),
+            data.fates(name).tolist(),
+            [[ids.tolist() for ids in data.encoded[name][index]] for index in range(len(data.encoded[name]))],
+        )
+        for name, corpus in data.corpora.items()
+    ]
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_of_the_cache_changes_nothing(tiny_tree, tmp_path, damage, capsys):
+    config = parse_config(tiny_tree, "test")
+    expected = content_of(prepare(config, tmp_path / ".cache"))
+    files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())
+    names = {path.name for path in files}
+    assert {"train.arrow", "train.npy", "train.json", "tokenizer.source.json", "problems.json"} <= names
+    for path in files:
+        damage(path)
+        capsys.readouterr()
+        assert content_of(prepare(config, tmp_path / ".cache")) == expected, path
+        said = capsys.readouterr().err
+        assert said.count("it is made again") == 1 and path.parent.name in said
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_recreated):
+    from mt_cli.experiment import validation
+
+    command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=2", "--set")
+    assert mt(*command, "name=whole")[0] == 0
+    validate = validation.validate
+
+    def remove_first(*arguments):
+        shutil.rmtree(tmp_path / "runs" / ".cache", ignore_errors=True)
+        if is_recreated:  # By something else.
+            (tmp_path / "runs" / ".cache").touch()
+        return validate(*arguments)
+
+    monkeypatch.setattr(validation, "validate", remove_first)
+    status, _, err = mt(*command, "name=other")
+    assert status == 0, err
+    assert same_weights(weights_of(tmp_path / "runs" / "other"), weights_of(tmp_path / "runs" / "whole"))
+    monkeypatch.undo()
