@@ -11,11 +11,13 @@ and `--fuzz-minutes 30` tries each family for half an hour, with seeds that begi
 import contextlib
 import copy
 import csv
+import encodings.aliases
 import gzip
 import io
 import itertools
 import json
 import random
+import re
 import shutil
 import signal
 import sys
@@ -293,12 +295,12 @@ def po_string(text, chance):
 def transcoded(content, chance):
     """Text in another encoding that has its characters."""
     text = content.decode("utf-8", "replace")
-    encodings = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "gb18030"]
+    names = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "gb18030"]
     for encoding in ("latin-1", "cp1252", "shift_jis", "cp1251", "euc_jp"):
         with contextlib.suppress(UnicodeError):
             text.encode(encoding)
-            encodings += [encoding] * 3
-    return text.encode(chance.choice(encodings))
+            names += [encoding] * 3
+    return text.encode(chance.choice(names))
 
 
 def separated(content, chance):
@@ -313,7 +315,73 @@ def packed(content, chance):
     return chance.choice((gzip.compress, lambda content: pyarrow.compress(content, "zstd", asbytes=True)))(content)
 
 
-CHANGES = (transcoded, separated, packed)
+def sprinkled(content, chance):
+    """A few tokens of the formats where they do not belong, or an encoding that is not that of the file."""
+    content = re.sub(rb"(encoding=\"|charset=)[\w-]+", rb"\1" + chance.choice(ENCODINGS), content)
+    for _ in range(chance.randrange(4)):
+        place = chance.choice([0, len(content), *(found.end() for found in re.finditer(rb"[\n\">]", content))])
+        content = content[:place] + chance.choice(TOKENS) + content[place:]
+    return content
+
+
+ENCODINGS = [*sorted({name.encode() for name in encodings.aliases.aliases.values()}), b"", b"x" * 300, b"foo", b"\xe9"]
+TOKENS = [
+    *(
+        b"<tu>",
+        b"</tu>",
+        b"<seg>",
+        b"</seg>",
+        b"<tuv>",
+        b"<ph>",
+        b"&nbsp;",
+        b"&#0;",
+        b"<![CDATA[",
+        b"<!--",
+        b"<?x?>",
+        b"%x;",
+    ),
+    *(b'<!DOCTYPE tmx SYSTEM "x">', b'<!DOCTYPE tmx [<!ENTITY a "b">]>', b"<!DOCTYPE tmx [%x;]>", b' xml:lang=""'),
+    *(
+        b'"',
+        b'""',
+        b",",
+        b"\t",
+        b";",
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\0",
+        b"sep=;\n",
+        b"en\txx\n",
+        b"en,xx,en\n",
+        b"\xef\xbb\xbf",
+    ),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"null",
+        b"NaN",
+        b'"en": 1,',
+        b'"en": "x",',
+        b'{"translation": 3}\n',
+        b"\\ud800",
+        b"\\u0000",
+    ),
+    *(
+        b'msgid ""\n',
+        b'msgstr "x"\n',
+        b'msgstr[1] "x"\n',
+        b'msgid_plural "x"\n',
+        b"#, fuzzy\n",
+        b"#~ ",
+        b"\\",
+        b"\\400",
+        b"\\x",
+    ),
+]
+CHANGES = (transcoded, separated, packed, sprinkled, sprinkled)
 
 
 def corpus_files(tmp_path):
