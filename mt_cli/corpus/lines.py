@@ -103,8 +103,9 @@ def read_whole_lines(path: Path) -> Iterator[str]:
             try:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                where = f"{path}, line {number:,}, byte {error.start + 1:,}"
-                raise CorpusError(f"{where}: {not_utf8(line, error.start)}") from None
+                place = error.start + len(line) - len(error.object)  # Which is without a byte order mark.
+                problem = not_utf8(line, place)
+                raise CorpusError(f"{path}, line {number:,}, byte {place + 1:,}: {problem}") from None
 
 
 def count_lines(path: Path) -> int:

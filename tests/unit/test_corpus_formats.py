@@ -245,7 +245,7 @@ LATIN = "perché".encode("latin-1")
             b"a\tb\n" + LATIN + b"\tb\n",
             r"a\.tsv, line 2, byte 6: not UTF-8 \(found 0xE9\); it looks like windows-1252 .*; convert",
         ),
-        ("a.tsv", b"\xe9\tb\n", r"line 1, byte 1: not UTF-8 \(found 0xE9\); convert the file"),
+        ("a.tsv", b"\xef\xbb\xbfa\xe9\tb\n", r"line 1, byte 5: not UTF-8 \(found 0xE9\)"),
         ("a.csv", b"a,b\n" + LATIN + b",b\n", r"a\.csv, line 2, byte 6: not UTF-8 \(found 0xE9\)"),
         ("a.csv", b'a,b\n"c,d\n', r"a\.csv, line 2: not valid CSV"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', r"a\.jsonl, line 2: not valid JSON"),
