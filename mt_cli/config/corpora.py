@@ -29,6 +29,9 @@ class Section(BaseModel):
     def _fits_a_machine(cls, value: object) -> object:
         if type(value) is int and abs(value) >= _TOO_LARGE:
             raise ValueError(f"found {_shortened(value)}; it should be less than {_TOO_LARGE:,}")
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and "\0" in text for text in texts):
+            raise ValueError("found a NUL character, which no name has")
         return value
 
 

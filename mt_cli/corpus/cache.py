@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from mt_cli.errors import CorpusError, MtError
 
-FORMAT = 2
+FORMAT = 3
 """Of everything in the cache; raised when the code would make something else from the same data."""
 
 _CONTENTS = "contents.json"
@@ -41,9 +41,9 @@ def fingerprint(*parts: Any) -> str:
 def digest_of_file(path: Path) -> str:
     """The SHA-256 of a file's content; raises CorpusError if it cannot be read."""
     digest = hashlib.sha256()
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)

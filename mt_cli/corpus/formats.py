@@ -1,85 +1,38 @@
 """Every format of parallel text, by one reader each. Knows files; does not know what becomes of their pairs.
 
 A reader is a generator of rows, (number, source, target), and holds no more than a piece of the file; the number is
-that of the line, of the record or of the table's row, counted from 1. A line ends at a line feed, or at a carriage
-return and line feed, and nowhere else. Text comes as it stands there, blank sides included.
+that of the line, of the record or of the table's row, counted from 1. Text comes as it stands there, blank sides
+included.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from xml.parsers import expat
 
+from mt_cli.corpus.languages import primary
+from mt_cli.corpus.lines import (
+    CHUNK_BYTES,
+    COMPRESSIONS,
+    LONGEST,
+    foreign_kind,
+    not_utf8,
+    opened,
+    read_lines,
+    read_whole_lines,
+)
 from mt_cli.errors import CorpusError
 
 Row = tuple[int, str, str]
 Languages = tuple[str, str]
 Columns = tuple[str, str] | None
-
-_CHUNK_BYTES = 1 << 20
-_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-_LONGEST_FIELD = 10_000_000
-"""Characters of a CSV field at most: more means a quotation mark that is never closed."""
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`.
-
-    Raises:
-        CorpusError: if it cannot be opened, or what is in it cannot be unpacked.
-    """
-    try:
-        with path.open("rb") as file:
-            compression = _COMPRESSIONS.get(path.suffix)
-            if compression is None:
-                yield file
-                return
-            import pyarrow as pa
-
-            stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), compression)
-            yield io.BufferedReader(stream, _CHUNK_BYTES)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CorpusError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
-
-    Raises:
-        CorpusError: if the file cannot be read or is not UTF-8, with line and byte.
-    """
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            content = line.removesuffix(b"\n").removesuffix(b"\r")
-            try:
-                yield content.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                found = content[error.start]
-                utf16 = "it looks like UTF-16" if number == 1 and content[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-                raise CorpusError(
-                    f"{path}, line {number:,}, byte {error.start + 1:,}: not UTF-8 (found 0x{found:02X}); "
-                    f"{utf16 + '; ' if utf16 else ''}convert the file to UTF-8"
-                ) from None
-
-
-def count_lines(path: Path) -> int:
-    """Number of lines of a file; raises CorpusError if it cannot be read."""
-    count, last = 0, b"\n"
-    with opened(path) as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            count += chunk.count(b"\n")
-            last = chunk[-1:]
-    return count + (last != b"\n")
 
 
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
@@ -93,7 +46,7 @@ def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iter
 
 def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]:
     """The reader of a kind of file, by its name; raises CorpusError if there is none."""
-    kind = Path(path.stem).suffix if path.suffix in _COMPRESSIONS else path.suffix
+    kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if kind not in _READERS or (kind == ".parquet" and path.suffix != kind):
         raise CorpusError(f"{path}: unknown kind of file; a corpus in one file is one of {', '.join(_READERS)}")
     return _READERS[kind]
@@ -102,84 +55,113 @@ def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]
 def _read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Tab-separated lines, without any quoting."""
     lines = read_lines(path)
-    rows = ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
-    return _read_table(path, rows, languages, columns, "source, tab, target")
+    records = ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
+    return _read_table(path, records, languages, columns, "tab")
 
 
 def _read_csv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Comma-separated records, quoted as RFC 4180 says."""
-    csv.field_size_limit(_LONGEST_FIELD)
-    with opened(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
-        reader = csv.reader(text, strict=True)
+    return _read_table(path, _csv_records(path), languages, columns, "comma")
 
-        def records() -> Iterator[tuple[int, list[str]]]:
-            before = 0
-            try:
-                for record in reader:
-                    if record:
-                        yield before + 1, record
-                    before = reader.line_num
-            except UnicodeDecodeError as error:
-                # The decoder works ahead in pieces, so that only the place where it stopped can be told.
-                raise CorpusError(
-                    f"{path}, after line {before:,}: not UTF-8 (found 0x{error.object[error.start]:02X}); "
-                    "convert the file to UTF-8"
-                ) from None
-            except csv.Error as error:
-                raise CorpusError(f"{path}, line {before + 1:,}: not valid CSV: {error}") from None
 
-        yield from _read_table(path, records(), languages, columns, "source, comma, target")
+def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(LONGEST)  # A longer one means a quotation mark that is never closed.
+    reader = csv.reader(read_whole_lines(path), strict=True)
+    before = 0
+    try:
+        for record in reader:
+            if record:
+                yield before + 1, record
+            before = reader.line_num
+    except csv.Error as error:
+        line = next(islice(read_lines(path), reader.line_num - 1, None), "")
+        hint = _other_separator([line], "comma") if re.search(r'"[;|\t]"', line) else ""
+        raise CorpusError(f"{path}, line {before + 1:,}: not valid CSV: {error}{hint}") from None
+
+
+_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
+
+
+def _other_separator(lines: Sequence[str], expected: str) -> str:
+    """What to say if lines of one column have another separator, and all of them have it."""
+    for name, mark in _SEPARATORS.items():
+        if name != expected and all(mark in line for line in lines):
+            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
+    return ""
 
 
 def _read_table(
-    path: Path, records: Iterator[tuple[int, list[str]]], languages: Languages, columns: Columns, expected: str
+    path: Path, records: Iterator[tuple[int, list[str]]], languages: Languages, columns: Columns, separator: str
 ) -> Iterator[Row]:
     """Two columns of records: those whose heading is asked for or named like the languages, else the first two."""
     first = next(records, None)
     if first is None:
         return
-    heading, wanted = first[1], columns or languages
+    heading, where = first[1], f"{path}, line {first[0]:,}"
+    if re.fullmatch("sep=.?", heading[0]):
+        raise CorpusError(f"{where}: found {heading[0]!r}, which is a note to Excel; remove this line")
+    hint = ""
+    if len(heading) == 1:
+        following = (record for _, record in islice(records, 20))
+        hint = _other_separator([_SEPARATORS[separator].join(record) for record in [heading, *following]], separator)
     if columns is None and not set(languages) <= set(heading):
         source, target = 0, 1
         records = chain([first], records)
     else:
-        if missing := [column for column in wanted if column not in heading]:
-            raise CorpusError(
-                f"{path}, line {first[0]:,}: no column {missing[0]!r} in its heading, only "
-                f"{', '.join(map(repr, heading[:20]))}; set `columns`"
-            )
-        source, target = heading.index(wanted[0]), heading.index(wanted[1])
+        source, target = (heading.index(name) for name in _found(columns or languages, heading, where, hint))
     for number, record in records:
         if len(record) <= max(source, target):
             found = f"{len(record)} column{'s' * (len(record) != 1)}"
-            raise CorpusError(f"{path}, line {number:,}: found {found}; write {expected}")
+            raise CorpusError(f"{path}, line {number:,}: found {found}; write source, {separator}, target{hint}")
         yield number, record[source], record[target]
+
+
+def _found(
+    columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
+) -> Sequence[str]:
+    """The columns, each of which must be among the names, once; raises CorpusError."""
+    for column in columns:
+        if column not in names:
+            found = ", ".join(map(repr, names[:20])) or "nothing"
+            raise CorpusError(f"{where}: no {kind} {column!r} among {found}; set `columns`{hint}")
+        if names.count(column) > 1:
+            raise CorpusError(f"{where}: {names.count(column)} times the {kind} {column!r}; keep one of them")
+    return columns
 
 
 def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """One JSON object a line: {"en": ..., "it": ...}, or the same below "translation"."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_repetition)
+    wanted = f'write an object a line: {{"{languages[0]}": ..., "{languages[1]}": ...}}'
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number:,}"
+        if line.lstrip().startswith("["):
+            raise CorpusError(f"{where}: found a JSON array; {wanted}")
         try:
-            record = json.loads(line)
+            record = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{where}: not valid JSON: {error}") from None
+            raise CorpusError(f"{where}: not valid JSON: {error}; {wanted}") from None
         if isinstance(record, dict) and columns is None and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise CorpusError(f'{where}: found {line[:40]!r}; write {{"{languages[0]}": ..., "{languages[1]}": ...}}')
+            raise CorpusError(f"{where}: found {line[:40]!r}; {wanted}")
         sides = []
-        for column in columns or languages:
-            if column not in record:
-                found = ", ".join(map(repr, list(record)[:20])) or "nothing"
-                raise CorpusError(f"{where}: no {column!r} among {found}; set `columns`")
+        for column in _found(columns or languages, list(record), where):
             side = "" if record[column] is None else record[column]
             if not isinstance(side, str):
                 raise CorpusError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
             sides.append(_without_surrogates(side))
         yield number, sides[0], sides[1]
+
+
+def _without_repetition(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; raises ValueError for a key that stands twice, of which one value would be lost."""
+    record = dict(items)
+    if len(record) < len(items):
+        raise ValueError("a key stands twice in one object")
+    return record
 
 
 def _without_surrogates(text: str) -> str:
@@ -192,112 +174,190 @@ def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterato
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
-        with path.open("rb") as stream, pq.ParquetFile(stream) as file:
-            names = file.schema_arrow.names
-            wanted = pick_columns(names, languages, columns, str(path))
-            yield from rows_of_tables(file.iter_batches(10_000, columns=list(wanted)), wanted, languages, str(path))
-    except OSError as error:
-        raise CorpusError(f"{path}: {(error.strerror or str(error)).lower()}") from None
-    except pa.ArrowException as error:
-        raise CorpusError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())[:200]}") from None
+    with opened(path) as stream:
+        try:
+            with pq.ParquetFile(stream) as file:
+                wanted = pick_columns(file.schema_arrow.names, languages, columns, str(path))
+                yield from rows_of_tables(file.iter_batches(10_000, columns=list(wanted)), wanted, languages, str(path))
+        except (pa.ArrowException, OSError) as error:
+            raise CorpusError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())[:200]}") from None
 
 
-def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> tuple[str, ...]:
+def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> Sequence[str]:
     """The columns asked for, else `translation`, else those named like the languages; raises CorpusError."""
-    wanted: tuple[str, ...] = columns or (("translation",) if "translation" in names else languages)
-    if missing := [column for column in wanted if column not in names]:
-        found = ", ".join(map(repr, names[:20])) or "none"
-        raise CorpusError(f"{where}: no column {missing[0]!r} among {found}; set `columns`")
-    return wanted
+    return _found(columns or (("translation",) if "translation" in names else languages), names, where)
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
-    """The rows of Arrow tables or record batches with two text columns, or with one that maps languages to text."""
+    """The rows of Arrow tables or record batches with two text columns, or with one that maps languages to text.
+
+    A null is a blank side.
+    """
     number = 0
     for table in tables:
-        sides: list[list[Any]]
+        places = [f"{where}, column {column!r}" for column in columns]
+        sides = [table.column(column) for column in columns]
         if len(columns) == 1:
-            sides = _sides_of_translations(table.column(columns[0]), languages, where, number)
-        else:
-            sides = [_text_column(table.column(column), column, where) for column in columns]
-        for source, target in zip(*sides, strict=True):
+            sides = [_side_of(sides[0], language, places[0], number) for language in languages]
+            places = [f"{places[0]}, language {language!r}" for language in languages]
+        texts = [_texts(side, place, number) for side, place in zip(sides, places, strict=True)]
+        for source, target in zip(*texts, strict=True):
             number += 1
             yield number, source or "", target or ""
 
 
-def _text_column(column: Any, name: str, where: str) -> list[Any]:
-    import pyarrow.types as kinds
+def _texts(column: Any, where: str, number: int) -> list[str | None]:
+    """The texts of a column, which may be dictionary-encoded; its first row is number + 1."""
+    import pyarrow as pa
 
-    if not (kinds.is_string(column.type) or kinds.is_large_string(column.type) or kinds.is_null(column.type)):
-        raise CorpusError(f"{where}: column {name!r} holds {column.type}, not text; set `columns`")
-    texts: list[Any] = column.to_pylist()
-    return texts
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if str(kind) not in ("string", "large_string", "string_view", "null"):
+        raise CorpusError(f"{where}: holds {kind}, not text; set `columns`")
+    return _values(column, where, number)
 
 
-def _sides_of_translations(column: Any, languages: Languages, where: str, number: int) -> list[list[str]]:
-    """Source and target texts of a column of {language: text}."""
-    translations = [translation or {} for translation in column.to_pylist()]
-    for offset, translation in enumerate(translations, start=1):
-        if missing := [language for language in languages if language not in translation]:
-            raise CorpusError(
-                f"{where}, row {number + offset:,}: no language {missing[0]!r} in `translation`, "
-                f"only {', '.join(map(repr, translation)) or 'nothing'}; see corpus.source and corpus.target"
-            )
-    return [[translation[language] for translation in translations] for language in languages]
+def _side_of(column: Any, language: str, where: str, number: int) -> Any:
+    """The texts in a language of a column of {language: text}, which is a struct or a map, as a column."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_struct(column.type):
+        names = [field.name for field in column.type]
+        _found((language,), names, where, kind="language")
+        return pc.struct_field(column, [names.index(language)])
+    if not pa.types.is_map(column.type) or not str(column.type.key_type).endswith("string"):
+        raise CorpusError(f"{where}: holds {column.type}, not {{language: text}}; set `columns`")
+    for row, pairs in enumerate(_values(column, where, number), start=number + 1):
+        if pairs is not None:
+            _found((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
+    return pc.map_lookup(column, pa.scalar(language, column.type.key_type), "first")
+
+
+def _values(column: Any, where: str, number: int) -> list[Any]:
+    """A column as objects of Python; raises CorpusError, with the row, for text that is not UTF-8."""
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except UnicodeDecodeError as error:
+        problem = not_utf8(error.object, error.start)
+    with suppress(UnicodeDecodeError):
+        for value in column:
+            number += 1
+            value.as_py()
+    raise CorpusError(f"{where}, row {number:,}: {problem}")
 
 
 _PO_LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
-_PO_ESCAPE = re.compile(r"\\(.)")
-_PO_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_PO_ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
+_PO_ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
+_PO_CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
 def _read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """The messages of a gettext catalogue and their translations; a fuzzy one counts as not translated."""
-    entry: dict[str, str] = {}
+    _check_charset(path)
+    entry: dict[str, bytes] = {}
     began, keyword, is_fuzzy, next_is_fuzzy = 0, "", False, False
     for number, line in enumerate(read_lines(path), start=1):
         line = line.strip()
         if not line or line.startswith("#"):
             next_is_fuzzy |= line.startswith("#,") and "fuzzy" in re.split(r"[,\s]+", line)
             continue
+        where = f"{path}, line {number:,}"
         match = _PO_LINE.fullmatch(line)
         if match is None or not (match[1] or keyword):
-            raise CorpusError(f"{path}, line {number:,}: not a line of a gettext catalogue: {line[:60]!r}")
+            raise CorpusError(f"{where}: not a line of a gettext catalogue: {line[:60]!r}")
         keyword = match[1] or keyword
-        if match[1] in ("msgctxt", "msgid") and (not entry or "msgstr" in "".join(entry)):
-            yield from _rows_of_message(began, entry, is_fuzzy)
+        if not entry or (match[1] in ("msgctxt", "msgid") and "msgstr" in "".join(entry)):
+            yield from _rows_of_message(path, began, entry, is_fuzzy)
             entry, began, is_fuzzy, next_is_fuzzy = {}, number, next_is_fuzzy, False
-        entry[keyword] = entry.get(keyword, "") + _PO_ESCAPE.sub(
-            lambda found: _PO_ESCAPED.get(found[1], found[1]), match[2]
-        )
-    yield from _rows_of_message(began, entry, is_fuzzy)
+        if match[1] in entry:
+            raise CorpusError(f"{where}: a second {match[1]} in the message of line {began:,}")
+        entry[keyword] = entry.get(keyword, b"") + _unescaped(match[2], where)
+    yield from _rows_of_message(path, began, entry, is_fuzzy)
 
 
-def _rows_of_message(number: int, entry: Mapping[str, str], is_fuzzy: bool) -> Iterator[Row]:
+def _check_charset(path: Path) -> None:
+    """Raise CorpusError if the heading of a catalogue names a charset other than UTF-8; `CHARSET` is a template's."""
+    with opened(path) as file:
+        found = _PO_CHARSET.search(file.read(CHUNK_BYTES))
+    charset = found[1].decode("ascii", "replace") if found else "UTF-8"
+    if charset.lower().replace("-", "") not in ("utf8", "ascii", "usascii", "charset"):
+        raise CorpusError(f"{path}: its charset is {charset}; convert it with `msgconv -t UTF-8`")
+
+
+def _unescaped(text: str, where: str) -> bytes:
+    """The bytes of a string of a catalogue."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        octal, hexadecimal, character = found.groups()
+        code = _PO_ESCAPED.get(ord(character), 256) if character else int(octal or hexadecimal, 8 if octal else 16)
+        if code > 255:
+            raise CorpusError(f"{where}: unknown escape {found[0].decode('utf-8', 'replace')!r}")
+        return bytes([code])
+
+    return _PO_ESCAPE.sub(byte, text.encode("utf-8"))
+
+
+def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuzzy: bool) -> Iterator[Row]:
     """A message and its translation, and their plurals; nothing for the heading of a catalogue."""
-    targets = ["" if is_fuzzy else text for keyword, text in sorted(entry.items()) if keyword.startswith("msgstr")]
-    if targets and (entry.get("msgid") or "msgctxt" in entry):
-        yield number, entry.get("msgid", ""), targets[0]
-        if "msgid_plural" in entry:
-            yield number, entry["msgid_plural"], targets[-1]
+    where = f"{path}, line {number:,}"
+    keywords = sorted(keyword for keyword in entry if keyword.startswith("msgstr"))
+    if entry and not ("msgid" in entry and keywords):
+        raise CorpusError(f"{where}: this message has no {'msgstr' if 'msgid' in entry else 'msgid'}")
+    try:
+        texts = {keyword: text.decode("utf-8") for keyword, text in entry.items()}
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{where}: the escapes of this message are {not_utf8(error.object, error.start)}") from None
+    targets = ["" if is_fuzzy else texts[keyword] for keyword in keywords]
+    if targets and (texts["msgid"] or "msgctxt" in texts):
+        yield number, texts["msgid"], targets[0]
+        if "msgid_plural" in texts:
+            yield number, texts["msgid_plural"], targets[-1]
 
 
 def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """The translation units of a TMX file (Translation Memory eXchange 1.4b); `en` finds `en-US` too."""
     units = _TranslationUnits(languages)
+    parser, num_before, chunk = units.parser, 0, b""
     with opened(path) as file:
         try:
-            while chunk := file.read(_CHUNK_BYTES):
-                units.parser.Parse(chunk, False)
+            while chunk := file.read(CHUNK_BYTES):
+                parser.Parse(chunk, False)
                 yield from units.take()
-            units.parser.Parse(b"", True)
+                num_before += len(chunk)
+                if num_before - units.ended_at > LONGEST:
+                    raise CorpusError(f"more than {LONGEST:,} bytes without the end of a translation unit")
+            parser.Parse(b"", True)
         except expat.ExpatError as error:
-            reason = expat.errors.messages.get(error.code, "")
-            raise CorpusError(f"{path}, line {error.lineno:,}: not well-formed XML: {reason}") from None
-        except ValueError as error:
-            raise CorpusError(f"{path}, line {units.parser.CurrentLineNumber:,}: {error}") from None
+            hint = _reason_for(error.code, chunk, parser.ErrorByteIndex - num_before)
+            problem = f"not well-formed XML: {expat.errors.messages.get(error.code, '')}{hint}"
+            raise CorpusError(f"{path}, line {error.lineno:,}: {problem}") from None
+        except CorpusError as error:
+            raise CorpusError(f"{path}, line {parser.CurrentLineNumber:,}: {error}") from None
+        except (LookupError, ValueError) as error:
+            raise CorpusError(f"{path}, line 1: {error}; {_DECLARE_UTF8}") from None
     yield from units.take()
+
+
+_DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
+
+
+def _reason_for(code: int, chunk: bytes, place: int) -> str:
+    """What to add to an error of an XML parser that stopped at a place of a chunk."""
+    if code in (_XML[expat.errors.XML_ERROR_UNKNOWN_ENCODING], _XML[expat.errors.XML_ERROR_INCORRECT_ENCODING]):
+        return f"; {_DECLARE_UTF8}"
+    if code != _XML[expat.errors.XML_ERROR_INVALID_TOKEN] or not 0 <= place < len(chunk):
+        return ""
+    if place < 4:
+        problem = foreign_kind(chunk)
+    else:
+        first = max(0, place - 200)
+        problem = not_utf8(chunk[first : place + 200], place - first) if chunk[place] >= 0x80 else None
+    return f"; {problem}" if problem else ""
+
+
+_XML = expat.errors.codes
 
 
 class _TranslationUnits:
@@ -311,15 +371,19 @@ class _TranslationUnits:
     def __init__(self, languages: Languages) -> None:
         self._languages = languages
         self._rows: list[Row] = []
-        self._line, self._language, self._code_depth = 0, "", 0
+        self._line, self._language = 0, ""
+        self._open: list[str] = []
         self._segments: dict[str, str] = {}
         self._text: list[str] | None = None
+        self.ended_at = 0
+        """The byte where the last unit ended."""
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._characters
-        self.parser.EntityDeclHandler = self._refuse_entity
+        self.parser.EntityDeclHandler = self._refuse_entities
+        self.parser.SkippedEntityHandler = self._refuse_entity
 
     def take(self) -> list[Row]:
         """The rows that are complete, each given once."""
@@ -327,38 +391,42 @@ class _TranslationUnits:
         return rows
 
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
+        if name in ("tu", "tuv", "seg") and name in self._open:
+            raise CorpusError(f"<{name}> within <{name}>")
         if name == "tu":
             self._line, self._segments = self.parser.CurrentLineNumber, {}
         elif name == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
-        elif name == "seg":
+        elif name == "seg" and self._open[-1:] == ["tuv"]:
             self._text = []
-        elif name in self._CODE:
-            self._code_depth += 1
+        self._open.append(name)
 
     def _end(self, name: str) -> None:
+        self._open.pop()
         if name == "seg" and self._text is not None:
             self._segments.setdefault(self._language.lower().replace("_", "-"), "".join(self._text))
             self._text = None
-        elif name in self._CODE:
-            self._code_depth -= 1
         elif name == "tu":
             source, target = (self._segment(language.lower().replace("_", "-")) for language in self._languages)
             self._rows.append((self._line, source, target))
+            self.ended_at = self.parser.CurrentByteIndex
 
     def _segment(self, language: str) -> str:
         """The segment in a language, exactly or else by its primary subtag; without one, nothing."""
         if language in self._segments:
             return self._segments[language]
-        primary = language.partition("-")[0]
-        return next((text for code, text in self._segments.items() if code.partition("-")[0] == primary), "")
+        return next((text for code, text in self._segments.items() if primary(code) == primary(language)), "")
 
     def _characters(self, text: str) -> None:
-        if self._text is not None and not self._code_depth:
+        if self._text is not None and self._CODE.isdisjoint(self._open):
             self._text.append(text)
 
-    def _refuse_entity(self, *declaration: object) -> None:
-        raise ValueError("the file declares XML entities, which a translation memory has no use for; refused")
+    def _refuse_entities(self, *declaration: object) -> None:
+        raise CorpusError("the file declares XML entities, which a translation memory has no use for; refused")
+
+    def _refuse_entity(self, name: str, is_parameter: bool) -> None:
+        mark = "%" if is_parameter else "&"
+        raise CorpusError(f"the entity {mark}{name}; is unknown, for no DTD is read; write the character itself")
 
 
 _READERS: Mapping[str, Callable[[Path, Languages, Columns], Iterator[Row]]] = {

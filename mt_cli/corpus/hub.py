@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,19 +26,23 @@ def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Row]:
     """
     dataset = load_dataset(source)
     where = f"dataset {source.dataset}"
-    names = dataset.column_names
-    if names is None:  # A stream that does not declare its columns shows them in its first row.
-        names = list(next(iter(dataset), {}))
+    with _explained(where):
+        names = dataset.column_names
+        if names is None:  # A stream that does not declare its columns shows them in its first row.
+            names = list(next(iter(dataset), {}))
     columns = pick_columns(names, languages, source.columns, where)
-    tables = dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_ROWS_PER_TABLE)
-    return rows_of_tables(_named(tables, where), columns, languages, where)
+    return rows_of_tables(_tables(dataset, columns, where), columns, languages, where)
 
 
-def _named(tables: Iterator[Any], where: str) -> Iterator[Any]:
+def _tables(dataset: Any, columns: Sequence[str], where: str) -> Iterator[Any]:
+    with _explained(where):
+        yield from dataset.select_columns(list(columns)).with_format("arrow").iter(batch_size=_ROWS_PER_TABLE)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
     try:
-        yield from tables
-    except CorpusError:
-        raise
+        yield
     except Exception as error:
         # Reading goes through any of a dozen libraries; what they raise means that the data is broken or gone.
         raise CorpusError(f"{where}: cannot be read further: {' '.join(str(error).split())[:300]}") from error
@@ -46,7 +51,7 @@ def _named(tables: Iterator[Any], where: str) -> Iterator[Any]:
 def load_dataset(source: DatasetSource) -> Any:
     """The `Dataset` or, of a streaming source, `IterableDataset` of a source; raises CorpusError."""
     path, subset = Path(source.dataset), source.subset
-    is_local = path.is_dir()
+    is_local = os.path.isdir(path)  # Unlike the path's own method it raises nothing, whatever the name.
     if not is_local and not _can_find_hub():
         # Otherwise the hub's client tries for half a minute; what it has cached is still found.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -62,7 +67,8 @@ def load_dataset(source: DatasetSource) -> Any:
         )
     except Exception as error:
         # The hub's client raises dozens of kinds of exceptions; all of them mean that this corpus is not to be had.
-        reason = " ".join(str(error).split()) or type(error).__name__
+        is_cause_better = isinstance(error, datasets.exceptions.DatasetGenerationError) and error.__cause__
+        reason = " ".join(str(error.__cause__ if is_cause_better else error).split()) or type(error).__name__
         hint = "" if is_local else "; a hub id needs a network connection, a local folder must exist"
         raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {reason[:300]}{hint}") from error
 

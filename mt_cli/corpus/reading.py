@@ -37,8 +37,9 @@ from mt_cli.corpus import phrasebook, phrasebook_lexicon, reverse_words
 from mt_cli.corpus.alignment import first_misaligned_line
 from mt_cli.corpus.cache import Cache, check_free_disk, digest_of_file, fingerprint, size_of
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together, seem_swapped
-from mt_cli.corpus.formats import Languages, Row, count_lines, read_file, read_lines, reader_of
+from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
+from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.errors import CorpusError
 
 Pair = tuple[str, str]

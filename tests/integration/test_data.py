@@ -502,3 +502,14 @@ def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
     assert "% of the target tokens of valid are unknown: train has these characters too seldom" in out
     for algorithm in ("bpe", "unigram", "char"):
         assert "are unknown" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[1]
+
+
+def test_names_with_nul_characters_are_refused_with_their_key(mt, config, tmp_path):
+    path = config(sentences(50))
+    tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8"))
+    sources = {"files": ["a\0b", "c"], "file": "a\0.tsv", "dataset": "a\0b"}
+    for key, value in sources.items():
+        tree["corpus"]["train"] = {key: value}
+        (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
+        status, _, err = mt("data", "check", "--config", path)
+        assert status == 2 and f"corpus.train.{key}: found a NUL character" in err

@@ -8,25 +8,35 @@ failure names after its family: `config 17` is made again by
 and `--fuzz-minutes 30` tries each family for half an hour, with seeds that begin at `--fuzz-seed`.
 """
 
+import contextlib
 import copy
+import csv
+import encodings.aliases
 import gzip
 import io
 import itertools
 import json
 import random
+import re
 import shutil
 import signal
 import sys
 import time
 import traceback
+from xml.sax.saxutils import escape
 
+import pyarrow
 import pytest
 import torch
 import yaml
+from pyarrow import parquet
 from safetensors import safe_open
 
 from mt_cli.checkpoint import files
 from mt_cli.cli import main as cli
+from mt_cli.config.corpora import FileSource, FilesSource
+from mt_cli.corpus.reading import read_rows
+from mt_cli.errors import CorpusError
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
@@ -185,32 +195,206 @@ def test_configs_that_train(attempt, seeds, tiny_tree, tmp_path):
         attempt(f"training {seed}", "train", "--config", "c.yaml", *limits)
 
 
+KINDS = (
+    *("a.tsv", "a.csv", "a.jsonl", "b.jsonl", "a.tmx", "a.po", "a.tsv.gz", "a.tsv.zst", "a.csv.gz", "a.po.zst"),
+    *("a.parquet", "b.parquet", "c.parquet"),
+)
+"""Files of every kind; `b` has a `translation` column, `c` a map in it."""
+
+
+def spelled(kind, pairs, chance):
+    """The bytes of a file of some pairs, spelt in one of the ways that its kind allows."""
+    sides = list(zip(*pairs, strict=True))
+    if kind.endswith(".parquet"):
+        return parquet_bytes(kind, sides, chance)
+    content = {"tsv": tsv, "csv": csv_text, "jsonl": jsonl, "tmx": tmx, "po": po}[kind.split(".")[1]](
+        pairs, chance, kind.startswith("b")
+    )
+    content = content if isinstance(content, bytes) else chance.choice(("", "\ufeff")).encode() + content.encode()
+    if kind.endswith(".gz"):
+        return b"".join(map(gzip.compress, halves(content, chance)))
+    if kind.endswith(".zst"):
+        return b"".join(pyarrow.compress(half, "zstd", asbytes=True) for half in halves(content, chance))
+    return content
+
+
+def halves(content, chance):
+    place = chance.randrange(len(content) + 1)
+    return content[:place], content[place:]
+
+
+def parquet_bytes(kind, sides, chance):
+    """Text of any type, with nulls for blank sides."""
+    blank = chance.choice((None, ""))
+    types = chance.choice(([pyarrow.string(), pyarrow.large_string()], [pyarrow.string_view()]))
+    arrays = [pyarrow.array([text or blank for text in side], chance.choice(types)) for side in sides]
+    if kind.startswith("a"):
+        arrays = [each.cast(pyarrow.string()).dictionary_encode() if chance.random() < 0.3 else each for each in arrays]
+        table = dict(zip(("en", "xx"), arrays, strict=True))
+    elif kind.startswith("b"):
+        table = {"translation": pyarrow.StructArray.from_arrays(arrays, ["en", "xx"])}
+    else:
+        rows = [list(zip(("en", "xx"), texts, strict=True)) for texts in zip(*sides, strict=True)]
+        table = {"translation": pyarrow.array(rows, pyarrow.map_(pyarrow.string(), pyarrow.string()))}
+    file = io.BytesIO()
+    # Arrow cannot cut columns of views.
+    size = 1000 if len(types) == 1 else chance.choice((1, 7))
+    options = {"row_group_size": size, "use_dictionary": chance.random() < 0.5}
+    parquet.write_table(pyarrow.table(table | {"number": range(len(sides[0]))}), file, **options)
+    return file.getvalue()
+
+
+def tsv(pairs, chance, is_nested):
+    end = chance.choice(("\n", "\r\n"))
+    heading = chance.choice(("", f"en\txx{end}"))
+    return heading + "".join(f"{source}\t{target}{end}" for source, target in pairs)
+
+
+def csv_text(pairs, chance, is_nested):
+    text = io.StringIO(newline="")
+    options = {"quoting": chance.choice((csv.QUOTE_ALL, csv.QUOTE_MINIMAL)), "lineterminator": "\r\n"}
+    csv.writer(text, **options).writerows([*chance.choice(([], [("en", "xx")])), *pairs])
+    return text.getvalue()
+
+
+def jsonl(pairs, chance, is_nested):
+    records = [{"en": source, "n": [1], "xx": target or chance.choice(("", None))} for source, target in pairs]
+    records = [{"translation": record} for record in records] if is_nested else records
+    return "".join(json.dumps(record, ensure_ascii=chance.random() < 0.5) + "\n" for record in records)
+
+
+def tmx(pairs, chance, is_nested):
+    units = "".join(
+        f'<tu><tuv xml:lang="EN-us"><seg>{escape(a)}</seg></tuv><tuv xml:lang="xx"><seg>{escape(b)}</seg></tuv></tu>\n'
+        for a, b in pairs
+    )
+    encoding = chance.choice(("utf-8", "utf-16", "utf-16-le", "utf-16-be", "iso-8859-1", "windows-1251"))
+    text = f'<?xml version="1.0" encoding="{encoding[:6] if "16" in encoding else encoding}"?><tmx>{units}</tmx>'
+    return text.encode(encoding, "xmlcharrefreplace")
+
+
+def po(pairs, chance, is_nested):
+    heading = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    return chance.choice(("", heading)) + "\n".join(
+        f'#: file.c:{n}\nmsgctxt "{n}"\nmsgid {po_string(a, chance)}\nmsgstr {po_string(b, chance)}\n'
+        for n, (a, b) in enumerate(pairs)
+    )
+
+
+def po_string(text, chance):
+    spell = chance.choice(
+        (
+            lambda byte: chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}",
+            lambda byte: chr(byte) if 103 <= byte < 127 else f"\\x{byte:02x}",
+        )
+    )
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n")
+    return f'"{chance.choice((plain, "".join(map(spell, text.encode("utf-8")))))}"'
+
+
+def transcoded(content, chance):
+    """Text in another encoding that has its characters."""
+    text = content.decode("utf-8", "replace")
+    names = ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "gb18030"]
+    for encoding in ("latin-1", "cp1252", "shift_jis", "cp1251", "euc_jp"):
+        with contextlib.suppress(UnicodeError):
+            text.encode(encoding)
+            names += [encoding] * 3
+    return text.encode(chance.choice(names))
+
+
+def separated(content, chance):
+    """A table with other separators or line ends."""
+    former, new = chance.choice(
+        ((b"\t", b";"), (b"\t", b","), (b",", b";"), (b",", b"\t"), (b"\r\n", b"\r"), (b"\n", b"\r"))
+    )
+    return content.replace(former, new)
+
+
+def packed(content, chance):
+    return chance.choice((gzip.compress, lambda content: pyarrow.compress(content, "zstd", asbytes=True)))(content)
+
+
+def sprinkled(content, chance):
+    """A few tokens of the formats where they do not belong, or an encoding that is not that of the file."""
+    content = re.sub(rb"(encoding=\"|charset=)[\w-]+", rb"\1" + chance.choice(ENCODINGS), content)
+    for _ in range(chance.randrange(4)):
+        place = chance.choice([0, len(content), *(found.end() for found in re.finditer(rb"[\n\">]", content))])
+        content = content[:place] + chance.choice(TOKENS) + content[place:]
+    return content
+
+
+ENCODINGS = [*sorted({name.encode() for name in encodings.aliases.aliases.values()}), b"", b"x" * 300, b"foo", b"\xe9"]
+TOKENS = [
+    *(
+        b"<tu>",
+        b"</tu>",
+        b"<seg>",
+        b"</seg>",
+        b"<tuv>",
+        b"<ph>",
+        b"&nbsp;",
+        b"&#0;",
+        b"<![CDATA[",
+        b"<!--",
+        b"<?x?>",
+        b"%x;",
+    ),
+    *(b'<!DOCTYPE tmx SYSTEM "x">', b'<!DOCTYPE tmx [<!ENTITY a "b">]>', b"<!DOCTYPE tmx [%x;]>", b' xml:lang=""'),
+    *(
+        b'"',
+        b'""',
+        b",",
+        b"\t",
+        b";",
+        b"\r",
+        b"\n",
+        b"\r\n",
+        b"\0",
+        b"sep=;\n",
+        b"en\txx\n",
+        b"en,xx,en\n",
+        b"\xef\xbb\xbf",
+    ),
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b"null",
+        b"NaN",
+        b'"en": 1,',
+        b'"en": "x",',
+        b'{"translation": 3}\n',
+        b"\\ud800",
+        b"\\u0000",
+    ),
+    *(
+        b'msgid ""\n',
+        b'msgstr "x"\n',
+        b'msgstr[1] "x"\n',
+        b'msgid_plural "x"\n',
+        b"#, fuzzy\n",
+        b"#~ ",
+        b"\\",
+        b"\\400",
+        b"\\x",
+    ),
+]
+CHANGES = (transcoded, separated, packed, sprinkled, sprinkled)
+
+
 def corpus_files(tmp_path):
     """A small whole file of each kind, and how a config names it."""
-    import pyarrow
-    from pyarrow import parquet
-
-    pairs = [(f"one {number} two.", f"ONE {number} TWO.") for number in range(20)]
-    tmx = "".join(
-        f'<tu><tuv xml:lang="en"><seg>{a}</seg></tuv><tuv xml:lang="xx"><seg>{b}</seg></tuv></tu>' for a, b in pairs
-    )
-    texts = {
-        "a.en": "".join(f"{a}\n" for a, _ in pairs),
-        "a.tsv": "".join(f"{a}\t{b}\n" for a, b in pairs),
-        "a.csv": "en,xx\n" + "".join(f'"{a}","{b}"\n' for a, b in pairs),
-        "a.jsonl": "".join(json.dumps({"en": a, "xx": b}) + "\n" for a, b in pairs),
-        "a.tmx": f'<?xml version="1.0"?><tmx version="1.4"><header srclang="en"/><body>{tmx}</body></tmx>',
-    }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    (tmp_path / "a.xx").write_text("".join(f"{b}\n" for _, b in pairs), encoding="utf-8")
-    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(texts["a.tsv"].encode("utf-8")))
-    columns = dict(zip(("en", "xx"), map(list, zip(*pairs, strict=True)), strict=True))
-    parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    pairs = [(f"one {number} twò.", f"ONE {number} TWÒ.") for number in range(20)]
+    named = []
+    for kind in KINDS:
+        (tmp_path / kind).write_bytes(spelled(kind, pairs, random.Random(0)))
+        named.append(({"file": kind}, kind))
+    for name, side in (("a.en", 0), ("a.xx", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
     (tmp_path / "hub").mkdir()
     shutil.copy(tmp_path / "a.parquet", tmp_path / "hub" / "train.parquet")
-    names = ["a.tsv", "a.csv", "a.jsonl", "a.tmx", "a.tsv.gz", "a.parquet"]
-    named = [({"file": name}, name) for name in names]
     hub = {"dataset": "hub", "split": "train", "columns": ["en", "xx"]}
     return [*named, ({"files": ["a.en", "a.xx"]}, "a.en"), (hub, "hub/train.parquet")]
 
@@ -228,7 +412,7 @@ def test_corpora(attempt, seeds, tiny_tree, tmp_path):
         tiny_tree["corpus"]["train"] = source | ({"streaming": True} if seed % 5 == 0 else {})
         tiny_tree["corpus"]["valid"] = {"files": ["a.en", "a.xx"]}
         (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
-        (tmp_path / name).write_bytes(bend(kept, chance))
+        (tmp_path / name).write_bytes(chance.choice((bend, bend, bend, *CHANGES))(kept, chance))
         options = ("--set", "training.validate_every_steps=5")
         attempt(f"corpus {seed} {name}", "data", "check", "--config", "c.yaml", *options)
         (tmp_path / name).write_bytes(kept)
@@ -313,3 +497,60 @@ def test_damaged_run_directories(attempt, seeds, tiny_config, tmp_path):
         )
         attempt(case, "tokenize", "one two.", "--run", "runs/tiny")
         attempt(case, *command, f"training.max_steps={chance.choice((8, 9))}")
+
+
+WORDS = [
+    *(
+        "one",
+        "two,",
+        "three;",
+        "four",
+        "|",
+        '"five"',
+        "'six'",
+        "\\n",
+        "perché",
+        "città",
+        "Привет",
+        "世界",
+        "テスト",
+        "שלום",
+    ),
+    *("🙂", "&", "<b>", "&amp;", "a\\tb", "100%", "=", "é", "ñ", "\u2028", "\ufeff"),
+]
+
+
+def read_sides(tmp_path, kind, contents):
+    """The pairs of a file, or of two files, as the readers give them; None if they refuse."""
+    names = [str(tmp_path / name) for name in ([kind] if len(contents) == 1 else ("a.en", "a.xx"))]
+    source = FileSource(file=names[0]) if len(names) == 1 else FilesSource(files=tuple(names))
+    for name, content in zip(names, contents, strict=True):
+        with open(name, "wb") as file:
+            file.write(content)
+    try:
+        return [row[1:] for row in read_rows(source, ("en", "xx"))]
+    except CorpusError:
+        return None
+
+
+def test_readers(seeds, tmp_path):
+    """A whole file gives its pairs, whatever way it is spelt; a broken one gives some, or a `CorpusError`."""
+    for seed in seeds(2_000):
+        chance = random.Random(seed)
+        words = chance.choice((WORDS, WORDS[:10], WORDS[:8]))
+        texts = [" ".join(chance.choices(words, k=chance.randrange(1, 9))) for _ in range(chance.randrange(1, 30))]
+        pairs = [("one", "due"), *((text, chance.choice((*texts, ""))) for text in texts)]
+        kind = chance.choice((*KINDS, "two files"))
+        if kind == "two files":
+            whole = ["".join(f"{pair[side]}\n" for pair in pairs).encode() for side in (0, 1)]
+        else:
+            whole = [spelled(kind, pairs, chance)]
+        change = chance.choice((bend, bend, *CHANGES))
+        broken = [change(content, chance) if chance.random() < 0.8 else content for content in whole]
+        try:
+            assert read_sides(tmp_path, kind, whole) == pairs
+            found = read_sides(tmp_path, kind, broken)
+            if change is transcoded and kind in ("a.tsv", "a.csv", "a.jsonl", "b.jsonl", "a.po", "two files"):
+                assert found in (None, pairs)
+        except Exception as error:
+            raise AssertionError(f"reader {seed} {kind}") from error

@@ -1,9 +1,12 @@
+import gzip
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
-from mt_cli.config.corpora import BuiltinSource, CorpusConfig, FileSource, FilesSource
+from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import CODES
 from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
@@ -191,8 +194,6 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
-    import gzip
-
     generator = random.Random(lost)
     english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
     italian = [line.replace("word", "parola") for line in english]
@@ -215,6 +216,46 @@ def test_a_stream_of_files_is_never_counted_and_says_where_one_ends(tmp_path, mo
     assert [next(rows), next(rows)] == [(1, "one", "uno"), (2, "two", "due")]
     with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other goes on"):
         next(rows)
+
+
+def test_a_file_of_another_kind_is_named_before_its_lines_are_compared(tmp_path):
+    english, italian = write(tmp_path / "a.en", ["one"] * 60), str(tmp_path / "a.it")
+    contents = {
+        "not UTF-8 but UTF-16": ("uno\n" * 60).encode("utf-16"),
+        "packed with gzip": gzip.compress(b"uno\n" * 60),
+        "carriage returns alone": b"uno\r" * 60,
+    }
+    for message, content in contents.items():
+        (tmp_path / "a.it").write_bytes(content)
+        for streaming in (False, True):
+            with pytest.raises(CorpusError, match=f"a.it: .*{message}"):
+                list(read_rows(FilesSource(files=(english, italian), streaming=streaming), LANGUAGES))
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_local_dataset_is_read_or_refused_by_one_message(tmp_path, monkeypatch, streaming):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    good = pa.array(["a", "b", "c"])
+    bad = pa.Array.from_buffers(pa.string(), 3, [None, good.buffers()[1], pa.py_buffer(b"a\xe9c")])
+    tables = {
+        "column 'it', row 2: not UTF-8": pa.table({"en": good, "it": bad}),
+        "language 'it', row 2: not UTF-8": pa.table(
+            {"translation": pa.StructArray.from_arrays([good, bad], ["en", "it"])}
+        ),
+        "Multiple matches": pa.table([good] * 3, names=["en", "it", "en"]),
+    }
+    for number, (message, table) in enumerate(tables.items()):
+        (tmp_path / str(number)).mkdir()
+        parquet.write_table(table, tmp_path / str(number) / "train.parquet")
+        source = DatasetSource(dataset=str(tmp_path / str(number)), streaming=streaming)
+        with pytest.raises(CorpusError, match=f"dataset .*{message}"):
+            list(read_rows(source, LANGUAGES))
+
+
+def test_a_dataset_whose_name_is_too_long_is_refused(monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    with pytest.raises(CorpusError, match="cannot be loaded"):
+        list(read_rows(DatasetSource(dataset="x" * 300), LANGUAGES))
 
 
 def test_reversed_words_are_reversed_distinct_and_apart():

@@ -2,6 +2,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import tracemalloc
 from xml.sax.saxutils import escape
 
 import pyarrow as pa
@@ -10,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mt_cli.corpus.formats import count_lines, opened, read_file, read_lines
+from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.lines import count_lines, foreign_kind, opened, read_lines
 from mt_cli.errors import CorpusError
 
 LANGUAGES = ("en", "it")
@@ -59,6 +62,8 @@ def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path, lines, end, ends_las
     if lines and not lines[-1] and not ends_last:
         lines = [*lines, "last"]  # Without its end an empty last line cannot be told from none.
     text = end.join(lines) + (end if ends_last and lines else "")
+    if foreign_kind(text.encode()):
+        return  # With NUL characters in the right places it is UTF-16.
     path = packed(tmp_path / "text", text.encode(), ending)
     expected = [line.removeprefix("\ufeff") if number == 0 else line for number, line in enumerate(lines)]
     assert list(read_lines(path)) == expected
@@ -70,8 +75,8 @@ def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path, lines, end, ends_las
 def test_tsv_gives_back_any_pairs(tmp_path, pairs, ending):
     content = "".join(f"{source}\t{target}\n" for source, target in pairs)
     path = packed(tmp_path / "pairs.tsv", content.encode(), ending)
-    if pairs and {"en", "it"} <= set(pairs[0]):
-        return  # That is a heading.
+    if (pairs and {"en", "it"} <= set(pairs[0])) or foreign_kind(content.encode()):
+        return  # That is a heading, or UTF-16.
     assert read(path) == without_mark(pairs)
 
 
@@ -141,6 +146,19 @@ def test_po_gives_back_any_pairs(tmp_path, pairs, ending):
     assert read(packed(tmp_path / "it.po", "\n".join(messages).encode(), ending)) == pairs
 
 
+ESCAPES = st.sampled_from(["\\{:03o}", "\\x{:02X}"])
+
+
+@each_time_a_folder
+@given(st.lists(st.tuples(TEXT.filter(len), TEXT)), ESCAPES)
+def test_escapes_of_a_catalogue_are_bytes_of_its_text(tmp_path, pairs, escape):
+    def spelled(text):
+        return "".join(map(escape.format, text.encode()))
+
+    messages = (f'msgid "{spelled(source)}"\nmsgstr ""\n"{spelled(target)}"\n' for source, target in pairs)
+    assert read(packed(tmp_path / "it.po", "\n".join(messages).encode(), "")) == pairs
+
+
 def test_rows_are_numbered_by_the_line_where_they_begin(tmp_path):
     (tmp_path / "a.csv").write_text('en,it\r\n"one\r\ntwo",due\r\n\r\nthree,tre\r\n', encoding="utf-8")
     (tmp_path / "a.jsonl").write_text('{"en": "a", "it": "b"}\n\n{"en": "c", "it": null}\n', encoding="utf-8")
@@ -166,7 +184,7 @@ def test_a_table_is_read_by_its_heading_or_else_its_first_columns(tmp_path, endi
     assert rows("ab", "cd") == [("a", "b"), ("c", "d")]
     assert rows(["it", "n", "en"], "a1b") == [("b", "a")]
     assert rows(["x", "y", "z"], "abc", columns=("z", "x")) == [("c", "a")]
-    with pytest.raises(CorpusError, match="line 1: no column 'w' in its heading, only 'x', 'y'; set `columns`"):
+    with pytest.raises(CorpusError, match="line 1: no column 'w' among 'x', 'y'; set `columns`"):
         rows("xy", "ab", columns=("x", "w"))
     with pytest.raises(CorpusError, match="line 2: found 1 column"):
         rows("ab", "c")
@@ -222,26 +240,71 @@ LATIN = "perché".encode("latin-1")
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", b"a\tb\n" + LATIN + b"\tb\n", r"a\.tsv, line 2, byte 6: not UTF-8 \(found 0xE9\); convert"),
         (
             "a.tsv",
-            "a\tb\n".encode("utf-16"),
-            r"line 1, byte 1: not UTF-8 \(found 0xFF\); it looks like UTF-16; convert",
+            b"a\tb\n" + LATIN + b"\tb\n",
+            r"a\.tsv, line 2, byte 6: not UTF-8 \(found 0xE9\); it looks like windows-1252 .*; convert",
         ),
-        ("a.csv", b"a,b\n" + LATIN + b",b\n", r"a\.csv, after line 0: not UTF-8 \(found 0xE9\)"),
+        ("a.tsv", b"\xef\xbb\xbfa\xe9\tb\n", r"line 1, byte 5: not UTF-8 \(found 0xE9\)"),
+        ("a.csv", b"a,b\n" + LATIN + b",b\n", r"a\.csv, line 2, byte 6: not UTF-8 \(found 0xE9\)"),
         ("a.csv", b'a,b\n"c,d\n', r"a\.csv, line 2: not valid CSV"),
         ("a.jsonl", b'{"en": "a", "it": "b"}\n{"en": \n', r"a\.jsonl, line 2: not valid JSON"),
-        ("a.jsonl", b'{"en": "a", "de": "b"}\n', r"line 1: no 'it' among 'en', 'de'; set `columns`"),
+        ("a.jsonl", b'{"en": "a", "de": "b"}\n', r"line 1: no column 'it' among 'en', 'de'; set `columns`"),
         ("a.jsonl", b'{"en": "a", "it": 3}\n', r"line 1: 'it' holds 3, not text"),
-        ("a.jsonl", b'["a", "b"]\n', r'line 1: found .* write \{"en": \.\.\., "it": \.\.\.\}'),
-        ("a.jsonl", b"[" * 100_000 + b"\n", r"line 1: not valid JSON"),
+        ("a.jsonl", b'["a", "b"]\n', r'line 1: found a JSON array; write .* \{"en": \.\.\., "it": \.\.\.\}'),
+        ("a.jsonl", b'{"a":' * 100_000 + b"\n", r"line 1: not valid JSON"),
         ("a.parquet", b"PAR1 or not", r"a\.parquet: not a readable Parquet file"),
         ("a.po", b'msgid "a"\nmsgstr "b\n', r"a\.po, line 2: not a line of a gettext catalogue: 'msgstr"),
         ("a.tmx", b"<tmx><body>\n<tu></body></tmx>", r"a\.tmx, line 2: not well-formed XML: mismatched tag"),
         ("a.tmx", b"<tmx>\n<body>" + LATIN, r"a\.tmx, line 2: not well-formed XML"),
-        ("a.tsv.gz", b"not packed", r"a\.tsv\.gz: .*incorrect header"),
+        ("a.tsv.gz", b"not packed", r"a\.tsv\.gz: not packed with gzip, in spite of its name"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000)[:-20], r"a\.tsv\.gz: truncated"),
-        ("a.tsv.zst", b"not packed", r"a\.tsv\.zst: ZSTD|a\.tsv\.zst: zSTD"),
+        ("a.tsv.zst", b"not packed", r"a\.tsv\.zst: not packed with zstd, in spite of its name"),
+        ("a.csv", b"a,b\nc\rd,e\n", r"a\.csv, line 2: not valid CSV: new-line character"),
+        ("a.csv", b"en,it,en\na,b,c\n", r"a\.csv, line 1: 2 times the column 'en'; keep one"),
+        ("a.csv", b"sep=,\na,b\n", r"a\.csv, line 1: found 'sep=', which is a note to Excel; remove"),
+        ("a.csv", b"sep=;\na;b\n", r"a\.csv, line 1: found 'sep=;', which is a note to Excel; remove"),
+        ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', r"line 1: not valid JSON: a key stands twice"),
+        ("a.po", b'msgid "a"\nmsgstr "\\q"\n', r"a\.po, line 2: unknown escape '\\\\q'"),
+        ("a.po", b'msgid "a"\nmsgstr "\\777"\n', r"a\.po, line 2: unknown escape"),
+        ("a.po", b'\nmsgid "a"\nmsgstr "\\351"\n', r"a\.po, line 2: the escapes of this message are not UTF-8"),
+        ("a.po", b'msgid "a"\nmsgstr "b"\nmsgstr "c"\n', r"a\.po, line 3: a second msgstr in the message of line 1"),
+        ("a.po", b'msgid "a"\n\nmsgid "b"\nmsgstr "c"\n', r"a\.po, line 3: a second msgid in the message of line 1"),
+        ("a.po", b'msgid "a"\nmsgstr "b"\n\nmsgid "c"\n', r"a\.po, line 4: this message has no msgstr"),
+        ("a.po", b'\nmsgstr "c"\n', r"a\.po, line 2: this message has no msgid"),
+        (
+            "a.po",
+            b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=ISO-8859-1\\n"\n\nmsgid "a"\nmsgstr "\xe9"\n',
+            r"a\.po: its charset is ISO-8859-1; convert it with `msgconv -t UTF-8`",
+        ),
+        (
+            "a.tmx",
+            b"<tmx><body>" + LATIN * 9,
+            r"line 1: not well-formed XML.*; not UTF-8 \(found 0xE9\); it looks like",
+        ),
+        (
+            "a.tmx",
+            b'<?xml version="1.0" encoding="foo"?><tmx/>',
+            r"line 1: unknown encoding: foo; convert the file to UTF",
+        ),
+        (
+            "a.tmx",
+            b'<?xml version="1.0" encoding="shift_jis"?><tmx/>',
+            r"multi-byte encodings .* convert the file to UTF-8",
+        ),
+        ("a.tmx", b'<?xml version="1.0" encoding="utf-16"?><tmx/>', r"is incorrect; convert the file to UTF-8"),
+        (
+            "a.tmx",
+            b'<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx><tu><tuv lang="en"><seg>a&nbsp;b</seg></tuv></tu></tmx>',
+            r"a\.tmx, line 2: the entity &nbsp; is unknown, for no DTD is read; write the character itself",
+        ),
+        ("a.tmx", b"<tmx>\n<tu><tuv><seg>a<seg>b</seg></seg></tuv></tu></tmx>", r"line 2: <seg> within <seg>"),
+        ("a.tmx", b"<tmx>\n<tu>\n<tu></tu></tu></tmx>", r"line 3: <tu> within <tu>"),
+        ("a.tsv", gzip.compress(b"a\tb\n"), r"a\.tsv: it is packed with gzip; its name should end in \.gz"),
+        ("a.tmx", gzip.compress(b"<tmx/>"), r"it is packed with gzip; its name should end in \.gz"),
+        ("a.csv", b"PK\x03\x04...", r"a\.csv: it is a ZIP archive, as \.xlsx"),
+        ("a.tsv", b"a\tb\rc\td\r", r"a\.tsv: its lines end at carriage returns alone"),
+        ("a.csv", b"a,b\rc,d\r", r"a\.csv: its lines end at carriage returns alone"),
         ("a.docx", b"", r"unknown kind of file; .* \.tsv, \.csv, \.jsonl, \.parquet, \.tmx, \.po"),
         ("a.parquet.gz", b"", r"unknown kind of file"),
     ],
@@ -252,18 +315,194 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path, name, conten
         read(tmp_path / name)
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    for path, message in ((tmp_path / "none.tsv", "none.tsv: no such file"), (tmp_path, "is a directory")):
-        with pytest.raises(CorpusError, match=message), opened(path):
+WIDE = {"utf-16": "UTF-16", "utf-16-le": "UTF-16", "utf-16-be": "UTF-16", "utf-32": "UTF-32", "utf-32-le": "UTF-32"}
+WHOLE = {
+    "a.tsv": "{}\t{}\n",
+    "a.csv": '"{}","{}"\n',
+    "a.jsonl": '{{"en": "{}", "it": "{}"}}\n',
+    "a.po": 'msgid "{}"\nmsgstr "{}"\n\n',
+}
+"""A pair in each format that is UTF-8 always."""
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("pair", [("one two", "uno due"), ("один два", "ένα δύο"), ("一二三", "テストです")])
+@pytest.mark.parametrize("encoding", WIDE)
+def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, pair, encoding):
+    (tmp_path / name).write_bytes((WHOLE[name].format(*pair) * 20).encode(encoding))
+    with pytest.raises(CorpusError, match=rf"{name}: not UTF-8 but {WIDE[encoding]}; convert the file to UTF-8"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    ("text", "encoding", "guess"),
+    [
+        ("perché la città è più", "windows-1252", "it looks like windows-1252"),
+        ("“Größe” – süß, créée", "windows-1252", "it looks like windows-1252"),
+        ("これはテストです", "shift_jis", "it looks like Shift_JIS"),
+        ("世界你好", "gb18030", "it looks like an East Asian encoding such as GB18030"),
+        ("これはテストです", "euc_jp", "it looks like an East Asian encoding such as .*EUC-JP"),
+        ("Привет мир", "windows-1251", r"not UTF-8 \(found 0x..\); convert"),
+        ("Привет мир", "koi8-r", r"not UTF-8 \(found 0x..\); convert"),
+    ],
+)
+def test_an_encoding_is_named_only_where_it_can_be_told(tmp_path, name, text, encoding, guess):
+    (tmp_path / name).write_bytes(WHOLE[name].format("an ordinary line", text).encode(encoding))
+    with pytest.raises(CorpusError, match=rf"{name}, line [12], byte \d+: .*{guess}"):
+        read(tmp_path / name)
+
+
+def test_a_damaged_line_of_utf8_is_given_no_other_encoding(tmp_path):
+    (tmp_path / "a.tsv").write_bytes("perché città\t".encode() + b"\xe9\n")
+    with pytest.raises(CorpusError, match=r"found 0xE9\); convert"):
+        read(tmp_path / "a.tsv")
+
+
+def test_nul_characters_within_other_text_are_text(tmp_path):
+    (tmp_path / "a.tsv").write_text("one\0two three\tuno\n\0\tdue e\0tre\n" * 3, encoding="utf-8")
+    assert read(tmp_path / "a.tsv") == [("one\0two three", "uno"), ("\0", "due e\0tre")] * 3
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
+@pytest.mark.parametrize("heading", [["en", "it"], []])
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("mark", ["\t", ",", ";", "|", "    "])
+def test_another_separator_is_recognised(tmp_path, name, heading, quote, mark):
+    separator = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", "    ": "space"}[mark]
+    rows = [heading] * bool(heading) + [["one", "uno"], ["Hello you", "Ciao"]]
+    lines = (mark.join(f"{quote}{cell}{quote}" for cell in row) + "\n" for row in rows)
+    (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+    if (name, mark) in (("a.tsv", "\t"), ("a.csv", ",")):
+        assert len(read(tmp_path / name)) >= 2
+    elif (name, mark, quote) != ("a.csv", "    ", '"'):
+        with pytest.raises(CorpusError, match=rf"{name}, line 1: .* the columns seem to be separated by {separator}s"):
+            read(tmp_path / name)
+
+
+def test_a_missing_tab_is_not_taken_for_another_separator(tmp_path):
+    (tmp_path / "a.tsv").write_text("Hello, you\nno mark here\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"line 1: found 1 column; write source, tab, target$"):
+        read(tmp_path / "a.tsv")
+
+
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])
+def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
+    (tmp_path / f"folder{kind}").mkdir()
+    os.mkfifo(tmp_path / f"pipe{kind}")
+    (tmp_path / f"loop{kind}").symlink_to(f"loop{kind}")
+    names = {"none": "no such file", "folder": "is a directory", "pipe": "not a file but a device or a pipe"}
+    names |= {"loop": "symbolic links", "x" * 300: "name too long", "a\0b": r"'.*\\x00.*': not a file name"}
+    for name, message in names.items():
+        with pytest.raises(CorpusError, match=message):
+            read(tmp_path / f"{name}{kind}")
+        with pytest.raises(CorpusError, match=message), opened(tmp_path / f"{name}{kind}"):
             raise AssertionError("it opened")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.po", "a.tmx"])
+def test_what_never_ends_is_not_held_in_memory(tmp_path, name):
+    beginnings = {"a.csv": '"', "a.jsonl": '{"en": "', "a.po": 'msgid "', "a.tmx": "<tmx><tu><tuv><seg>"}
+    content = beginnings.get(name, "").encode() + b"word " * 10_000_000
+    path = packed(tmp_path / name, content, ".gz")
+    del content
+    tracemalloc.start()
+    with pytest.raises(CorpusError, match=r"line 1: .*10,000,000 bytes"):
+        read(path)
+    assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    tracemalloc.stop()
+
+
+TEXTS = [("a", "b"), (None, "é"), ("c", None), (None, None), ("d", "")]
+
+
+def as_struct(sides):
+    return {"translation": pa.StructArray.from_arrays(sides, list(LANGUAGES))}
+
+
+def as_map(sides):
+    rows = [
+        list(zip(LANGUAGES, texts, strict=True)) for texts in zip(*(side.to_pylist() for side in sides), strict=True)
+    ]
+    return {"translation": pa.array(rows, pa.map_(sides[0].type, sides[0].type))}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
+)
+@pytest.mark.parametrize("shape", [lambda sides: dict(zip(LANGUAGES, sides, strict=True)), as_struct, as_map])
+def test_text_of_every_type_is_read_from_parquet_and_nulls_are_blank(tmp_path, kind, shape):
+    if shape is as_map and str(kind) not in ("string", "large_string"):
+        return  # Arrow makes no such maps.
+    sides = [pa.array([pair[side] for pair in TEXTS], pa.string()).cast(kind) for side in (0, 1)]
+    pq.write_table(pa.table(shape(sides)), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [(a or "", b or "") for a, b in TEXTS]
+
+
+def test_a_null_translation_is_a_blank_pair(tmp_path):
+    kinds = {pa.struct([("en", "string"), ("it", "string")]): dict, pa.map_("string", "string"): list}
+    for kind, form in kinds.items():
+        rows = pa.array([None, form([("en", "a"), ("it", "b")])], kind)
+        pq.write_table(pa.table({"translation": rows}), tmp_path / "a.parquet")
+        assert read(tmp_path / "a.parquet") == [("", ""), ("a", "b")]
+
+
+GOOD = pa.array(["a", "b", "c"])
+BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buffer(b"a\xe9c")])
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pa.table({"en": GOOD, "it": [1.0, 2.0, 3.0]}), "column 'it': holds double, not text; set `columns`"),
+        (pa.table({"en": GOOD, "it": [b"a", b"b", b"c"]}), "column 'it': holds binary, not text; set `columns`"),
+        (pa.table([GOOD] * 3, names=["en", "it", "en"]), "2 times the column 'en'; keep one"),
+        (pa.table({"en": GOOD, "it": BAD}), r"column 'it', row 2: not UTF-8 \(found 0xE9\)"),
+        (pa.table({"translation": GOOD}), "column 'translation': holds string, not {language: text}"),
+        (pa.table(as_struct([GOOD, BAD])), "'translation', language 'it', row 2: not UTF-8"),
+        (
+            pa.table(
+                {"translation": pa.array([[("en", "a"), ("it", "b")], [("en", "a")]], pa.map_("string", "string"))}
+            ),
+            "column 'translation', row 2: no language 'it' among 'en'",
+        ),
+        (
+            pa.table({"translation": pa.array([[("en", "a"), ("it", "b"), ("en", "c")]], pa.map_("string", "string"))}),
+            "column 'translation', row 1: 2 times the language 'en'",
+        ),
+        (pa.table({"translation": [{"en": "a", "it": 3}]}), "language 'it': holds int64, not text"),
+        (pa.table({}), "no column 'en' among nothing"),
+    ],
+)
+def test_what_is_wrong_with_a_parquet_file_is_said(tmp_path, table, message):
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(CorpusError, match=rf"a\.parquet.*{message}"):
+        read(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("encoding", ["iso-8859-1", "windows-1252", "utf-16", "utf-8-sig"])
+def test_a_translation_memory_may_declare_its_encoding(tmp_path, encoding):
+    unit = '<tu><tuv lang="en"><seg>perché</seg></tuv><tuv lang="ita"><seg>così</seg></tuv></tu>'
+    declared = encoding.removesuffix("-sig")
+    text = f'<?xml version="1.0" encoding="{declared}"?><tmx>{unit}</tmx>'
+    (tmp_path / "a.tmx").write_bytes(text.encode(encoding))
+    assert read(tmp_path / "a.tmx") == [("perché", "così")]
+
+
+def test_of_several_segments_in_a_language_the_first_is_read_and_none_of_a_note(tmp_path):
+    note = "<note><seg>no</seg></note>"
+    variants = "".join(f'<tuv lang="en">{note}<seg>{number}</seg></tuv>' for number in range(3))
+    text = f'<tmx><tu>{note}{variants}<tuv lang="it"><seg>x</seg></tuv></tu></tmx>'
+    (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
+    assert read(tmp_path / "a.tmx") == [("0", "x")]
 
 
 def test_columns_of_a_parquet_file_must_be_there_and_hold_text(tmp_path):
     pq.write_table(pa.table({"en": ["a"], "it": [1]}), tmp_path / "a.parquet")
-    with pytest.raises(CorpusError, match="column 'it' holds int64, not text"):
+    with pytest.raises(CorpusError, match="column 'it': holds int64, not text"):
         read(tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match="no column 'de' among 'en', 'it'; set `columns`"):
         read(tmp_path / "a.parquet", ("en", "de"))
     pq.write_table(pa.table({"translation": [{"en": "a", "fr": "b"}]}), tmp_path / "b.parquet")
-    with pytest.raises(CorpusError, match="row 1: no language 'it' in `translation`, only 'en', 'fr'"):
+    with pytest.raises(CorpusError, match="column 'translation': no language 'it' among 'en', 'fr'"):
         read(tmp_path / "b.parquet")

@@ -1,0 +1,161 @@
+"""Files as bytes and as lines of UTF-8 text, and what a file looks like that holds something else.
+
+A line ends at a line feed, or at a carriage return and line feed, and nowhere else. Knows nothing of pairs.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from mt_cli.errors import CorpusError
+
+LONGEST = 10_000_000
+"""Bytes of a line, a table's cell or a translation unit at most: no more than that is ever held in memory."""
+CHUNK_BYTES = 1 << 20
+COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
+"""By the end of a name: how a file is packed, and how such a file begins."""
+
+_BEGINNINGS = {
+    b"\x1f\x8b": "it is packed with gzip; its name should end in .gz",
+    b"\x28\xb5\x2f\xfd": "it is packed with zstd; its name should end in .zst",
+    b"BZh91AY&SY": "it is packed with bzip2; unpack it",
+    b"\xfd7zXZ\x00": "it is packed with xz; unpack it",
+    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as tab-separated UTF-8",
+    b"PAR1\x15": "it is a Parquet file; its name should end in .parquet",
+}
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+_WIDE_CODECS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+_NOT_ASCII = re.compile(rb"[\x80-\xff]+")
+_KANA = re.compile("[\u3041-\u30fe]")
+_TWO_BYTE_CHARACTERS = re.compile(rb"(?:[\xa1-\xa5\xb0-\xd7][\xa1-\xfe])+")
+_WESTERN_MARKS = frozenset("’‘“”„–—…«»°§¿¡€£·®©™\xa0")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`.
+
+    Raises:
+        CorpusError: if it is no file or cannot be opened, or what is in it cannot be unpacked.
+    """
+    name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
+    try:
+        _refuse_devices(path)
+        with path.open("rb") as file:
+            if name is None:
+                yield file
+                return
+            import pyarrow as pa
+
+            stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
+            yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if name and error.errno is None and not _begins_with(magic, path):
+            reason = f"not packed with {name}, in spite of its name"
+        raise CorpusError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def _refuse_devices(path: Path) -> None:
+    """Raise CorpusError for what can be read only once, or for ever: opening a pipe would wait for its other end."""
+    try:
+        mode = path.stat().st_mode
+    except ValueError as error:  # A NUL character.
+        raise CorpusError(f"{str(path)!r}: not a file name: {error}") from None
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
+
+
+def _begins_with(magic: bytes, path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
+
+    Raises:
+        CorpusError: if the file cannot be read or is not UTF-8, with line and byte.
+    """
+    return (line.removesuffix("\n").removesuffix("\r") for line in read_whole_lines(path))
+
+
+def read_whole_lines(path: Path) -> Iterator[str]:
+    """The same with their ends."""
+    with opened(path) as file:
+        if problem := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
+            raise CorpusError(f"{path}: {problem}")
+        lines = iter(partial(file.readline, LONGEST + 1), b"")
+        for number, line in enumerate(lines, start=1):
+            if len(line) > LONGEST:
+                raise CorpusError(f"{path}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence a line")
+            if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
+                raise CorpusError(
+                    f"{path}: its lines end at carriage returns alone, as on old Macs; convert them to line feeds"
+                )
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                place = error.start + len(line) - len(error.object)  # Which is without a byte order mark.
+                problem = not_utf8(line, place)
+                raise CorpusError(f"{path}, line {number:,}, byte {place + 1:,}: {problem}") from None
+
+
+def count_lines(path: Path) -> int:
+    """Number of lines of a file; raises CorpusError if it cannot be read."""
+    count, last = 0, b"\n"
+    with opened(path) as file:
+        while chunk := file.read(CHUNK_BYTES):
+            count += chunk.count(b"\n")
+            last = chunk[-1:]
+    return count + (last != b"\n")
+
+
+def foreign_kind(beginning: bytes) -> str | None:
+    """What to say of a file that is, by its first bytes, no UTF-8 text: packed, or in UTF-16 or UTF-32."""
+    for magic, problem in _BEGINNINGS.items():
+        if beginning.startswith(magic):
+            return problem
+    wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None) or _wide(beginning)
+    return f"not UTF-8 but {wide}; convert the file to UTF-8" if wide else None
+
+
+def _wide(beginning: bytes) -> str | None:
+    """`UTF-16` or `UTF-32` for text of two or four bytes a character, in which spaces and line ends have NUL bytes."""
+    num_spaces = sum(map(beginning.count, (b"\n", b" ")))
+    for codec in _WIDE_CODECS if b"\0" in beginning else ():
+        text = beginning.decode(codec, "replace")
+        if text.count("\0") == 0 and sum(map(text.count, "\n ")) * 2 > num_spaces:
+            return codec[:6].upper()
+    return None
+
+
+def not_utf8(piece: bytes, place: int) -> str:
+    """What to say of a piece of a file whose byte at `place` cannot be UTF-8, with the encoding it may be in."""
+    guess = _encoding_of(piece)
+    seems = f"it looks like {guess}; " if guess else ""
+    return f"not UTF-8 (found 0x{piece[place]:02X}); {seems}convert the file to UTF-8"
+
+
+def _encoding_of(piece: bytes) -> str | None:
+    """A name for an encoding, where one is likely."""
+    runs = _NOT_ASCII.findall(piece)
+    high = b"".join(runs)
+    if len(piece.decode("utf-8", "ignore").encode("utf-8")) - (len(piece) - len(high)) > len(high) // 2:
+        return None  # Most of it is UTF-8: the text is damaged.
+    if _KANA.search(piece.decode("shift_jis", "replace")) and "\ufffd" not in piece.decode("cp932", "replace"):
+        return "Shift_JIS"
+    if max(map(len, runs)) > 3 and all(map(_TWO_BYTE_CHARACTERS.fullmatch, runs)):
+        return "an East Asian encoding such as GB18030, EUC-JP or EUC-KR"
+    letters = [letter for letter in piece.decode("cp1252", "replace") if letter.isalpha()]
+    marks = set(high.decode("cp1252", "replace")) - _WESTERN_MARKS
+    if all(mark.isalpha() for mark in marks) and 3 * sum(not letter.isascii() for letter in letters) < len(letters):
+        return "windows-1252 or another encoding of one byte a character"
+    return None
