@@ -124,7 +124,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
     unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(4)}")
     made: list[Path] = []
     try:
-        _make_with_parents(unfinished, made)
+        try:
+            _make_with_parents(unfinished, made)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
         yield unfinished
         for path in [*unfinished.rglob("*"), unfinished]:
             _flush(path)
@@ -144,15 +147,12 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 def _make_with_parents(folder: Path, made: list[Path]) -> None:
     """Make a folder and the parents that it lacks; `made` gets them, the innermost first."""
-    try:
-        for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
-            with suppress(FileExistsError):  # Another process was faster.
-                parent.mkdir()
-                made.insert(0, parent)
-        folder.mkdir()
-        made.insert(0, folder)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
+    for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
+        with suppress(FileExistsError):  # Another process was faster.
+            parent.mkdir()
+            made.insert(0, parent)
+    folder.mkdir()
+    made.insert(0, folder)
 
 
 def _rename_new(source: Path, target: Path) -> None:

@@ -76,14 +76,17 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     """The checkpoint in a file that is whole.
 
     Raises:
-        RunError: if the file is missing or of another format.
+        RunError: if the file is missing, of another format, or in a folder whose name is not UTF-8.
         DamagedFileError: if it is damaged, also where that comes to light inside.
     """
     try:
+        str(path).encode("utf-8")
         check_regular(path)
         _check_seal(path)
         with safe_open(path, framework="pt") as file:
             yield Checkpoint(path, file)
+    except UnicodeEncodeError:
+        raise RunError(f"{path}: the path is not UTF-8, and such a checkpoint cannot be opened; rename it") from None
     except FileNotFoundError:
         raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,8 @@ class CTranslate2Engine:
         kind, _, index = device.partition(":")
         threads = {"intra_threads": torch.get_num_threads()}
         self._library = ctranslate2
-        self._translator = ctranslate2.Translator(str(folder), device=kind, device_index=int(index or 0), **threads)
+        path = os.fsencode(folder)  # It need not be UTF-8.
+        self._translator = ctranslate2.Translator(path, device=kind, device_index=int(index or 0), **threads)
         self._tokenizers = tokenizers
         target = tokenizers[1]
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
