@@ -331,7 +331,8 @@ def _rules(backend: tokenizers.Tokenizer) -> dict[str, Any]:
 def _own_rules() -> list[dict[str, Any]]:
     """Those of every kind of tokenizer that there is.
 
-    A stranger's may hold patterns that take for ever, or replacements that make a text endlessly long.
+    A stranger's may hold patterns that take for ever, or replacements that make a text endlessly long. Where these
+    change, the runs of older versions can no longer be read, unless the former rules stay in this list.
     """
     algorithms = get_args(TokenizerConfig.model_fields["algorithm"].annotation)
     choices = product(algorithms, *((False, True),) * 3)

@@ -70,7 +70,7 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
     try:
         make_folder(path.parent)
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))
-    except (OSError, MtError) as error:
+    except (OSError, ValueError, MtError) as error:  # A test set may have a name that no file can have.
         say(f"The translations were not written to {path}: {error}")
 
 

@@ -27,6 +27,7 @@ QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8
 _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25
 _MAX_SAMPLES_BYTES = 2**26
+_MAX_POSITIONS = 2**16
 
 
 class Run(NamedTuple):
@@ -64,7 +65,7 @@ def export_ctranslate2(run: Run, output: Path, quantization: str, sentences: Seq
         raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
     translator, config = run
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    num_positions = int(config.corpus.max_tokens * max(1.0, config.decoding.max_length_ratio)) + 12
+    num_positions = int(min(config.corpus.max_tokens * max(1.0, config.decoding.max_length_ratio), _MAX_POSITIONS)) + 12
     spec = specification(ctranslate2.specs, translator.model, tokenizers, num_positions)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)

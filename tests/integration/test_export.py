@@ -309,3 +309,11 @@ def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, v
     status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
     fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
     assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
+
+
+def test_a_limit_of_tokens_that_is_none_takes_no_memory(mt, trained, tmp_path):
+    config = shutil.copytree(trained, tmp_path / "run") / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("max_tokens: 6\n", f"max_tokens: {10**9}\n"), encoding="utf-8")
+    assert config.read_text(encoding="utf-8") != text
+    assert mt("export", "--run", "run", "--output", "model")[0] == 0

@@ -169,9 +169,10 @@ def test_a_run_whose_files_are_links_is_read(mt, run, tmp_path):
     assert mt("report", "--run", run)[2] == "" and content_of(tmp_path / "blobs") == before
 
 
-def test_a_checkpoint_that_leads_nowhere_is_no_run(run, tmp_path):
+@pytest.mark.parametrize("kind", ["dangling link", "folder"])
+def test_what_has_no_checkpoint_file_is_not_the_newest_run(run, outside, tmp_path, kind):
     (tmp_path / "runs" / "broken" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "runs" / "broken" / "checkpoints" / "best.safetensors").symlink_to("nowhere")
+    plant(tmp_path / "runs" / "broken" / "checkpoints" / "best.safetensors", kind, outside)
     assert newest_run(tmp_path / "runs") == run
 
 
@@ -211,11 +212,11 @@ def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
         assert ("not finished" in page) == ("report.json: " in err)
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"step": ' + b"9" * 5000 + b"}", b"\0" * 9])
-@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.txt", "report.json"])
-def test_files_of_any_content_give_a_page(attempt, run, commands, name, content):
-    (run / name).write_bytes(content)
-    assert attempt(*commands["compare"])[0] == 0
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\0" * 9])
+def test_a_report_that_is_no_json_is_named(attempt, run, commands, content):
+    (run / "report.json").write_bytes(content)
+    status, err = attempt(*commands["report"])
+    assert status == 0 and "report.json: " in err and err.endswith("the page does without this file\n")
 
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
