@@ -14,7 +14,7 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.corpus.cache import format_bytes, size_of
-from mt_cli.errors import MtError, RunError
+from mt_cli.errors import MtError
 from mt_cli.hardware import describe_versions, has_fast_bf16, idle_cpus, memory_of
 
 _MIN_FREE_DISK = 2 * 2**30
@@ -141,11 +141,11 @@ def _problems_of(run: RunDirectory) -> list[str]:
         run.tokenizers(run.config())
     except MtError as error:
         problems.append(str(error))
-    for path in (run.best_path, *run.states()):
-        if path.is_file():
+    for path in dict.fromkeys((run.best_path, run.last_path, *run.states())):
+        if os.path.lexists(path):
             try:
                 with open_checkpoint(path) as checkpoint:
                     run.check_tokenizers(checkpoint.state["fingerprints"])
-            except RunError as error:
+            except MtError as error:
                 problems.append(str(error))
     return list(dict.fromkeys(problems))

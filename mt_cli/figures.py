@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mt_cli.errors import InputError
+from mt_cli.disk import write_atomically
+from mt_cli.errors import InputError, MtError
 
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
@@ -206,8 +207,9 @@ def _save(figure: Any, path: Path) -> None:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # `missing_characters` tells.
-            figure.savefig(path)
-    except (OSError, ValueError) as error:
+            kind = path.suffix.removeprefix(".").lower() or "png"
+            write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
+    except (MtError, ValueError) as error:
         raise InputError(f"{path}: the picture cannot be written: {error}") from None
 
 

@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from functools import cache
+from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import tokenizers
@@ -27,6 +28,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
+from mt_cli.disk import read_regular, reason
 from mt_cli.errors import ConfigError, RunError
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
@@ -46,7 +48,7 @@ _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75
 """Share of sub-words that may be single characters. Chinese captions (3,600 characters) came out in about the fewest
 tokens with this share at 1,000 to 4,000 entries; without a limit it was up to a fifth more."""
-_MAX_FILE_BYTES = 2**28
+MAX_FILE_BYTES = 2**28
 
 
 class Tokenizer:
@@ -96,16 +98,15 @@ class Tokenizer:
     def load(cls, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
         """The tokenizer saved at `path`; raises RunError if it cannot be read, or has no entries for `tags`."""
         try:
-            with path.open("rb") as file:
-                content = file.read(_MAX_FILE_BYTES + 1)
-            if len(content) > _MAX_FILE_BYTES:
-                raise RunError(f"{path}: larger than {_MAX_FILE_BYTES:,} bytes; that is no tokenizer")
+            content = read_regular(path, MAX_FILE_BYTES)
         except OSError as error:
-            raise RunError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+            raise RunError(f"{path}: {reason(error)}") from None
         try:
             tokenizer = cls(tokenizers.Tokenizer.from_str(content.decode("utf-8")), tags)
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {str(error)[:200]}") from None
+        if _rules(tokenizer._backend) not in _own_rules():
+            raise RunError(f"{path}: cuts or joins text in another way than any tokenizer of `mt`, and is not used")
         if sorted(tokenizer._backend.get_vocab().values()) != list(range(tokenizer.vocab_size)):
             raise RunError(f"{path}: the ids of its entries are not 0 to {tokenizer.vocab_size - 1:,}")
         if tokenizer.tokens(range(4)) != list(SPECIAL_TOKENS):
@@ -318,6 +319,28 @@ def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers
     before = [normalizers.NFKC()] * config.nfkc + [normalizers.Lowercase()] * config.lowercase
     backend.normalizer = normalizers.Sequence([*before, *normalizer])
     return backend, trainer
+
+
+def _rules(backend: tokenizers.Tokenizer) -> dict[str, Any]:
+    """All of a tokenizer but its vocabulary."""
+    state = json.loads(backend.to_str())
+    return {key: value for key, value in state.items() if key != "model"} | {"model": state["model"]["type"]}
+
+
+@cache
+def _own_rules() -> list[dict[str, Any]]:
+    """Those of every kind of tokenizer that there is.
+
+    A stranger's may hold patterns that take for ever, or replacements that make a text endlessly long. Where these
+    change, the runs of older versions can no longer be read, unless the former rules stay in this list.
+    """
+    algorithms = get_args(TokenizerConfig.model_fields["algorithm"].annotation)
+    choices = product(algorithms, *((False, True),) * 3)
+    configs = (
+        TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=nfkc, lowercase=lowercase)
+        for algorithm, byte_fallback, nfkc, lowercase in choices
+    )
+    return [_rules(_untrained(config, ())[0]) for config in configs]
 
 
 def _word_spacing() -> tuple[list[Any], Any, Any]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from mt_cli.disk import read_regular
 from mt_cli.errors import InputError, MtError
 from mt_cli.sentences import units
 
@@ -30,6 +31,8 @@ T = TypeVar("T")
 
 _SECONDS_WORTH_A_LINE = 5.0
 _SECONDS_BETWEEN_LINES = 30.0
+_MAX_FILE_BYTES = 2**30
+_TOO_LARGE = 1e100
 
 
 class Tracker:
@@ -210,22 +213,42 @@ def _cut(path: Path, size: int) -> None:
 
 
 def read_samples(path: Path) -> list[tuple[str, str, str]]:
-    """Source, reference and hypothesis of the sentences in the last part of a samples file; none if there is none."""
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    """Source, reference and hypothesis of the sentences in the last part of a samples file; none if there is none.
+
+    Raises:
+        OSError: if it cannot be read, is no regular file, or too large.
+    """
+    text = _content(path).decode("utf-8", errors="replace")
     values = [line.partition(" ")[2].strip() for line in text.rpartition("# step ")[2].split("\n")[1:] if line]
     return list(zip(values[::3], values[1::3], values[2::3], strict=False))
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a metrics file; lines that somebody has damaged are none."""
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """The rows of a metrics file; damaged lines and values that are no numbers, or too large for a curve, are left out.
+
+    Raises:
+        OSError: as `read_samples`.
+    """
     rows = []
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            with suppress(ValueError, RecursionError):
-                row = json.loads(line)
-                if isinstance(row, dict) and isinstance(row.get("step"), int):
-                    rows.append(row)
+    for line in _content(path).splitlines():
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("step"), int):
+                numbers = {tag: value for tag, value in row.items() if _is_drawable(value)}
+                rows.extend([numbers] if "step" in numbers else [])
     return rows
+
+
+def _is_drawable(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+
+
+def _content(path: Path) -> bytes:
+    """What is in a file of the run; nothing if there is none."""
+    try:
+        return read_regular(path, _MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return b""
 
 
 MODES = ("auto", "bar", "plain", "none")

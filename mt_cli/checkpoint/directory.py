@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import re
@@ -14,12 +15,12 @@ from typing import IO, Any
 import torch
 from torch import nn
 
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, write_text
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cache import digest_of_file
+from mt_cli.disk import check_plain, read_regular, reason, write_text
 from mt_cli.errors import RunError
-from mt_cli.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
+from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _MAY_CHANGE = {
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
@@ -72,8 +73,14 @@ class RunDirectory:
         return load_tokenizers(self.path, config)
 
     def tokenizer_digests(self) -> dict[str, str]:
-        """The SHA-256 of each tokenizer file."""
-        return {path.name: digest_of_file(path) for path in sorted(self.path.glob("tokenizer*.json"))}
+        """The SHA-256 of each tokenizer file; raises RunError if one cannot be read."""
+        digests = {}
+        for path in sorted(self.path.glob("tokenizer*.json")):
+            try:
+                digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
+            except OSError as error:
+                raise RunError(f"{path}: {reason(error)}") from None
+        return digests
 
     def check_tokenizers(self, fingerprints: Mapping[str, str]) -> None:
         """Raise RunError if they are not those that a checkpoint with these fingerprints was trained with."""
@@ -199,7 +206,7 @@ class RunDirectory:
         """Inside, no other process can be; the directory is made, and removed if nothing else comes into it.
 
         Raises:
-            RunError: if another process trains this run, or the directory cannot be made.
+            RunError: if another process trains this run, or the directory cannot be made or has a link in it.
         """
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
@@ -218,6 +225,7 @@ class RunDirectory:
     def _take_lock(self) -> None:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            check_plain(self.path)
             self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
         except FileExistsError:
             raise RunError(
@@ -306,6 +314,7 @@ def _lock_file(file: IO[str]) -> None:
 def newest_run(root: Path = Path("runs")) -> Path:
     """The run below `root` whose weights were written last; raises RunError if there is none."""
     weights = [path for name in ("best", "last") for path in root.glob(f"*/checkpoints/{name}.safetensors")]
+    weights = [path for path in weights if path.is_file()]
     if not weights:
         raise RunError(f"{root}: no trained run below it; train one with `mt train --config FILE`, or give --run DIR")
     return max(weights, key=lambda path: path.stat().st_mtime).parent.parent

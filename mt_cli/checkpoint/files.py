@@ -12,7 +12,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,7 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mt_cli.errors import DamagedFileError, MtError, RunError
+from mt_cli.disk import check_regular, reason, write_atomically
+from mt_cli.errors import DamagedFileError, RunError
 
 FORMAT = 2
 """Of checkpoints; raised when older ones can no longer be read."""
@@ -31,7 +32,6 @@ _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _UNSEALED = "0" * 64
-_SAVING_FAILED = "Error while serializing: I/O error: "
 
 
 def seed_everything(seed: int) -> None:
@@ -75,17 +75,21 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     """The checkpoint in a file that is whole.
 
     Raises:
-        RunError: if the file is missing or of another format.
+        RunError: if the file is missing, of another format, or in a folder whose name is not UTF-8.
         DamagedFileError: if it is damaged, also where that comes to light inside.
     """
     try:
+        str(path).encode("utf-8")
+        check_regular(path)
         _check_seal(path)
         with safe_open(path, framework="pt") as file:
             yield Checkpoint(path, file)
+    except UnicodeEncodeError:
+        raise RunError(f"{path}: the path is not UTF-8, and such a checkpoint cannot be opened; rename it") from None
     except FileNotFoundError:
         raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedFileError(f"{path}: damaged checkpoint: {str(error)[:200]}") from None
+        raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)[:200]}") from None
 
 
 class Checkpoint:
@@ -201,38 +205,3 @@ def _digest(file: BinaryIO, seal_start: int) -> bytes:
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest().encode()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 file atomically."""
-    write_atomically(path, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
-
-
-def write_atomically(path: Path, write: Callable[[str], object]) -> None:
-    """Let `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
-
-    Raises:
-        MtError: if the disk is full or cannot be written; the old file is untouched.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        write(str(temporary))
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _flush_names(path.parent)
-    except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        text = error.strerror or str(error) if isinstance(error, OSError) else str(error).removeprefix(_SAVING_FAILED)
-        raise MtError(f"{path}: cannot be written: {text.lower()}; what was there before is untouched") from error
-
-
-def _flush_names(folder: Path) -> None:
-    """Flush a folder to disk, so that a new name survives a crash of the machine; not all systems can."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -37,15 +37,17 @@ def inspect(
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
+    from mt_cli.disk import make_folder, reason
 
     folder = path / "pictures" if output is None else output
     insight = None if sentence is None else inspection.look_into(translator, sentence)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if output is None:
+            make_folder(folder)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(
-            f"{folder}: {(error.strerror or str(error)).lower()}; give another folder with --output"
-        ) from None
+        raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
     notes = []
     if insight is None:
         lines = inspection.parameter_table(translator.model)
@@ -77,17 +79,24 @@ def report(
 ) -> None:
     """Write a page of a run, or of several: scores, curves, samples, attention, data, config. It needs no network."""
     path = run_path(run)
-    from mt_cli.report.page import RunFiles, write_page
+    from mt_cli.disk import write_text
+    from mt_cli.report.page import page_of
+    from mt_cli.report.reading import RunFiles
 
+    page = None if output is None else Output(output)
     runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
     try:
         translator = load_translator(path, "auto", "fp32")
     except MtError as error:
         print(f"mt: no attention is drawn: {error}", file=sys.stderr)
         translator = None
-    page = path / "report.html" if output is None else output
-    try:
-        write_page(runs, translator, page)
-    except OSError as error:
-        raise InputError(f"{page}: {(error.strerror or str(error)).lower()}; give another file with --output") from None
-    print(page)
+    text = page_of(runs, translator)
+    if page is None:
+        try:
+            write_text(path / "report.html", text + "\n")
+        except MtError as error:
+            raise MtError(f"{error}; give another file with --output") from None
+    else:
+        with page:
+            page.write(text)
+    print(output or path / "report.html")

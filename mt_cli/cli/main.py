@@ -6,6 +6,7 @@ Heavy imports stand inside the commands, so that `mt --help` answers at once.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import signal
 import sys
@@ -64,6 +65,7 @@ def _options(
 def main() -> NoReturn:
     """Run the command line, and turn what a user can mend into one message and an exit status."""
     _handle_signals(signal.default_int_handler)
+    _escape_surrogates()
     try:
         app()
     except MtError as error:
@@ -88,6 +90,12 @@ def _handle_signals(termination: Any) -> None:
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+
+def _escape_surrogates() -> None:
+    """Have names that are not UTF-8 printed with escapes, which are JSON's too, as standard error does already."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() in ("utf-8", "utf8"):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))

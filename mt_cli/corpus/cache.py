@@ -19,12 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mt_cli.disk import check_regular, read_regular, reason
 from mt_cli.errors import CorpusError, MtError
 
 FORMAT = 3
 """Of everything in the cache; raised when the code would make something else from the same data."""
 
 _CONTENTS = "contents.json"
+_MAX_CONTENTS_BYTES = 2**20
 _NUM_ATTEMPTS = 3
 _STALE_AFTER_SECONDS = 24 * 3600
 _CHUNK_BYTES = 1 << 22
@@ -48,7 +50,7 @@ def digest_of_file(path: Path) -> str:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
     except OSError as error:
-        raise CorpusError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise CorpusError(f"{path}: {reason(error)}") from None
     return digest.hexdigest()
 
 
@@ -103,7 +105,7 @@ class Cache:
                 if _damage_of(folder):  # Otherwise another process was faster with the same.
                     raise
         except OSError as error:
-            raise MtError(f"{folder}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+            raise MtError(f"{folder}: cannot be written: {reason(error)}") from error
         finally:
             for path in (unfinished, former):
                 _remove(path)
@@ -124,10 +126,10 @@ def _seal(folder: Path) -> None:
 def _damage_of(folder: Path) -> str:
     """What is wrong with a folder that `_seal` has sealed; nothing if it is whole."""
     try:
-        contents = json.loads((folder / _CONTENTS).read_bytes())
+        contents = json.loads(read_regular(folder / _CONTENTS, _MAX_CONTENTS_BYTES))
         changed = [name for name, expected in contents.items() if _size_and_checksum(folder / name) != expected]
     except OSError as error:
-        return f"{Path(error.filename or folder).name} cannot be read ({(error.strerror or str(error)).lower()})"
+        return f"{Path(error.filename or folder).name} cannot be read ({reason(error)})"
     except (ValueError, AttributeError, RecursionError):
         return f"{_CONTENTS} is damaged"
     return f"{changed[0]} is damaged" if changed else ""
@@ -135,6 +137,7 @@ def _damage_of(folder: Path) -> str:
 
 def _size_and_checksum(path: Path) -> list[int]:
     """Bytes, and a checksum that is cheap: it guards against accidents, not against people."""
+    check_regular(path)
     size = checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):

@@ -17,9 +17,10 @@ import torch
 from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
-from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything, write_text
+from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
+from mt_cli.disk import write_text
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
 from mt_cli.experiment import validation
 from mt_cli.experiment.data import (
@@ -444,7 +445,7 @@ class _Run:
         """The report of a run that has ended for a reason that still holds; None if there is more to do."""
         if self.progression.reason_to_stop(self.config.training):
             # One that cannot be read is written anew.
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
                 format_summary(report, self.directory.path)
                 best = self.directory.best_state(report["best_step"]) or {}

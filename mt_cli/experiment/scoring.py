@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint.files import write_text
 from mt_cli.corpus.reading import Pair
+from mt_cli.disk import make_folder, write_text
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.tracking import Progress, say
@@ -68,9 +68,9 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
     """Write translations into the run directory, one a line; where that cannot be, say so and go on."""
     path = run / "hypotheses" / f"{split}.txt"
     try:
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))
-    except (OSError, MtError) as error:
+    except (OSError, ValueError, MtError) as error:  # A test set may have a name that no file can have.
         say(f"The translations were not written to {path}: {error}")
 
 

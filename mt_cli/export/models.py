@@ -6,7 +6,6 @@ An export is called good only after both engines have given the same sentences t
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding.engine import Engine, Ids
+from mt_cli.disk import new_folder, read_regular
 from mt_cli.errors import InputError, MtError
 from mt_cli.export.served import DESCRIPTION, CTranslate2Engine, import_ctranslate2
 from mt_cli.export.specification import specification
@@ -26,6 +26,8 @@ from mt_cli.translator import Translator
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25
+_MAX_SAMPLES_BYTES = 2**26
+_MAX_POSITIONS = 2**16
 
 
 class Run(NamedTuple):
@@ -55,26 +57,23 @@ def export_ctranslate2(run: Run, output: Path, quantization: str, sentences: Seq
     """Write a CTranslate2 model into the new folder `output`, and translate some sentences with it and with ours.
 
     Raises:
-        InputError: if ctranslate2 is not installed, or the folder is there already.
-        MtError: if the engines disagree; the folder is removed.
+        InputError: if ctranslate2 is not installed, or the folder is there already or cannot be made.
+        MtError: if the engines disagree, or the folder cannot be written; nothing is left of it.
     """
     ctranslate2 = import_ctranslate2()
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
-    if output.exists():
-        raise InputError(f"{output}: is there already; give the exported model a new folder")
     translator, config = run
     tokenizers = translator.source_tokenizer, translator.target_tokenizer
-    num_positions = int(config.corpus.max_tokens * max(1.0, config.decoding.max_length_ratio)) + 12
+    num_positions = int(min(config.corpus.max_tokens * max(1.0, config.decoding.max_length_ratio), _MAX_POSITIONS)) + 12
     spec = specification(ctranslate2.specs, translator.model, tokenizers, num_positions)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
-    try:
-        output.mkdir(parents=True)
-        spec.save(str(output))
-        _describe(run, output)
-        sources = [ids for ids in translator.source_tokenizer.encode(sentences) if ids]
-        engine = CTranslate2Engine(ctranslate2, output, tokenizers, "cpu")
+    with new_folder(output) as folder:
+        spec.save(str(folder))
+        _describe(run, folder)
+        sources = [ids[: translator.max_tokens] for ids in translator.source_tokenizer.encode(sentences) if ids]
+        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, "cpu")
         agreement = compare(translator.engine, engine, sources, config.decoding)
         tolerance = _TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
         if not agreement.difference <= tolerance:
@@ -82,9 +81,6 @@ def export_ctranslate2(run: Run, output: Path, quantization: str, sentences: Seq
                 f"{output}: the exported model disagrees with ours: log-probabilities differ by "
                 f"{agreement.difference:.4f} nats a token, more than {tolerance}; nothing was exported"
             )
-    except BaseException:
-        shutil.rmtree(output, ignore_errors=True)
-        raise
     return agreement
 
 
@@ -92,14 +88,13 @@ def export_bundle(run: Run, output: Path) -> None:
     """Write weights (safetensors), tokenizers (of the `tokenizers` library) and `model.json` into a new folder.
 
     Raises:
-        InputError: if the folder is there already.
+        InputError: if the folder is there already, or cannot be made.
+        MtError: if it cannot be written; nothing is left of it.
     """
-    if output.exists():
-        raise InputError(f"{output}: is there already; give the exported model a new folder")
-    output.mkdir(parents=True)
     weights = {name: weight.detach().float().contiguous() for name, weight in run.translator.model.named_parameters()}
-    save_file(weights, output / "model.safetensors", {"format": "pt"})
-    _describe(run, output)
+    with new_folder(output) as folder:
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        _describe(run, folder)
 
 
 def _describe(run: Run, output: Path) -> None:
@@ -129,7 +124,7 @@ def _describe(run: Run, output: Path) -> None:
 def watched_sentences(run: Path, number: int = 20) -> list[str]:
     """Some sentences that a run was watched with, for comparing engines."""
     try:
-        lines = (run / "samples.txt").read_text(encoding="utf-8").split("\n")
+        lines = read_regular(run / "samples.txt", _MAX_SAMPLES_BYTES).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError):
         lines = []
     sources = [line.removeprefix("source").strip() for line in lines if line.startswith("source ")]

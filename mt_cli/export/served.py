@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, Field
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Ids, Reading
 from mt_cli.decoding.search import Hypothesis, penalty
+from mt_cli.disk import check_regular, read_regular, reason
 from mt_cli.errors import InputError, RunError
 from mt_cli.tokenizer import UNK_ID, Tokenizer, TokenizerPair
 from mt_cli.translator import Translator
 
 DESCRIPTION = "model.json"
+_MAX_DESCRIPTION_BYTES = 2**24
+
+
+class _Description(BaseModel):
+    """What of an exported model's description is used."""
+
+    tags: tuple[str, ...]
+    max_tokens: int = Field(ge=1, le=2**31)
+    decoding: DecodingConfig
+    source_language: str
+    target_language: str
 
 
 def import_ctranslate2() -> Any:
@@ -38,20 +52,21 @@ def load_served(folder: str | Path, device: str = "auto") -> Translator:
     """
     ctranslate2, folder = import_ctranslate2(), Path(folder)
     try:
-        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        tags, max_tokens = tuple(description["tags"]), int(description["max_tokens"])
-        decoding = DecodingConfig.model_validate(description["decoding"])
-        languages = str(description["source_language"]), str(description["target_language"])
+        for path in folder.iterdir():
+            check_regular(path)  # CTranslate2 itself would wait at a pipe.
+        content = json.loads(read_regular(folder / DESCRIPTION, _MAX_DESCRIPTION_BYTES))
+        found = _Description.model_validate(content)
         files = (folder / "tokenizer.source.json", folder / "tokenizer.target.json")
-        tokenizers = Tokenizer.load(files[0], tags), Tokenizer.load(files[1])
+        tokenizers = Tokenizer.load(files[0], found.tags), Tokenizer.load(files[1])
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, RunError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    except (OSError, ValueError, RuntimeError, RunError) as error:  # Also RecursionError.
+        problem = (reason(error) or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{folder}: no model for --engine ctranslate2 ({reason}); write one with "
+            f"{folder}: no model for --engine ctranslate2 ({problem}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and give that folder with --run"
         ) from None
-    return Translator(engine, tokenizers, decoding, max_tokens, tags, languages)
+    languages = found.source_language, found.target_language
+    return Translator(engine, tokenizers, found.decoding, found.max_tokens, found.tags, languages)
 
 
 class CTranslate2Engine:
@@ -61,7 +76,8 @@ class CTranslate2Engine:
         kind, _, index = device.partition(":")
         threads = {"intra_threads": torch.get_num_threads()}
         self._library = ctranslate2
-        self._translator = ctranslate2.Translator(str(folder), device=kind, device_index=int(index or 0), **threads)
+        path = os.fsencode(folder)  # It need not be UTF-8.
+        self._translator = ctranslate2.Translator(path, device=kind, device_index=int(index or 0), **threads)
         self._tokenizers = tokenizers
         target = tokenizers[1]
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}

@@ -13,6 +13,7 @@ _WIDTH, _HEIGHT = 460, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 10, 12, 30
 _MAX_POINTS = 400
 _NUM_COLOURS = 6
+_FLAT, _TINY = 1e-9, 1e-90
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,10 @@ def _y(value: float, ticks: list[float]) -> float:
 def _scale(values: Sequence[float], number: int = 5) -> list[float]:
     """Round numbers in equal distance, about `number` of them, from below the smallest value to above the largest."""
     low, high = min(values), max(values)
-    if high == low:
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    size = max(abs(low), abs(high))
+    if high - low <= max(_FLAT * size, _TINY):
+        size = size if size > _TINY else 1.0
+        low, high = low - size / 2, high + size / 2
     rough = (high - low) / (number - 1)
     power = 10.0 ** math.floor(math.log10(rough))
     distance = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
 from html import escape
 from importlib import resources
-from pathlib import Path
-from typing import Any
 
 import torch
 
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import differences
-from mt_cli.config.sections import Config
 from mt_cli.errors import MtError
 from mt_cli.experiment.scoring import LABELS
 from mt_cli.figures import shown_token
 from mt_cli.inspection import KINDS, look_into
 from mt_cli.report.charts import Curve, line_chart
-from mt_cli.tracking import read_rows, read_samples
+from mt_cli.report.reading import Part, RunFiles
 from mt_cli.translator import Translator
 
 _CHARTS = {
@@ -38,37 +31,8 @@ _NUM_PICTURES = 2
 _LONGEST_PICTURE = 40
 
 
-@dataclass(frozen=True)
-class RunFiles:
-    """What a run directory says of its run."""
-
-    path: Path
-    config: Config
-    rows: list[dict[str, Any]]
-    """Of `metrics.jsonl`."""
-    samples: list[tuple[str, str, str]]
-    """Source, reference and hypothesis at the last validation."""
-    report: dict[str, Any]
-    """Empty if the run has not ended."""
-
-    @classmethod
-    def read(cls, path: Path) -> RunFiles:
-        """Those of a directory; raises RunError if it is no run."""
-        directory = RunDirectory(path)
-        config = directory.config()
-        report: dict[str, Any] = {}
-        with suppress(OSError, ValueError, RecursionError):
-            report = json.loads(directory.report_path.read_text(encoding="utf-8"))
-        return cls(path, config, read_rows(path / "metrics.jsonl"), read_samples(path / "samples.txt"), dict(report))
-
-    @property
-    def name(self) -> str:
-        """The directory's name."""
-        return self.path.resolve().name
-
-
-def write_page(runs: Sequence[RunFiles], translator: Translator | None, output: Path) -> None:
-    """Write the page of the first run, with the others beside it.
+def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
+    """The page of the first run, with the others beside it.
 
     Attention is drawn with the first run's translator, if there is one.
     """
@@ -78,7 +42,7 @@ def write_page(runs: Sequence[RunFiles], translator: Translator | None, output: 
         "Curves": _curves(runs),
         "Samples": _samples(runs),
         "Attention": _attention(first, translator),
-        "Data": _data(first.report.get("corpora", [])),
+        "Data": _data(first.report.corpora if first.report else []),
         "Config": _config(first, others),
         "Environment": _environment(runs),
     }
@@ -88,32 +52,33 @@ def write_page(runs: Sequence[RunFiles], translator: Translator | None, output: 
     corpus = first.config.corpus
     style = resources.files("mt_cli.report").joinpath("style.css").read_text(encoding="utf-8")
     body = "".join(f'<h2 id="{title.lower()}">{title}</h2>{section}' for title, section in sections.items())
-    output.write_text(
+    page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(first.name)} - mt</title><style>{style}</style></head><body>"
         f'<h1>{escape(first.name)}</h1><p class="lead">{escape(corpus.source)} to {escape(corpus.target)}{beside}</p>'
-        f"<nav>{links}</nav>{_tiles(first)}{body}</body></html>\n",
-        encoding="utf-8",
+        f"<nav>{links}</nav>{_tiles(first)}{body}</body></html>"
     )
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
 
 
 def _tiles(run: RunFiles) -> str:
     report = run.report
     last = run.rows[-1] if run.rows else {}
-    if not report:
-        tiles = {"not finished: last step": f"{last.get('step', 0):,}", "trained for": _clock(last)}
+    if report is None:
+        seconds = last.get("elapsed_seconds", 0.0)
+        tiles = {"not finished: last step": f"{last.get('step', 0):,}", "trained for": _clock(seconds)}
     else:
+        shown = [name for name in ("bleu", "chrf") if name in report.scores]
         tiles = {
-            f"BLEU on {report['split']}": f"{report['bleu']['score']:.2f}",
-            f"chrF on {report['split']}": f"{report['chrf']['score']:.2f}",
-            "equal to their reference": f"{report.get('exact_match', 0.0):.1f} %",
-            "best step": f"{report['best_step']:,}",
-            "steps": f"{report['num_steps']:,}",
-            "trained for": _clock(report),
-            "target tokens": f"{report['num_target_tokens']:,}",
-            "parameters": f"{report['num_parameters']:,}",
-            "stopped because of": str(report["stopped_because"]),
+            **{f"{LABELS[name]} on {report.split}": f"{report.scores[name].score:.2f}" for name in shown},
+            "equal to their reference": f"{report.exact_match:.1f} %",
+            "best step": f"{report.best_step:,}",
+            "steps": f"{report.num_steps:,}",
+            "trained for": _clock(report.elapsed_seconds),
+            "target tokens": f"{report.num_target_tokens:,}",
+            "parameters": f"{report.num_parameters:,}",
+            "stopped because of": report.stopped_because,
         }
     items = (
         f'<div class="tile"><b{" class=long" * (len(value) > 10)}>{escape(value)}</b><span>{escape(name)}</span></div>'
@@ -125,13 +90,12 @@ def _tiles(run: RunFiles) -> str:
 def _scores(runs: Sequence[RunFiles]) -> str:
     rows = []
     for run in runs:
-        for scored in [run.report, *run.report.get("extra_tests", {}).values()] if run.report else []:
-            for key, label in LABELS.items():
-                if key in scored:
-                    width = scored[key].get("confidence_95")
-                    score = f"{scored[key]['score']:.2f}" + (f" ± {width:.2f}" if width is not None else "")
-                    signature = f'<span class="signature">{escape(scored[key]["signature"])}</span>'
-                    rows.append([escape(run.name), escape(scored["split"]), label, score, signature])
+        for scored in [run.report, *run.report.extra_tests.values()] if run.report else []:
+            for name, found in scored.scores.items():
+                width = found.confidence_95
+                score = f"{found.score:.2f}" + (f" ± {width:.2f}" if width is not None else "")
+                signature = f'<span class="signature">{escape(found.signature)}</span>'
+                rows.append([escape(run.name), escape(scored.split), LABELS[name], score, signature])
     return _table(["run", "test set", "metric", "score", "signature"], rows, numbers={3})
 
 
@@ -201,17 +165,13 @@ def _heat_map(weights: list[list[float]], source_tokens: Sequence[str], target_t
     return f'<table class="attention"><thead><tr><th></th>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
 
 
-def _data(corpora: Sequence[Mapping[str, Any]]) -> str:
+def _data(corpora: Sequence[Part]) -> str:
     rows = []
     for part in corpora:
-        counts = dict(part.get("dropped", {}))
-        if isinstance(num_held_out := part.get("num_held_out"), int) and num_held_out:
-            counts["held out for valid"] = num_held_out
+        counts = part.dropped | ({"held out for valid": part.num_held_out} if part.num_held_out else {})
         left_out = ", ".join(f"{reason} {number:,}" for reason, number in counts.items()) or "none"
-        numbers = [f"{part[key]:,}" if isinstance(part.get(key), int) else "" for key in ("num_read", "num_kept")]
-        rows.append(
-            [escape(str(part.get("corpus", ""))), escape(str(part.get("name", ""))), *numbers, escape(left_out)]
-        )
+        numbers = ["" if number is None else f"{number:,}" for number in (part.num_read, part.num_kept)]
+        rows.append([escape(part.corpus), escape(part.name), *numbers, escape(left_out)])
     return _table(["corpus", "source", "pairs read", "kept", "left out"], rows, numbers={2, 3})
 
 
@@ -230,7 +190,7 @@ def _config(first: RunFiles, others: Sequence[RunFiles]) -> str:
 
 
 def _environment(runs: Sequence[RunFiles]) -> str:
-    columns = [{**run.report.get("hardware", {}), **run.report.get("versions", {})} for run in runs]
+    columns = [{**run.report.hardware, **run.report.versions} if run.report else {} for run in runs]
     keys = dict.fromkeys(key for column in columns for key in column)
     rows = [[escape(key), *(escape(str(column.get(key, ""))) for column in columns)] for key in keys]
     return _table(["", *(escape(run.name) for run in runs)], rows)
@@ -249,6 +209,6 @@ def _table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Contai
     return f'<div class="wide"><table><thead><tr>{cells(titles, "th")}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _clock(row: Mapping[str, Any]) -> str:
-    minutes, seconds = divmod(round(row.get("elapsed_seconds", 0)), 60)
+def _clock(elapsed_seconds: float) -> str:
+    minutes, seconds = divmod(round(elapsed_seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"

@@ -1,6 +1,13 @@
+import io
 import json
+import os
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -190,3 +197,123 @@ def test_bad_options_are_named(mt, trained, options, words):
     status, _, err = mt("export", "--run", trained, "--output", "out", *options)
     assert status == 2
     assert words in err
+
+
+@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("file", "file/x", "folder", "folder/", "link to folder", "dangling link", ".", "..", "/", "", "new/.."),
+        *("x" * 300, "x" * 300 + "/y", "/proc/x", "/dev/null", "run", "run/config.yaml/x", "loop/x"),
+    ],
+)
+def test_an_output_that_can_be_no_new_folder_is_named(mt, trained, tmp_path, kind, output):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link to folder").symlink_to("folder")
+    (tmp_path / "dangling link").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    before = everything_in(tmp_path)
+    status, _, err = mt("export", "--run", "run", "--format", kind, "--output", output)
+    assert status == 2 and err.startswith(f"mt: {Path(output)}: ")
+    assert everything_in(tmp_path) == before
+
+
+def everything_in(folder):
+    return sorted((str(path), path.is_symlink() or path.is_dir() or path.read_bytes()) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("output", ["plain", "a/b/c", "run/inside", os.fsdecode(b"caf\xe9"), "link to folder/new"])
+@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+def test_an_export_is_in_its_folder_and_nowhere_else(mt, trained, tmp_path, monkeypatch, kind, output):
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link to folder").symlink_to("folder")
+    before = {path for path, _ in everything_in(tmp_path)}
+    assert mt("export", "--run", "run", "--format", kind, "--output", output)[0] == 0
+    (made,) = tmp_path.rglob(Path(output).name)
+    added = {path for path, _ in everything_in(tmp_path)} - before
+    assert all(path.startswith(str(made)) or str(made).startswith(path) for path in added)
+    assert (made / "model.json").is_file() and made.stat().st_mode & 0o777 == (
+        tmp_path / "folder"
+    ).stat().st_mode & 0o777
+
+
+@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+@pytest.mark.parametrize("num_bytes", [0, 1000, 20_000])
+def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, num_bytes):
+    former = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, former[1]))
+    try:
+        status, _, err = mt("export", "--run", trained, "--format", kind, "--output", "a/b/model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, former)
+    assert status == 1 and "a/b/model: cannot be written: " in err and "file too large" in err
+    assert everything_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
+    monkeypatch.setattr("mt_cli.export.models._describe", lambda *options: signal.raise_signal(getattr(signal, name)))
+    assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
+    assert everything_in(tmp_path) == []
+
+
+def test_an_export_that_is_killed_leaves_its_name_free(mt, trained, tmp_path):
+    program = (
+        "import os, sys; from pathlib import Path; from mt_cli.export import models\n"
+        "models._describe = lambda *options: os.kill(os.getpid(), 9)\n"
+        "models.export_bundle(models.Run.load(Path(sys.argv[1])), Path('model'))"
+    )
+    assert subprocess.run([sys.executable, "-c", program, trained], cwd=tmp_path).returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith("model.unfinished-")
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "model")[0] == 0
+    assert (tmp_path / "model" / "model.json").is_file() and left.is_dir()
+
+
+def test_of_two_exports_at_once_to_one_folder_one_wins(trained, tmp_path):
+    command = [sys.executable, "-m", "mt_cli", "export", "--run", trained, "--format", "bundle", "--output", "a/model"]
+    options = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **options) for _ in range(2)]
+    errors = [process.communicate()[1] for process in processes]
+    assert sorted(process.returncode for process in processes) == [0, 2], errors
+    assert "Traceback" not in "".join(errors)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["model"] and len([*tmp_path.glob("a/model/*")]) == 4
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a device", "folder"])
+@pytest.mark.parametrize("name", ["model.json", "model.bin", "tokenizer.source.json", "config.json"])
+def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, kind, name):
+    path = shutil.copytree(served, tmp_path / "served") / name
+    path.unlink()
+    if kind == "link to a device":
+        path.symlink_to("/dev/zero")
+    else:
+        os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
+    assert status == 2 and "not a file but a" in err
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], "x", -1, 0, 10**400, float("inf"), float("nan"), {}, [1], {"beam_size": -1}]
+)
+@pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language", "target_language"])
+def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, value):
+    path = shutil.copytree(served, tmp_path / "served") / "model.json"
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(value if key is None else tree | {key: value}), encoding="utf-8")
+    status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
+    fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
+    assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
+
+
+def test_a_limit_of_tokens_that_is_none_takes_no_memory(mt, trained, tmp_path):
+    config = shutil.copytree(trained, tmp_path / "run") / "config.yaml"
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("max_tokens: 6\n", f"max_tokens: {10**9}\n"), encoding="utf-8")
+    assert config.read_text(encoding="utf-8") != text
+    assert mt("export", "--run", "run", "--output", "model")[0] == 0

@@ -16,6 +16,7 @@ import gzip
 import io
 import itertools
 import json
+import os
 import random
 import re
 import shutil
@@ -23,6 +24,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pyarrow
@@ -554,3 +556,76 @@ def test_readers(seeds, tmp_path):
                 assert found in (None, pairs)
         except Exception as error:
             raise AssertionError(f"reader {seed} {kind}") from error
+
+
+def content_of(folder):
+    """What is in a folder, which links lead where, and when it was written."""
+    return {
+        str(path.relative_to(folder)): path.is_dir() or (path.lstat().st_mtime_ns, path.read_bytes())
+        for path in folder.rglob("*")
+    }
+
+
+def plant(path, outside, chance):
+    """Put a link, a pipe, a folder or bytes in the place of a file, or where there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    match chance.randrange(6):
+        case 0:
+            os.mkfifo(path)
+        case 1:
+            path.mkdir()
+        case 2:
+            path.write_bytes(bytes(chance.randrange(256) for _ in range(99)))
+        case _:
+            targets = (outside / "file", outside, outside / "none", "/dev/zero", "/dev/full", ".", path.name)
+            path.symlink_to(chance.choice(targets))
+
+
+def test_run_directories_of_strangers(attempt, seeds, tiny_config, tmp_path):
+    """Nothing outside a run directory changes, whatever is planted in it, and an export takes nobody's place."""
+    command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=4", "--set")
+    assert attempt("whole run", *command, "training.max_steps=8")[0] == 0
+    shutil.copytree("runs/tiny", "kept")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("one two.\n", encoding="utf-8")
+    (tmp_path / "outside" / "test.txt").write_text("one two.\n", encoding="utf-8")
+    before = content_of(tmp_path / "outside")
+    run = tmp_path / "runs" / "tiny"
+    names = [str(path.relative_to("kept")) for path in Path("kept").rglob("*")]
+    names += ["report.html", "pictures", "pictures/positions.png", "hypotheses/files.txt", ".lock", "bad_batch.jsonl"]
+    names += [f"{name}.tmp" for name in names if "." in name] + ["checkpoints/former_best.safetensors", "x", "a/b"]
+    for seed in seeds(300):
+        chance = random.Random(seed)
+        shutil.rmtree(run)
+        shutil.copytree("kept", run)
+        for name in chance.choices(names, k=chance.choice((1, 1, 2, 3))):
+            path = run / name
+            if path.suffix == ".json" and path.is_file() and seed % 2:
+                path.write_text(json.dumps(mutate(json.loads(path.read_bytes()), chance), skipkeys=True))
+            elif path.parent.is_dir() or not os.path.lexists(path.parent):
+                plant(path, tmp_path / "outside", chance)
+        case = f"stranger {seed}"
+        commands = [
+            ("translate", "one two.", "--run", run),
+            ("score", "one.", "ONE.", "--run", run),
+            ("tokenize", "one.", "--run", run),
+            ("evaluate", "--run", run, "--source", "outside/file", "--reference", "outside/test.txt"),
+            ("inspect", "--run", run),
+            ("report", "--run", run, *(("--compare", "kept") if seed % 3 else ())),
+            (*command, f"training.max_steps={chance.choice((8, 9))}"),
+        ]
+        for arguments in chance.sample(commands, 3):
+            attempt(case, *arguments)
+        output = Path(
+            chance.choice(("new", "new", "a/b", "outside", "outside/file/x", "runs/tiny/x", "kept", "x" * 256))
+        )
+        was_there = os.path.lexists(output)
+        status, _ = attempt(case, "export", "--run", run, "--output", output, "--format", "bundle")
+        assert status or (not was_there and (output / "model.json").is_file()), case
+        assert not [*tmp_path.glob("*.unfinished-*")], case
+        for folder in ("new", "a"):
+            shutil.rmtree(folder, ignore_errors=True)
+        assert content_of(tmp_path / "outside") == before, case

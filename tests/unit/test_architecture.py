@@ -4,6 +4,7 @@ from pathlib import Path
 ROOMS = [
     *(
         "errors",
+        "disk",
         "config",
         "hardware",
         "corpus",

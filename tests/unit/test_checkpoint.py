@@ -10,8 +10,8 @@ from torch import nn
 
 from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, seed_everything, write_atomically, write_text
-from mt_cli.errors import DamagedFileError, MtError, RunError
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, seed_everything
+from mt_cli.errors import DamagedFileError, RunError
 
 
 def a_model(width=3):
@@ -176,21 +176,6 @@ def test_a_directory_moved_aside_leaves_a_locked_one(tmp_path):
         assert (aside / "kept").exists() and not (tmp_path / "run" / "kept").exists()
         with pytest.raises(RunError, match="another process"), RunDirectory(tmp_path / "run").locked():
             pass
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path):
-    path = tmp_path / "file"
-    write_text(path, "old")
-
-    def fail_halfway(temporary):
-        with open(temporary, "w") as file:
-            file.write("ne")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(MtError, match="no space left"):
-        write_atomically(path, fail_halfway)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_the_newest_run_is_the_one_whose_weights_were_written_last(tmp_path):

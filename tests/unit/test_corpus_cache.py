@@ -71,6 +71,7 @@ DAMAGES = {
     "flipped": flip_a_bit,
     "a folder": lambda path: (path.unlink(), path.mkdir()),
     "a broken link": lambda path: (path.unlink(), path.symlink_to("nowhere")),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
     "nested": lambda path: path.write_bytes(b"[" * 100_000),
     "another tree": lambda path: path.write_bytes(b"[1]"),
     "another size": lambda path: path.write_bytes(b'{"content": 3}'),

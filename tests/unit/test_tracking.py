@@ -6,7 +6,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from mt_cli import tracking
 from mt_cli.errors import InputError, MtError
-from mt_cli.tracking import Progress, Tracker, read_samples, show_progress, write_hparams
+from mt_cli.tracking import Progress, Tracker, read_rows, read_samples, show_progress, write_hparams
 
 
 def points(folder, tag):
@@ -53,6 +53,15 @@ def test_a_row_that_a_crash_cut_off_is_forgotten(tmp_path):
     with Tracker(tmp_path, 5, {"metrics.jsonl": 1000}):
         pass
     assert (tmp_path / "metrics.jsonl").read_bytes() == content
+
+
+@pytest.mark.parametrize("value", ["true", '"x"', "[1]", "{}", "null", "NaN", "Infinity", "1" + "0" * 400])
+def test_values_that_are_no_numbers_do_not_become_points(tmp_path, value):
+    (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "train/a": {value}, "train/b": 2.0}}\n{{"step": {value}}}\n')
+    with Tracker(tmp_path, 1, {"metrics.jsonl": 9999}):
+        pass
+    assert read_rows(tmp_path / "metrics.jsonl") == [{"step": 1, "train/b": 2.0}]
+    assert points(tmp_path, "train/b") == [(1, 2.0)]
 
 
 def test_numbers_that_json_does_not_know_are_left_out(tmp_path):

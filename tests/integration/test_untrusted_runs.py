@@ -1,0 +1,282 @@
+"""Run directories that a stranger has made: nothing outside is written, nothing waits, and every end is a message."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from mt_cli.checkpoint.directory import RunDirectory, newest_run
+
+KINDS = ("link to a file", "link to a folder", "dangling link", "link to a device", "pipe", "folder")
+VALUES = [
+    *(None, True, -1, 10**400, 1e308, float("nan"), float("inf"), "", "x", "\ud800", "<u>"),
+    *([], {}, [[]], [None], {"a": 1}, {"": {}}, {"score": "x"}, json.loads("[" * 90 + "]" * 90)),
+]
+
+
+def plant(path, kind, outside):
+    """Put something else in the place of a file."""
+    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    path.parent.mkdir(exist_ok=True)
+    targets = {"link to a file": outside / "file", "link to a folder": outside / "folder"}
+    targets |= {"dangling link": outside / "nothing", "link to a device": "/dev/zero"}
+    if kind in targets:
+        path.symlink_to(targets[kind])
+    elif kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+
+
+def content_of(folder):
+    return {path.relative_to(folder): path.is_dir() or path.read_bytes() for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder that must stay as it is."""
+    folder = tmp_path / "outside"
+    (folder / "folder").mkdir(parents=True)
+    (folder / "file").write_bytes(b"kept\n" * 3)
+    (folder / "folder" / "test.txt").write_bytes(b"kept too\n")
+    before = content_of(folder)
+    yield folder
+    assert content_of(folder) == before
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A run that may be broken."""
+    return shutil.copytree(trained, tmp_path / "runs" / "tiny")
+
+
+@pytest.fixture
+def attempt(mt, tmp_path):
+    """Runs a command that ends within seconds, with a message if it fails: (exit status, standard error)."""
+
+    def hang(number, frame):
+        raise AssertionError("it waits")
+
+    former = signal.signal(signal.SIGALRM, hang)
+
+    def end(*arguments):
+        signal.alarm(60)
+        try:
+            status, out, err = mt(*arguments)
+        finally:
+            signal.alarm(0)
+        assert status in (0, 1, 2) and "Traceback" not in err and (out + err or not status)
+        return status, err
+
+    yield end
+    signal.signal(signal.SIGALRM, former)
+
+
+@pytest.fixture
+def commands(run, corpus, tmp_path):
+    """Command lines that only read a run, but for what they write into it."""
+    for side in ("en", "xx"):
+        lines = (corpus / f"test.{side}").read_text().splitlines()[:2]
+        (tmp_path / f"two.{side}").write_text("".join(f"{line}\n" for line in lines))
+    return {
+        "translate": ("translate", "one.", "--run", run),
+        "tokenize": ("tokenize", "one.", "--run", run),
+        "evaluate": ("evaluate", "--run", run, "--source", "two.en", "--reference", "two.xx"),
+        "inspect": ("inspect", "--run", run),
+        "report": ("report", "--run", run),
+        "compare": ("report", "--run", run, "--compare", run),
+        "export": ("export", "--run", run, "--format", "bundle", "--output", "bundle"),
+        "train": ("train", "--config", run / "config.yaml", "--set", "training.max_epochs=31"),
+        "doctor": ("doctor",),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        *(("report", "report.html"), ("report", "report.html.tmp")),
+        *(("evaluate", "hypotheses/files.txt"), ("evaluate", "hypotheses/files.txt.tmp"), ("evaluate", "hypotheses")),
+        *(("inspect", "pictures/positions.png"), ("inspect", "pictures/positions.png.tmp"), ("inspect", "pictures")),
+    ],
+)
+def test_what_a_command_writes_stays_in_the_run_directory(attempt, run, outside, commands, command, name, kind):
+    path = run / name
+    plant(path, kind, outside)
+    status, err = attempt(*commands[command])
+    if path.suffix and kind != "folder":
+        assert status == 0 and path.name.endswith(".tmp") != path.is_file() and not path.is_symlink()
+    elif not path.suffix and "link" in kind:
+        assert f"{path}: is a link; nothing is written through a link in a run directory" in err
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.txt", "report.json"])
+def test_a_page_does_without_what_cannot_be_read(attempt, run, outside, commands, name, kind):
+    plant(run / name, kind, outside)
+    status, err = attempt(*commands["compare"])
+    assert status == 0 and (run / "report.html").is_file()
+    assert (f"{name}: " in err) == (kind != "dangling link" and (name == "report.json" or kind != "link to a file"))
+    assert attempt(*commands["export"])[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."],
+)
+def test_whatever_is_in_the_place_of_a_file_nothing_waits(attempt, run, outside, commands, name, kind):
+    plant(run / name, kind, outside)
+    for command in ("translate", "tokenize", "export", "report", "doctor"):
+        attempt(*commands[command])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".lock", "metrics.jsonl", "samples.txt", "report.json", "config.yaml.tmp", "bad_batch.jsonl", "hypotheses"),
+        *("events.out.tfevents.1.x", "checkpoints", "checkpoints/last.safetensors", "checkpoints/step-5.safetensors"),
+        *("checkpoints/former_best.safetensors", "checkpoints/last.safetensors.tmp", "hypotheses/test.txt.tmp"),
+    ],
+)
+def test_training_writes_into_plain_run_directories_only(attempt, run, outside, commands, name, kind):
+    plant(run / name, kind, outside)
+    status, err = attempt(*commands["train"])
+    if kind != "folder":
+        assert status == 2 and f"{name}: a link, a pipe or a device" in err
+
+
+def test_a_run_directory_may_itself_be_reached_through_a_link(mt, run, tmp_path):
+    (tmp_path / "link").symlink_to(run)
+    assert mt("report", "--run", "link")[0] == 0 and (run / "report.html").is_file()
+    run.rename(tmp_path / "elsewhere")
+    run.symlink_to(tmp_path / "elsewhere")
+    assert mt("train", "--config", run / "config.yaml", "--set", "training.max_epochs=30")[0] == 0
+
+
+def test_a_run_whose_files_are_links_is_read(mt, run, tmp_path):
+    (tmp_path / "blobs").mkdir()
+    for number, path in enumerate(sorted(path for path in run.rglob("*") if path.is_file())):
+        path.rename(tmp_path / "blobs" / str(number))
+        path.symlink_to(tmp_path / "blobs" / str(number))
+    before = content_of(tmp_path / "blobs")
+    assert mt("translate", "one two.", "--run", run)[:2] == (0, "ONE TWO.\n")
+    assert mt("report", "--run", run)[2] == "" and content_of(tmp_path / "blobs") == before
+
+
+@pytest.mark.parametrize("kind", ["dangling link", "folder"])
+def test_what_has_no_checkpoint_file_is_not_the_newest_run(run, outside, tmp_path, kind):
+    (tmp_path / "runs" / "broken" / "checkpoints").mkdir(parents=True)
+    plant(tmp_path / "runs" / "broken" / "checkpoints" / "best.safetensors", kind, outside)
+    assert newest_run(tmp_path / "runs") == run
+
+
+def nodes_of(tree, path=()):
+    for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
+        yield (*path, key)
+        yield from nodes_of(child, (*path, key))
+
+
+@pytest.mark.parametrize("number", range(len(VALUES)))
+def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
+    """Each part of `report.json` in turn is missing, or has another value: of several parts only one has this one."""
+    config = RunDirectory(run).config()
+    monkeypatch.setattr(RunDirectory, "config", lambda directory: config)  # It takes most of the time.
+    monkeypatch.setattr("mt_cli.report.page._config", lambda *runs: "")
+    monkeypatch.setattr("mt_cli.cli.looking.load_translator", lambda *options: None)
+    (run / "metrics.jsonl").unlink()
+    path = run / "report.json"
+    good = json.loads(path.read_text(encoding="utf-8"))
+    trees = [VALUES[number]]
+    for place in [*nodes_of(good)][number % 5 :: 5]:
+        for is_removed in (False, True) if number < 5 else (False,):
+            parent = tree = json.loads(json.dumps(good))
+            for key in place[:-1]:
+                parent = parent[key]
+            if is_removed:
+                del parent[place[-1]]
+            else:
+                parent[place[-1]] = VALUES[number]
+            trees.append(tree)
+    for tree in trees:
+        path.write_text(json.dumps(tree), encoding="utf-8")
+        (run / "report.html").unlink(missing_ok=True)
+        status, err = attempt("report", "--run", run)
+        page = (run / "report.html").read_text(encoding="utf-8")
+        assert status == 0 and page.endswith("</html>\n") and "<u>" not in page
+        assert ("not finished" in page) == ("report.json: " in err)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\0" * 9])
+def test_a_report_that_is_no_json_is_named(attempt, run, commands, content):
+    (run / "report.json").write_bytes(content)
+    status, err = attempt(*commands["report"])
+    assert status == 0 and "report.json: " in err and err.endswith("the page does without this file\n")
+
+
+@pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("tag", ["step", "train/loss", "elapsed_seconds"])
+def test_a_curve_has_no_points_but_numbers(attempt, monkeypatch, run, tag, value):
+    monkeypatch.setattr("mt_cli.cli.looking.load_translator", lambda *options: None)
+    rows = [{"step": 1, "train/loss": 2.0}, {"step": 2, "train/loss": 3.0, tag: value}, {"step": 3, "train/loss": 3.0}]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    (run / "report.json").unlink()
+    assert attempt("report", "--run", run)[0] == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "nan" not in page and ">inf" not in page and '<polyline class="curve"' in page
+
+
+def test_what_is_too_large_is_not_read(attempt, run, commands):
+    for name in ("metrics.jsonl", "samples.txt", "report.json", "tokenizer.source.json", "config.yaml"):
+        with (run / name).open("r+b") as file:
+            file.truncate(2**31)
+        status, err = attempt(*commands["report"])
+        assert "larger than" in err and name in err
+        assert status == (2 if name == "config.yaml" else 0)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}},
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}, "content": "a"}},
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 999}] * 999}},
+        {"normalizer": None},
+        {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 999}},
+        {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
+        {"truncation": {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}},
+    ],
+    ids=lambda parts: next(iter(parts)),
+)
+def test_a_tokenizer_cuts_and_joins_as_those_of_mt_or_is_refused(attempt, run, commands, parts):
+    path = run / "tokenizer.source.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | parts), encoding="utf-8")
+    line = "a" * 40 + "b"
+    status, err = attempt("tokenize", line, "--run", run)
+    assert status == 2 and "tokenizer.source.json: cuts or joins text in another way" in err
+
+
+def test_names_that_are_not_utf8_are_printed_with_escapes(run, tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    shutil.move(run, tmp_path / "runs" / name)
+    command = [sys.executable, "-m", "mt_cli"]
+    options = {"cwd": tmp_path, "capture_output": True, "env": {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}}
+    for arguments, status, words in (
+        (("report", "--run", f"runs/{name}"), 0, b"runs/caf\\udce9/report.html\n"),
+        (("evaluate", "--run", f"runs/{name}"), 2, b"the path is not UTF-8"),
+        (("doctor",), 1, b"caf\\udce9/checkpoints/best.safetensors: the path is not UTF-8"),
+        (("evaluate", "--run", "."), 0, b'{"run": "caf\\udce9"'),
+    ):
+        if arguments[-1] == ".":
+            options["cwd"] = tmp_path / "runs" / name
+            arguments = (*arguments, "--json")
+        done = subprocess.run([*command, *arguments], **options)
+        assert done.returncode == status and b"Traceback" not in done.stderr
+        assert words in done.stdout + done.stderr
+    page = (tmp_path / "runs" / name / "report.html").read_text(encoding="utf-8")
+    assert "<title>caf\\udce9 - mt</title>" in page

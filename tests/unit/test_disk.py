@@ -1,0 +1,124 @@
+import os
+
+import pytest
+
+from mt_cli.disk import check_plain, make_folder, new_folder, read_regular, write_atomically, write_text
+from mt_cli.errors import InputError, MtError, RunError
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    write_text(path, "old")
+
+    def fail_halfway(temporary):
+        with open(temporary, "w") as file:
+            file.write("ne")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(MtError, match="no space left"):
+        write_atomically(path, fail_halfway)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("name", ["file", "file.tmp"])
+@pytest.mark.parametrize("target", ["there", "nowhere"])
+def test_a_link_is_replaced_and_its_target_is_not_written(tmp_path, name, target):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "there").write_text("kept")
+    (tmp_path / "run" / name).symlink_to(tmp_path / target)
+    write_text(tmp_path / "run" / "file", "new")
+    assert (tmp_path / "there").read_text() == "kept" and not (tmp_path / "nowhere").exists()
+    assert os.listdir(tmp_path / "run") == ["file"]
+    assert (tmp_path / "run" / "file").read_text() == "new" and not (tmp_path / "run" / "file").is_symlink()
+
+
+def test_only_regular_files_of_limited_size_are_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to("file")
+    os.mkfifo(tmp_path / "pipe")
+    assert read_regular(tmp_path / "file", 5) == read_regular(tmp_path / "link", 5) == b"12345"
+    for path, words in (
+        (tmp_path / "file", "larger than 4 bytes"),
+        (tmp_path / "pipe", "not a file but a pipe"),
+        (tmp_path, "not a file but a folder"),
+    ):
+        with pytest.raises(OSError, match=words):
+            read_regular(path, 4)
+
+
+def test_nothing_is_written_into_a_folder_that_is_a_link(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    make_folder(tmp_path / "real")
+    make_folder(tmp_path / "new")
+    with pytest.raises(RunError, match="is a link"):
+        make_folder(tmp_path / "link")
+    check_plain(tmp_path / "real")
+    with pytest.raises(RunError, match="link: a link, a pipe or a device"):
+        check_plain(tmp_path)
+
+
+def everything_in(folder):
+    return sorted((str(path.relative_to(folder)), path.is_dir() or path.read_text()) for path in folder.rglob("*"))
+
+
+def test_a_new_folder_is_there_when_it_is_complete(tmp_path):
+    with new_folder(tmp_path / "a" / "b" / "new") as folder:
+        (folder / "file").write_text("1")
+        assert not (tmp_path / "a" / "b" / "new").exists() and ".unfinished-" in folder.name
+    assert everything_in(tmp_path / "a" / "b") == [("new", True), ("new/file", "1")]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"), [(OSError(28, "No space"), MtError), (KeyboardInterrupt, None), (RunError("x"), RunError)]
+)
+def test_a_folder_that_is_not_completed_leaves_nothing(tmp_path, error, expected):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(expected or KeyboardInterrupt), new_folder(tmp_path / "a" / "b" / "c" / "new") as folder:
+        (folder / "file").write_text("1")
+        raise error
+    assert everything_in(tmp_path) == [("a", True)]
+
+
+@pytest.mark.parametrize("kind", ["empty folder", "folder", "file", "link"])
+def test_what_somebody_else_makes_meanwhile_stays(tmp_path, kind):
+    theirs = tmp_path / "new"
+    with pytest.raises(InputError, match="somebody else has made it"), new_folder(theirs) as folder:
+        (folder / "file").write_text("ours")
+        if "folder" in kind:
+            theirs.mkdir()
+        if kind == "folder":
+            (theirs / "file").write_text("theirs")
+        if kind == "file":
+            theirs.write_text("theirs")
+        if kind == "link":
+            theirs.symlink_to("nowhere")
+        before = everything_in(tmp_path) if kind != "link" else []
+    assert os.listdir(tmp_path) == ["new"]
+    if kind == "link":
+        assert os.readlink(theirs) == "nowhere"
+    else:
+        assert everything_in(tmp_path) == [each for each in before if "unfinished" not in each[0]]
+
+
+def test_what_comes_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypatch):
+    mkdir = type(tmp_path).mkdir
+
+    def mkdir_and_more(path, *arguments):
+        mkdir(path, *arguments)
+        if path.name == "new":
+            (path / "theirs").write_text("theirs")
+
+    monkeypatch.setattr(type(tmp_path), "mkdir", mkdir_and_more)
+    with pytest.raises(InputError, match="somebody else"), new_folder(tmp_path / "new") as folder:
+        (folder / "file").write_text("ours")
+    assert everything_in(tmp_path) == [("new", True), ("new/theirs", "theirs")]
+
+
+def test_of_two_makers_of_one_folder_one_wins(tmp_path):
+    with pytest.raises(InputError, match="somebody else"), new_folder(tmp_path / "new") as first:
+        (first / "file").write_text("first")
+        with new_folder(tmp_path / "new") as second:
+            (second / "file").write_text("second")
+    assert everything_in(tmp_path) == [("new", True), ("new/file", "second")]
