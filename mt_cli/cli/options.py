@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from mt_cli.cli.streams import as_utf8
+from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -14,16 +19,36 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 
+
+def utf8(parameter: typer.CallbackParam, given: Any) -> Any:
+    """The text or texts of an option or argument, which are UTF-8 whatever the locale is."""
+    if isinstance(given, str):
+        return as_utf8(given, parameter.opts[0], sys.getfilesystemencoding())
+    return given and [as_utf8(text, parameter.opts[0], sys.getfilesystemencoding()) for text in given]
+
+
+def check_no_files(texts: Sequence[str], advice: str) -> None:
+    """Raise InputError, with the advice, if texts of the command line are all names of files."""
+    if texts and all(" " not in text and os.path.exists(text) and not os.path.isdir(text) for text in texts):
+        raise InputError(f"{texts[0]}: this is a file; {advice}")
+
+
 ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file of a run.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one option of the config; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        callback=utf8,
+        help="Override one option of the config; may be repeated.",
+    ),
 ]
 SetDecodingOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="decoding.KEY=VALUE",
+        callback=utf8,
         help="Override one option of the run's search, such as decoding.no_repeat_ngram=3; may be repeated.",
     ),
 ]
@@ -82,7 +107,6 @@ def load_translator(
     path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt", checkpoint: str | None = None
 ) -> Translator:
     """The translator of a run, or of the folder of an exported model."""
-    from mt_cli.errors import InputError
     from mt_cli.hardware import keep_memory
     from mt_cli.translator import Translator
 
