@@ -75,7 +75,8 @@ def inspect(
 def report(
     run: RunOption = None,
     compare: Annotated[
-        list[Path] | None, typer.Option("--compare", help="Another run to show beside it; may be repeated.")
+        list[Path] | None,
+        typer.Option("--compare", callback=utf8, help="Another run to show beside it; may be repeated."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="The page; default: report.html in the run directory.")

@@ -76,6 +76,10 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         print("mt: interrupted", file=sys.stderr)
         sys.exit(130)
+    except UnicodeEncodeError as error:  # All texts have been checked; what is left are names of files.
+        name = str(error.object)[:200]
+        print(f"mt: {name}: cannot be written in {error.encoding}; use UTF-8 (PYTHONUTF8=1) for names", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         if error.errno not in _OUT_OF_ROOM:
             raise

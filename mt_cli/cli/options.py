@@ -21,10 +21,11 @@ RUNS = Path("runs")
 
 
 def utf8(parameter: typer.CallbackParam, given: Any) -> Any:
-    """The text or texts of an option or argument, which are UTF-8 whatever the locale is."""
-    if isinstance(given, str):
-        return as_utf8(given, parameter.opts[0], sys.getfilesystemencoding())
-    return given and [as_utf8(text, parameter.opts[0], sys.getfilesystemencoding()) for text in given]
+    """The text or texts of an option or argument, which are UTF-8 whatever the locale is; paths are only checked."""
+    if not given or isinstance(given, list):
+        return given and [utf8(parameter, each) for each in given]
+    text = as_utf8(str(given), parameter.opts[0], sys.getfilesystemencoding())
+    return text if isinstance(given, str) else given
 
 
 def check_no_files(texts: Sequence[str], advice: str) -> None:
@@ -53,7 +54,10 @@ SetDecodingOption = Annotated[
     ),
 ]
 RunOption = Annotated[
-    Path | None, typer.Option("--run", help="A run directory; by default the newest below ./runs.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--run", callback=utf8, help="A run directory; by default the newest below ./runs.", show_default=False
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]

@@ -273,7 +273,9 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, line by line.")] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="Another run, or a file of translations: is the difference significant?"),
+        typer.Option(
+            "--against", callback=utf8, help="Another run, or a file of translations: is the difference significant?"
+        ),
     ] = None,
     comet: Annotated[
         str | None, typer.Option("--comet", metavar="MODEL", help="Score with COMET too: a model's name or file.")
