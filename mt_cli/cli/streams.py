@@ -168,7 +168,7 @@ def check_distinct(files: Mapping[str, Path | int | None]) -> None:
     places = {name: place for name, file in files.items() if file is not None and (place := _place_of(file))}
     for first, second in combinations(places, 2):
         if places[first] == places[second]:
-            raise InputError(f"{first} and {second} are one file, {files[second]}; give {second} another one")
+            raise InputError(f"{first} and {second} are one file; give another one")
 
 
 def _place_of(file: Path | int) -> object:
@@ -176,7 +176,7 @@ def _place_of(file: Path | int) -> object:
     try:
         found = os.stat(file)
     except (OSError, ValueError):
-        return file.resolve() if isinstance(file, Path) else None
+        return os.path.realpath(file) if isinstance(file, Path) else None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 

@@ -353,7 +353,8 @@ def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path
     from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
-        files = FilesSource(files=(str(source), str(reference)))
+        is_stream = not (source.is_file() and reference.is_file())  # Such as a pipe, which can be read only once.
+        files = FilesSource(files=(str(source), str(reference)), streaming=is_stream)
         return "files", list(read_pairs([files], ("", ""), "--source and --reference"))
     config = RunDirectory(run).config()
     sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
