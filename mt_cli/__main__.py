@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from _typeshed import UnraisableHookArgs
+from typing import NoReturn
 
 
 def main() -> NoReturn:
@@ -30,7 +27,7 @@ def _end_at_once() -> None:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end_if_interrupted(failure: UnraisableHookArgs) -> None:
+def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
     """End the process if Python is about to pass over a KeyboardInterrupt, where nothing can be raised."""
     if issubclass(failure.exc_type, KeyboardInterrupt):
         os._exit(130)

@@ -39,10 +39,9 @@ def open_standard_streams() -> None:
         except OSError:
             os.set_inheritable(os.open(os.devnull, mode), True)
     # Streams that something else has put in their place are left alone.
-    if sys.stdin is None:
-        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    if sys.stdin is sys.__stdin__:
+        source: Any = io.BufferedReader(io.FileIO(0, closefd=False)) if sys.stdin is None else sys.stdin.buffer
+        sys.stdin = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape")
     if sys.stdout is sys.__stdout__:
         sys.stdout = io.TextIOWrapper(_guarded(1, sys.stdout, _end), **_WRITTEN)
     if sys.stderr is sys.__stderr__:

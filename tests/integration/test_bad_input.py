@@ -164,3 +164,12 @@ def test_attention_of_a_sentence_that_is_too_long(mt, trained):
     status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
     assert status == 2
     assert "up to 6 tokens" in err
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["decoding.temperature=1e-40", "model.dropout=0.9999", "model.attention_dropout=0.999999"],
+)
+def test_numbers_that_floats_cannot_compute_with_are_refused(fails, tiny_config, option):
+    options = ("--set", option, "--set", "decoding.sample=true")
+    assert f"{option.partition('=')[0]}: found" in fails("train", "--config", tiny_config, *options)
