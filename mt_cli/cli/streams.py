@@ -23,6 +23,8 @@ from mt_cli.errors import InputError, MtError
 from mt_cli.sentences import harmless
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
+_LONGEST_LINE = 10_000_000
+"""Bytes at most: what has no line feed, such as /dev/zero, would be read until no memory is left."""
 _STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")
 """What a progress bar writes first, to come to its line."""
 
@@ -112,7 +114,9 @@ def input_lines(path: Path | None) -> Iterator[str]:
     name = "standard input" if path is None else str(path)
     try:
         with sys.stdin.buffer if path is None else path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
+                if len(line) > _LONGEST_LINE:
+                    raise InputError(f"{name}, line {number:,}: longer than {_LONGEST_LINE:,} bytes; that is no text")
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
                 try:
                     yield text.decode("utf-8-sig" if number == 1 else "utf-8")

@@ -155,6 +155,11 @@ def test_translate_input_that_is_not_utf8(mt, trained, tmp_path):
     assert "in.txt, line 2, byte 1: not UTF-8" in err
 
 
+def test_a_line_without_end_is_not_read_to_its_end(mt, trained):
+    status, out, err = mt("translate", "--run", trained, "--input", "/dev/zero")
+    assert (status, out) == (2, "") and "/dev/zero, line 1: longer than" in err
+
+
 def test_pairs_that_are_all_too_long(fails, tiny_config):
     err = fails("train", "--config", tiny_config, "--set", "corpus.max_tokens=1")
     assert "corpus.train: every pair has more than corpus.max_tokens 1" in err
