@@ -199,7 +199,7 @@ def _run_with(streams, encoding, arguments):
         if state == "left":
             files[number] = os.pipe()[1]
         os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
-    os.closerange(3, max(files) + 9) if "left" in streams else None  # So that nobody reads the pipes.
+    os.closerange(3, max(files) + 9)  # So that nobody reads the pipes.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if streams[number] == "closed":
             os.close(number)

@@ -27,6 +27,7 @@ _LONGEST_LINE = 10_000_000
 """Bytes at most: what has no line feed, such as /dev/zero, would be read until no memory is left."""
 _STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")
 """What a progress bar writes first, to come to its line."""
+_WRITTEN: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 
 
 def open_standard_streams() -> None:
@@ -48,9 +49,6 @@ def open_standard_streams() -> None:
         sys.stdout = io.TextIOWrapper(_guarded(1, sys.stdout, _end), **_WRITTEN)
     if sys.stderr is sys.__stderr__:
         sys.stderr = _Notices(_guarded(2, sys.stderr, lambda error: None), **_WRITTEN)
-
-
-_WRITTEN: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 
 
 class _Guarded(io.RawIOBase):

@@ -113,9 +113,9 @@ def translate(
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     options = _decoding(overrides) | {name: value for name, value in given.items() if value is not None}
     options |= {"sample": True} if sample else {}
-    source = None if sentences else {"--input": input_file} if input_file else {"standard input": 0}
-    target = {"--output": output_file} if output_file else {"standard output": 1}
-    check_distinct({**(source or {}), **target, "--alignment": alignment, "--attention": attention})
+    read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
+    written = {"--output": output_file} if output_file else {"standard output": 1}
+    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
     outputs = Output(output_file), None if alignment is None else Output(alignment)
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     lines = prompted_lines() if interactive else sentences or input_lines(input_file)
