@@ -89,7 +89,7 @@ def main() -> NoReturn:
 
 
 def _handle_signals(termination: Any) -> None:
-    """Have SIGTERM handled like this, SIGINT as ever, and SIGUSR1, which asks training to save, do nothing elsewhere."""
+    """Have SIGTERM handled like this, SIGINT as ever, and SIGUSR1, which asks training to save, do nothing."""
     with suppress(ValueError):  # Not the main thread: signals stay as they are.
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
             signal.signal(signal.SIGINT, signal.default_int_handler)
