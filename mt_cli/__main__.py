@@ -1,6 +1,38 @@
-"""`python -m mt_cli` is the same as `mt`."""
+"""`mt`, which is the same as `python -m mt_cli`."""
 
-from mt_cli.cli.main import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line; a signal before or after that, as modules are imported or released, leaves no traceback."""
+    _end_at_once()
+    sys.unraisablehook = _end_if_interrupted
+    from mt_cli.cli.main import main as run
+
+    try:
+        run()
+    finally:
+        _end_at_once()
+
+
+def _end_at_once() -> None:
+    """Have SIGINT and SIGTERM end the process, unless they are ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
+    """End the process if Python is about to pass over a KeyboardInterrupt, where nothing can be raised."""
+    if issubclass(failure.exc_type, KeyboardInterrupt):
+        os._exit(130)
+    sys.__unraisablehook__(failure)
+
 
 if __name__ == "__main__":
     main()

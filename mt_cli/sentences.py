@@ -1,4 +1,4 @@
-"""Where a text may be parted: between sentences, or else where it hurts least; and what its words are.
+"""Where a text may be parted, between sentences or else where it hurts least; its words; how a terminal may show it.
 
 Knows scripts, but no language in particular.
 """
@@ -75,3 +75,19 @@ def units(text: str) -> list[tuple[int, int]]:
             found.append((place, place + 1))
         was_alone = is_alone
     return found
+
+
+def harmless(text: str) -> str:
+    """Text as a terminal may have it, without characters that steer it.
+
+    Joiners, invisible as they are, belong to the spelling of some scripts and stay.
+    """
+    return "".join(map(_harmless, text))
+
+
+def _harmless(character: str) -> str:
+    if character.isspace():
+        return " "
+    if character.isprintable() or character in "\u200c\u200d":
+        return character
+    return "" if unicodedata.category(character) == "Cf" else "\ufffd"

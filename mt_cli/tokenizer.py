@@ -92,6 +92,8 @@ class Tokenizer:
         state["added_tokens"] = []
         if config.algorithm == "unigram":
             state["model"]["byte_fallback"] = config.byte_fallback
+            # Where there was no text to learn from, the space has no probability.
+            state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
         return cls(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
     @classmethod

@@ -7,7 +7,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -32,6 +32,7 @@ from mt_cli.sentences import sentences_of, split_point, units
 from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair, character_ends, untagged
 
 Pairs = list[tuple[int, int]]
+_MOST_HYPOTHESES = 1000
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class Translator:
         return self.engine.model
 
     def translate(
-        self, sentences: Sequence[str], tag: str | None = None, prefix: str = "", **decoding: Any
+        self, sentences: Iterable[str], tag: str | None = None, prefix: str = "", **decoding: Any
     ) -> list[str]:
         """The translation of each sentence; an empty one stays empty.
 
@@ -169,7 +170,7 @@ class Translator:
 
     def translate_fully(
         self,
-        sentences: Sequence[str],
+        sentences: Iterable[str],
         num_best: int = 1,
         tag: str | None = None,
         prefix: str = "",
@@ -182,9 +183,11 @@ class Translator:
         With `split_sentences`, a line of many sentences is translated sentence by sentence.
 
         Raises:
-            InputError: for a tag that the model was not trained with, an option that cannot be, or a single text.
+            InputError: for a tag that the model was not trained with, an option that cannot be, or what are no texts.
         """
-        _check_is_list(sentences)
+        sentences = _listed(sentences)
+        if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
+            raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         if tag is not None and tag not in self.tags:
             raise InputError(
                 f"tag {tag!r}: this model was not trained with it; it knows {', '.join(self.tags) or 'none'}"
@@ -208,14 +211,16 @@ class Translator:
             results.append(Translation(sentence, hypotheses, len(line), is_too_long, unknown, details))
         return results
 
-    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[PairScore]:
+    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[PairScore]:
         """How likely the model holds each target to be the translation of its source.
 
         Raises:
-            InputError: if a side has more tokens than the model has positions, or is a single text.
+            InputError: if a side has more tokens than the model has positions, or what is given are not texts, as many
+                of both sides.
         """
-        _check_is_list(sources)
-        _check_is_list(targets)
+        sources, targets = _listed(sources), _listed(targets)
+        if len(sources) != len(targets):
+            raise InputError(f"found {len(sources):,} sources and {len(targets):,} targets; they go together")
         source_ids = self.source_tokenizer.encode([" ".join(text.split()) for text in sources])
         target_ids = self.target_tokenizer.encode([" ".join(text.split()) for text in targets])
         readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
@@ -412,7 +417,12 @@ def _with_advice(directory: RunDirectory, checkpoint: str | None) -> Iterator[No
         raise DamagedFileError(f"{error}; restore it, or {way_out}") from None
 
 
-def _check_is_list(texts: Sequence[str]) -> None:
-    """Raise InputError for a single text, which is a sequence of texts too, namely of its letters."""
-    if isinstance(texts, str):
-        raise InputError(f"found the text {texts[:40]!r}; give a list of sentences")
+def _listed(texts: Iterable[str]) -> list[str]:
+    """The texts; raises InputError for a single one, which is several texts too (its letters), and for what is none."""
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise InputError(f"found {texts!r:.60}; give a list of sentences")
+    listed = list(texts)
+    for number, text in enumerate(listed, 1):
+        if not isinstance(text, str):
+            raise InputError(f"sentence {number:,}: found {text!r:.60}; give a list of sentences, each a str")
+    return listed

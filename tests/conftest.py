@@ -1,6 +1,10 @@
 import json
+import os
 import random
+import signal
 import sys
+import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -163,6 +167,60 @@ def mt(tmp_path, monkeypatch, capsys):
         return caught.value.code or 0, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def forked(tmp_path, monkeypatch):
+    """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
+
+    `streams` says of standard input, output and error each that it is there, closed, full, or left by its reader;
+    `encoding` is what Python takes for theirs.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, streams=("there",) * 3, encoding="utf-8"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, of threads, which do nothing here.
+            child = os.fork()
+        if child == 0:
+            os._exit(_run_with(streams, encoding, arguments))
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return status, *(Path(f"stream.{number}").read_bytes().decode("utf-8") for number in (1, 2))
+
+    return run
+
+
+def _run_with(streams, encoding, arguments):
+    """What a new process does from its start to its end, the streams being so; the exit status."""
+    signal.alarm(120)
+    writable = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    files = [os.open(f"stream.{number}", writable) for number in range(3)]
+    for number, state in enumerate(streams):
+        if state == "left":
+            files[number] = os.pipe()[1]
+        os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
+    os.closerange(3, max(files) + 9)  # So that nobody reads the pipes.
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if streams[number] == "closed":
+            os.close(number)
+        is_there = streams[number] != "closed"
+        stream = open(number, "w" if number else "r", encoding=encoding, closefd=False) if is_there else None  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.argv = ["mt", *map(str, arguments)]
+    status = 0
+    try:
+        cli.main()
+    except SystemExit as caught:
+        status = caught.code or 0
+    except BaseException:
+        Path("stream.2").write_text(traceback.format_exc(), encoding="utf-8")
+        status = 99
+    try:
+        sys.stdout.flush()
+    except BaseException:
+        status = 120  # As Python has it.
+    return status
 
 
 @pytest.fixture(scope="session")

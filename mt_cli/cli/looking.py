@@ -8,14 +8,22 @@ from typing import Annotated
 
 import typer
 
-from mt_cli.cli.options import CheckpointOption, DeviceOption, RunOption, load_translator, run_path
-from mt_cli.cli.streams import Output
+from mt_cli.cli.options import (
+    CheckpointOption,
+    DeviceOption,
+    RunOption,
+    check_no_files,
+    load_translator,
+    run_path,
+    utf8,
+)
+from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError, MtError
 
 
 def inspect(
     sentence: Annotated[
-        str | None, typer.Argument(help="A sentence to translate and to draw.", show_default=False)
+        str | None, typer.Argument(help="A sentence to translate and to draw.", show_default=False, callback=utf8)
     ] = None,
     run: RunOption = None,
     output: Annotated[
@@ -34,6 +42,7 @@ def inspect(
         raise InputError(f"--picture {ending}: use png or svg")
     if sentence is not None and positions is not None:
         raise InputError("--positions: the positional encoding is drawn without a sentence; leave one of the two out")
+    check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
@@ -61,17 +70,15 @@ def inspect(
         if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
             notes.append(f"mt: {note}")
         paths = inspection.draw_attention(insight, folder, ending)
-    try:  # What was drawn is said even if the lines are not read.
-        with Output(None) as results:
-            results.write("\n".join(lines))
-    finally:
-        print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
+    show(*lines)
+    print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
 
 
 def report(
     run: RunOption = None,
     compare: Annotated[
-        list[Path] | None, typer.Option("--compare", help="Another run to show beside it; may be repeated.")
+        list[Path] | None,
+        typer.Option("--compare", callback=utf8, help="Another run to show beside it; may be repeated."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", help="The page; default: report.html in the run directory.")
@@ -99,4 +106,4 @@ def report(
     else:
         with page:
             page.write(text)
-    print(output or path / "report.html")
+    show(str(output or path / "report.html"))

@@ -6,7 +6,6 @@ Heavy imports stand inside the commands, so that `mt --help` answers at once.
 from __future__ import annotations
 
 import errno
-import io
 import json
 import signal
 import sys
@@ -24,11 +23,13 @@ from mt_cli.cli.options import (
     ProgressOption,
     RunOption,
     SetOption,
+    check_no_files,
     load_config,
     run_path,
     set_progress,
+    utf8,
 )
-from mt_cli.cli.streams import drop_output
+from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.errors import InputError, MtError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _show_version(is_wanted: bool) -> None:
     if is_wanted:
         from importlib import metadata
 
-        print(f"mt {metadata.version('mt-cli')}")
+        show(f"mt {metadata.version('mt-cli')}")
         raise typer.Exit
 
 
@@ -64,8 +65,8 @@ def _options(
 
 def main() -> NoReturn:
     """Run the command line, and turn what a user can mend into one message and an exit status."""
+    open_standard_streams()
     _handle_signals(signal.default_int_handler)
-    _escape_surrogates()
     try:
         app()
     except MtError as error:
@@ -75,27 +76,26 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         print("mt: interrupted", file=sys.stderr)
         sys.exit(130)
+    except UnicodeEncodeError as error:  # All texts have been checked; what is left are names of files.
+        name = str(error.object)[:200]
+        print(f"mt: {name}: cannot be written in {error.encoding}; use UTF-8 (PYTHONUTF8=1) for names", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         if error.errno not in _OUT_OF_ROOM:
             raise
-        drop_output()
         print(f"mt: {error.filename or 'output'}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 
 
 def _handle_signals(termination: Any) -> None:
-    """Have SIGTERM handled like this, and let SIGUSR1, which asks training to save, do no harm elsewhere."""
+    """Have SIGTERM handled like this, SIGINT as ever, and SIGUSR1, which asks training to save, do nothing."""
     with suppress(ValueError):  # Not the main thread: signals stay as they are.
+        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-
-def _escape_surrogates() -> None:
-    """Have names that are not UTF-8 printed with escapes, which are JSON's too, as standard error does already."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() in ("utf-8", "utf8"):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
@@ -122,7 +122,9 @@ for command in (translation.translate, translation.score, translation.evaluate, 
 
 @app.command()
 def tokenize(
-    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences to cut.", show_default=False)] = None,
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="Sentences to cut.", show_default=False, callback=utf8)
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="Train and report on this config's tokenizers.")
     ] = None,
@@ -142,13 +144,12 @@ def tokenize(
         return _report_on_tokenizers(load_config(config, overrides))
     if not sentences:
         raise InputError("give sentences to cut, or --config FILE to train tokenizers and report on them")
+    check_no_files(sentences, "give the sentences themselves")
     from mt_cli.checkpoint.directory import RunDirectory
 
     directory = RunDirectory(run_path(run))
     tokenizer = directory.tokenizers(directory.config())[0 if side == "source" else 1]
-    for sentence in sentences:
-        encoded = tokenizer.encode([sentence])[0]
-        print(" ".join(map(str, encoded) if ids else tokenizer.pieces(sentence)))
+    show(*(" ".join(map(str, tokenizer.encode([each])[0]) if ids else tokenizer.pieces(each)) for each in sentences))
     return None
 
 
@@ -207,7 +208,7 @@ def data_check(
 
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     report = examine(data, loaded)
-    print(json.dumps(report, ensure_ascii=False) if as_json else "\n".join(format_examination(report)))
+    show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     if clean is not None:
         print(f"{write_clean(data, loaded, clean):,} pairs written to {clean}", file=sys.stderr)
     if data.problems:
@@ -230,8 +231,7 @@ def data_show(
     from mt_cli.experiment.examination import shown_pairs
 
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
-    for line in shown_pairs(data, split, number, dropped):
-        print(line)
+    show(*shown_pairs(data, split, number, dropped))
 
 
 @app.command()
@@ -240,8 +240,7 @@ def doctor() -> None:
     from mt_cli import doctor as examination
 
     findings = examination.examine(Path.cwd())
-    for finding in findings:
-        print(f"{'ok  ' if finding.is_good else 'BAD '} {finding.subject:<12} {finding.text}")
+    show(*(f"{'ok  ' if each.is_good else 'BAD '} {each.subject:<12} {each.text}" for each in findings))
     if not all(finding.is_good for finding in findings):
         raise typer.Exit(1)
 
@@ -252,14 +251,17 @@ def _report_on_tokenizers(config: Config) -> None:
     data = prepare(config, RUNS / ".cache")
     shared = ", one for both languages" if config.tokenizer.shared else ""
     trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
-    print(f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}")
-    print(f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}")
+    lines = [
+        f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}",
+        f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}",
+    ]
     for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True):
         for name, statistics in data.statistics.items():
             counts = statistics.source if side == "source" else statistics.target
             unknown = counts.num_unknown / max(1, counts.num_tokens)
             per_sentence = counts.num_tokens / sum(counts.length_counts)
-            print(f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}")
+            lines.append(f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}")
+    show(*lines)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from mt_cli.cli.streams import as_utf8
+from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -14,21 +19,45 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 
+
+def utf8(parameter: typer.CallbackParam, given: Any) -> Any:
+    """The text or texts of an option or argument, which are UTF-8 whatever the locale is; paths are only checked."""
+    if not given or isinstance(given, list):
+        return given and [utf8(parameter, each) for each in given]
+    text = as_utf8(str(given), parameter.opts[0], sys.getfilesystemencoding())
+    return text if isinstance(given, str) else given
+
+
+def check_no_files(texts: Sequence[str], advice: str) -> None:
+    """Raise InputError, with the advice, if texts of the command line are all names of files."""
+    if texts and all(" " not in text and os.path.exists(text) and not os.path.isdir(text) for text in texts):
+        raise InputError(f"{texts[0]}: this is a file; {advice}")
+
+
 ConfigOption = Annotated[Path, typer.Option("--config", help="The YAML file of a run.", show_default=False)]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one option of the config; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        callback=utf8,
+        help="Override one option of the config; may be repeated.",
+    ),
 ]
 SetDecodingOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="decoding.KEY=VALUE",
+        callback=utf8,
         help="Override one option of the run's search, such as decoding.no_repeat_ngram=3; may be repeated.",
     ),
 ]
 RunOption = Annotated[
-    Path | None, typer.Option("--run", help="A run directory; by default the newest below ./runs.", show_default=False)
+    Path | None,
+    typer.Option(
+        "--run", callback=utf8, help="A run directory; by default the newest below ./runs.", show_default=False
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1 or mps.")]
@@ -82,7 +111,6 @@ def load_translator(
     path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt", checkpoint: str | None = None
 ) -> Translator:
     """The translator of a run, or of the folder of an exported model."""
-    from mt_cli.errors import InputError
     from mt_cli.hardware import keep_memory
     from mt_cli.translator import Translator
 

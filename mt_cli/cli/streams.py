@@ -1,20 +1,110 @@
-"""Lines in and lines out: files, pipes and terminals. Output that nobody reads any more ends a command quietly."""
+"""Lines in and lines out: files, pipes and terminals, whatever state they are in.
+
+Results that nobody reads any more end a command quietly; results that cannot be written end it with a message. Notices,
+on standard error, never end it.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NoReturn, TextIO
 
 import typer
 
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, MtError
+from mt_cli.sentences import harmless
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
+_LONGEST_LINE = 10_000_000
+"""Bytes at most: what has no line feed, such as /dev/zero, would be read until no memory is left."""
+_STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")
+"""What a progress bar writes first, to come to its line."""
+_WRITTEN: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
+
+
+def open_standard_streams() -> None:
+    """Have the three standard streams be there and be UTF-8; to be called before anything opens a file.
+
+    A closed one becomes the null device, so that no file takes its number. It is opened the wrong way round: reading
+    standard input and writing results fail as they would without it.
+    """
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, mode), True)
+    # Streams that something else has put in their place are left alone.
+    if sys.stdin is sys.__stdin__:
+        source: Any = io.BufferedReader(io.FileIO(0, closefd=False)) if sys.stdin is None else sys.stdin.buffer
+        sys.stdin = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape")
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = io.TextIOWrapper(_guarded(1, sys.stdout, _end), **_WRITTEN)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _Notices(_guarded(2, sys.stderr, lambda error: None), **_WRITTEN)
+
+
+class _Guarded(io.RawIOBase):
+    """A file to write to, and what is done when that fails; what could not be written is lost then."""
+
+    def __init__(self, raw: io.RawIOBase, on_error: Callable[[OSError], None]) -> None:
+        self._raw, self._on_error = raw, on_error
+
+    def write(self, content: Any) -> int:
+        try:
+            return self._raw.write(content) or 0  # Nothing, for now: it is tried again.
+        except OSError as error:
+            self._on_error(error)
+            return len(content)
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def isatty(self) -> bool:
+        return self._raw.isatty()
+
+
+def _guarded(number: int, stream: TextIO | None, on_error: Callable[[OSError], None]) -> io.BufferedWriter:
+    raw: Any = io.FileIO(number, "w", closefd=False) if stream is None else stream.buffer
+    return io.BufferedWriter(_Guarded(getattr(raw, "raw", raw), on_error))
+
+
+class _Notices(io.TextIOWrapper):
+    """Standard error, on which texts of files and users cannot steer the terminal."""
+
+    def write(self, text: str) -> int:
+        end = _STEERING.match(text).end()  # type: ignore[union-attr]
+        super().write(text[:end] + "\n".join(map(harmless, text[end:].split("\n"))))
+        return len(text)
+
+
+def _end(error: OSError) -> NoReturn:
+    """End a command whose results cannot be written to standard output; what is still to be written goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    raise _failure("standard output", error)
+
+
+def _failure(name: str, error: OSError) -> Exception:
+    """What ends a command whose results cannot be written: nothing is wrong if the reader has gone, as `head` does."""
+    if isinstance(error, ConnectionError):
+        return typer.Exit(0)
+    return MtError(f"{name}: {(error.strerror or str(error)).lower()}")
+
+
+def show(*lines: str) -> None:
+    """Write the whole result of a command to standard output; if nobody reads it any more, the command goes on."""
+    with suppress(typer.Exit):
+        print(*lines, sep="\n", flush=True)
 
 
 def input_lines(path: Path | None) -> Iterator[str]:
@@ -22,7 +112,9 @@ def input_lines(path: Path | None) -> Iterator[str]:
     name = "standard input" if path is None else str(path)
     try:
         with sys.stdin.buffer if path is None else path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
+                if len(line) > _LONGEST_LINE:
+                    raise InputError(f"{name}, line {number:,}: longer than {_LONGEST_LINE:,} bytes; that is no text")
                 text = line.removesuffix(b"\n").removesuffix(b"\r")
                 try:
                     yield text.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -54,7 +146,39 @@ def prompted_lines() -> Iterator[str]:
             return
         if not line.strip():
             return
-        yield line
+        yield as_utf8(line, "standard input", "utf-8")
+
+
+def as_utf8(text: str, name: str, encoding: str) -> str:
+    """A text that Python has decoded by another encoding, decoded as UTF-8 where that one did not do.
+
+    Raises:
+        InputError: if it is not UTF-8; the message begins with the name.
+    """
+    if not any("\udc80" <= character <= "\udcff" for character in text):
+        return text
+    content = text.encode(encoding, "surrogateescape")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: {text!a} is not UTF-8 (0x{content[error.start]:02X})") from None
+
+
+def check_distinct(files: Mapping[str, Path | int | None]) -> None:
+    """Raise InputError if two options (or standard streams, given as numbers) are one file."""
+    places = {name: place for name, file in files.items() if file is not None and (place := _place_of(file))}
+    for first, second in combinations(places, 2):
+        if places[first] == places[second]:
+            raise InputError(f"{first} and {second} are one file; give another one")
+
+
+def _place_of(file: Path | int) -> object:
+    """What is equal for two names of one file, which may not exist yet; None of devices and pipes."""
+    try:
+        found = os.stat(file)
+    except (OSError, ValueError):
+        return os.path.realpath(file) if isinstance(file, Path) else None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
@@ -71,10 +195,10 @@ class Output:
     A file is opened, and what was in it is gone, when the first line is written, or when all has gone well without one.
 
     Raises:
-        InputError: if there can be no such file, or it is one of the `inputs`.
+        InputError: if there can be no such file.
     """
 
-    def __init__(self, path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path, self._file = path, sys.stdout if path is None else None
         if path is None:
             return
@@ -82,19 +206,17 @@ class Output:
             raise InputError(f"{path}: there is no folder {path.parent}")
         if path.is_dir():
             raise InputError(f"{path}: is a folder")
-        if any(each is not None and each.exists() and path.exists() and path.samefile(each) for each in inputs):
-            raise InputError(f"{path}: is read from; give the output another name")
 
     def __enter__(self) -> Output:
         return self
 
     def write(self, text: str) -> None:
         """One line, or several; they are out when this returns."""
+        file = self._opened()
         try:
-            print(text, file=self._opened(), flush=True)
-        except BrokenPipeError:  # The reader has gone, as `head` does; nothing is wrong.
-            drop_output()
-            raise typer.Exit(0) from None
+            print(text, file=file, flush=True)
+        except OSError as error:
+            raise _failure(str(self._path or "standard output"), error) from None
 
     def _opened(self) -> IO[str]:
         if self._file is None:
@@ -108,10 +230,9 @@ class Output:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if error is None:
             self._opened()
-        if self._file is not None and self._file is not sys.stdout:
-            self._file.close()
-
-
-def drop_output() -> None:
-    """Let what is still to be written to standard output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if self._file is not None and self._path is not None:
+            try:
+                self._file.close()
+            except OSError as failure:
+                if error is None:  # Else it is that one, again.
+                    raise _failure(str(self._path), failure) from None

@@ -22,11 +22,13 @@ from mt_cli.cli.options import (
     ProgressOption,
     RunOption,
     SetDecodingOption,
+    check_no_files,
     load_translator,
     run_path,
     set_progress,
+    utf8,
 )
-from mt_cli.cli.streams import Output, blocks, input_lines, prompted_lines, read_lines
+from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, read_lines, show
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ _LINES_WITH_UNKNOWN_WORDS = 5
 
 def translate(
     sentences: Annotated[
-        list[str] | None, typer.Argument(help="Sentences, each in quotation marks.", show_default=False)
+        list[str] | None, typer.Argument(help="Sentences, each in quotation marks.", show_default=False, callback=utf8)
     ] = None,
     run: RunOption = None,
     input_file: Annotated[
@@ -52,7 +54,9 @@ def translate(
     length_penalty: Annotated[
         float | None, typer.Option("--length-penalty", min=0.0, help="0 prefers short translations, more longer ones.")
     ] = None,
-    n_best: Annotated[int, typer.Option("--n-best", min=1, help="Translations per sentence, one a line.")] = 1,
+    n_best: Annotated[
+        int, typer.Option("--n-best", min=1, max=1000, help="Translations per sentence, one a line.")
+    ] = 1,
     sample: Annotated[
         bool,
         typer.Option("--sample", help="Draw translations by lot; see decoding.temperature, top_k and top_p in --set."),
@@ -60,7 +64,9 @@ def translate(
     seed: Annotated[
         int | None, typer.Option("--seed", min=0, help="With --sample: another seed, another draw.")
     ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="How every translation begins.", show_default=False)] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", help="How every translation begins.", show_default=False, callback=utf8)
+    ] = "",
     unk: Annotated[
         str | None,
         typer.Option(
@@ -71,7 +77,8 @@ def translate(
     ] = None,
     overrides: SetDecodingOption = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", help="A tag of the config, put before every sentence, such as <2it>.")
+        str | None,
+        typer.Option("--tag", help="A tag of the config, put before every sentence, such as <2it>.", callback=utf8),
     ] = None,
     split_sentences: Annotated[
         bool, typer.Option("--split-sentences", help="Translate lines of many sentences sentence by sentence.")
@@ -100,10 +107,16 @@ def translate(
         raise InputError("--attention draws one sentence; give exactly one as an argument")
     if alignment and engine != "mt":
         raise InputError(f"--alignment: --engine {engine} does not say what its model attends to; use mt's own")
+    if sentences:
+        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
     set_progress(progress)
     given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
     options = _decoding(overrides) | {name: value for name, value in given.items() if value is not None}
     options |= {"sample": True} if sample else {}
+    read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
+    written = {"--output": output_file} if output_file else {"standard output": 1}
+    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+    outputs = Output(output_file), None if alignment is None else Output(alignment)
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     lines = prompted_lines() if interactive else sentences or input_lines(input_file)
     waits = interactive or (input_file is None and not sentences and sys.stdin.isatty())
@@ -113,8 +126,8 @@ def translate(
     unknown = _UnknownWords()
     with ExitStack() as stack:
         stack.callback(unknown.say_the_rest)
-        output = stack.enter_context(Output(output_file, [input_file, alignment]))
-        pairs = None if alignment is None else stack.enter_context(Output(alignment, [input_file]))
+        output = stack.enter_context(outputs[0])
+        pairs = None if outputs[1] is None else stack.enter_context(outputs[1])
         for block in [[line] for line in lines] if sentences else _counted(lines, waits, output_file):
             for item in translator.translate_fully(
                 block, n_best, tag, prefix, split_sentences, with_details, **options
@@ -210,7 +223,7 @@ def _draw_attention(translator: Translator, item: Translation, path: Path) -> No
 
 def score(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[SOURCE TARGET]", help="A sentence and a translation.")
+        list[str] | None, typer.Argument(metavar="[SOURCE TARGET]", help="A sentence and a translation.", callback=utf8)
     ] = None,
     run: RunOption = None,
     source: Annotated[Path | None, typer.Option("--source", help="A file of sentences, with --target.")] = None,
@@ -226,6 +239,8 @@ def score(
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
         raise InputError(f"found {len(texts)} texts; give a sentence and its translation, in quotation marks")
+    if texts:
+        check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     sides = [[text] for text in texts] if texts else [read_lines(path) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines, {target} {len(sides[1]):,}; they go together")
@@ -258,7 +273,9 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option("--reference", help="Its translation, line by line.")] = None,
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="Another run, or a file of translations: is the difference significant?"),
+        typer.Option(
+            "--against", callback=utf8, help="Another run, or a file of translations: is the difference significant?"
+        ),
     ] = None,
     comet: Annotated[
         str | None, typer.Option("--comet", metavar="MODEL", help="Score with COMET too: a model's name or file.")
@@ -302,7 +319,7 @@ def evaluate(
         rivals = _rival(against, pairs, device, precision, options)
         scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
-    print(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
+    show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
 
 
 def _scorer(translator: Translator, run: Path, split: str, bleu_tokenizer: str | None, engine: str) -> Scorer:
@@ -337,7 +354,8 @@ def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path
     from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
-        files = FilesSource(files=(str(source), str(reference)))
+        is_stream = not (source.is_file() and reference.is_file())  # Such as a pipe, which can be read only once.
+        files = FilesSource(files=(str(source), str(reference)), streaming=is_stream)
         return "files", list(read_pairs([files], ("", ""), "--source and --reference"))
     config = RunDirectory(run).config()
     sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}

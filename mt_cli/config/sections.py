@@ -61,11 +61,11 @@ class ModelConfig(Section):
     """Which tables are one: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
     """Biases in the query, key and value projections."""
-    dropout: float = Field(default=0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Share of units dropped from embeddings and from each sub-layer's output."""
-    attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Share of attention weights dropped."""
-    feed_forward_dropout: float = Field(default=0.0, ge=0, lt=1)
+    feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Share of units dropped inside the feed-forward blocks, after the non-linearity."""
 
     @model_validator(mode="after")
@@ -194,7 +194,7 @@ class DecodingConfig(Section):
     """No sequence of so many tokens comes twice in a translation."""
     sample: bool = False
     """Draw each token by lot instead of searching; the same sentence and seed give the same draw."""
-    temperature: float = Field(default=1.0, gt=0, le=100)
+    temperature: float = Field(default=1.0, ge=0.001, le=100)
     """With `sample`: probabilities are raised to the power of 1 / temperature; below 1, likely tokens gain."""
     top_k: int | None = Field(default=None, ge=1)
     """With `sample`: only this many of the likeliest tokens are drawn from."""

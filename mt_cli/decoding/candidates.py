@@ -46,7 +46,8 @@ def drawn_tokens(
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
         before_RC = weights_RC.cumsum(dim=-1) - weights_RC
-        weights_RC = weights_RC.masked_fill(before_RC >= decoding.top_p, 0.0)
+        # The likeliest token stays, however small the share is.
+        weights_RC = weights_RC.masked_fill((before_RC > 0) & (before_RC >= decoding.top_p), 0.0)
     sums_RC = weights_RC.cumsum(dim=-1)
     ranks_R1 = torch.searchsorted(sums_RC, chances_R[:, None] * sums_RC[:, -1:], right=True)
     # A number near 1 may be rounded up to the sum of all: the last that has any weight then.

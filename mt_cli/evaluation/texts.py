@@ -71,7 +71,11 @@ class Scorer:
         """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, of all metrics or some.
 
         chrF++ is chrF with single words and pairs of words beside characters (Popovic 2017).
+
+        Raises:
+            InputError: if there are no lines, or not as many of both.
         """
+        _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
         return {
             name: {
@@ -107,6 +111,8 @@ class Scorer:
         """SacreBLEU's results for each system by metric, the first being the one that others are compared with."""
         from sacrebleu.significance import PairedTest
 
+        for system in systems:
+            _check_lengths(system, references)
         named = [(str(number), list(system)) for number, system in enumerate(systems)]
         metrics = {name: self._metric(name) for name in self.names}
         test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=_NUM_RESAMPLED)
@@ -132,3 +138,9 @@ class Scorer:
                 return TER(normalized=True, asian_support=True)
         makers = {"chrf": CHRF, "chrf++": lambda: CHRF(word_order=2), "ter": TER}
         return {**makers, "cer": CharacterErrorRate, "wer": WordErrorRate}[name]()
+
+
+def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    if len(hypotheses) != len(references) or not references:
+        counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
+        raise InputError(f"found {counts}; give one hypothesis for each reference, and one at least")

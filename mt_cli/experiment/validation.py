@@ -18,6 +18,7 @@ from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.experiment.data import Data, longest_source, names_of_parts
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
+from mt_cli.sentences import harmless
 from mt_cli.tokenizer import EOS
 from mt_cli.tracking import Progress
 from mt_cli.translator import Translator
@@ -124,20 +125,11 @@ def sample_lines(samples: Sequence[tuple[str, str, str]], num_columns: int) -> l
 
 def fitted(text: str, num_columns: int) -> str:
     """Text in at most so many columns of a terminal, with an ellipsis where it is cut, and nothing that steers it."""
-    shown = "".join(map(_harmless, text))
+    shown = harmless(text)
     ends = list(accumulate(map(_num_columns, shown)))
     if not ends or ends[-1] <= num_columns:
         return shown
     return shown[: sum(end < num_columns for end in ends)] + "…"
-
-
-def _harmless(character: str) -> str:
-    """A character as a terminal may have it; joiners, invisible as they are, belong to the spelling of some scripts."""
-    if character.isspace():
-        return " "
-    if character.isprintable() or character in "\u200c\u200d":
-        return character
-    return "" if unicodedata.category(character) == "Cf" else "\ufffd"
 
 
 def _num_columns(character: str) -> int:

@@ -155,6 +155,11 @@ def test_translate_input_that_is_not_utf8(mt, trained, tmp_path):
     assert "in.txt, line 2, byte 1: not UTF-8" in err
 
 
+def test_a_line_without_end_is_not_read_to_its_end(mt, trained):
+    status, out, err = mt("translate", "--run", trained, "--input", "/dev/zero")
+    assert (status, out) == (2, "") and "/dev/zero, line 1: longer than" in err
+
+
 def test_pairs_that_are_all_too_long(fails, tiny_config):
     err = fails("train", "--config", tiny_config, "--set", "corpus.max_tokens=1")
     assert "corpus.train: every pair has more than corpus.max_tokens 1" in err
@@ -164,3 +169,12 @@ def test_attention_of_a_sentence_that_is_too_long(mt, trained):
     status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
     assert status == 2
     assert "up to 6 tokens" in err
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["decoding.temperature=1e-40", "model.dropout=0.9999", "model.attention_dropout=0.999999"],
+)
+def test_numbers_that_floats_cannot_compute_with_are_refused(fails, tiny_config, option):
+    options = ("--set", option, "--set", "decoding.sample=true")
+    assert f"{option.partition('=')[0]}: found" in fails("train", "--config", tiny_config, *options)

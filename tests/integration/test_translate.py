@@ -170,6 +170,10 @@ def test_the_python_api_translates(trained):
 def test_a_text_in_the_place_of_a_list_is_refused(trained):
     translator = Translator.load(trained)
     texts = ["one two."]
+    for none in (None, 3, b"one two.", [b"one two."], [None], ["one.", 3]):
+        for call in (translator.translate, lambda wrong: translator.score(wrong, texts)):
+            with pytest.raises(InputError, match="give a list of sentences"):
+                call(none)
     for call in (
         lambda: translator.translate(texts[0]),
         lambda: translator.translate_fully(texts[0]),
@@ -180,6 +184,22 @@ def test_a_text_in_the_place_of_a_list_is_refused(trained):
             call()
 
 
+def test_texts_may_come_from_a_generator(trained):
+    translator = Translator.load(trained)
+    texts = ["one two.", "three."]
+    assert translator.translate(iter(texts)) == translator.translate(texts)
+    assert translator.score(iter(texts), iter(texts)) == translator.score(texts, texts)
+
+
+def test_counts_that_cannot_be_are_refused(trained):
+    translator = Translator.load(trained)
+    with pytest.raises(InputError, match="1 sources and 2 targets"):
+        translator.score(["one."], ["ONE.", "TWO."])
+    for number in (0, -1, 1001, 10**30, "2", None):
+        with pytest.raises(InputError, match="num_best"):
+            translator.translate_fully(["one."], number)
+
+
 def test_doctor_examines(mt):
     status, out, _ = mt("doctor")
     assert status in (0, 1)
@@ -187,12 +207,10 @@ def test_doctor_examines(mt):
         assert subject in out
 
 
-def test_a_full_disk_under_the_output_is_named(mt, trained, monkeypatch):
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        status, _, err = mt("translate", "one.", "--run", trained)
-    assert status == 1
-    assert "no space left on device" in err
+@pytest.mark.parametrize("option", ["--output", "--alignment"])
+def test_a_full_disk_under_a_file_is_named_once(mt, trained, option):
+    status, _, err = mt("translate", "one.", "--run", trained, option, "/dev/full")
+    assert (status, err) == (1, "mt: /dev/full: no space left on device\n")
 
 
 def piped_translation(run):
@@ -457,18 +475,24 @@ def test_comet_is_named_where_it_is_missing_or_its_model_cannot_be_had(mt, train
 def test_an_output_is_not_touched_before_there_is_something_to_write(mt, trained, tmp_path):
     (tmp_path / "old").write_text("kept\n", encoding="utf-8")
     (tmp_path / "in").write_text("one.\n", encoding="utf-8")
+    (tmp_path / "link").hardlink_to(tmp_path / "in")
+    (tmp_path / "to_new").symlink_to("new")
     translate = ("translate", "--run", trained)
     for arguments, words in (
-        (("--input", "in", "--output", "in"), "is read from"),
-        (("--input", "in", "--alignment", "in"), "is read from"),
-        (("--input", "in", "--output", "old", "--alignment", "old"), None),
+        (("--input", "in", "--output", "in"), "--input and --output are one file"),
+        (("--input", "in", "--alignment", "./in"), "--input and --alignment are one file"),
+        (("--input", "in", "--output", "link"), "--input and --output are one file"),
+        (("--input", "in", "--output", "old", "--alignment", "old"), "--output and --alignment are one file"),
+        (("--input", "in", "--output", "new", "--alignment", "./new"), "--output and --alignment are one file"),
+        (("--input", "in", "--output", "new", "--alignment", "to_new"), "--output and --alignment are one file"),
+        (("one.", "--output", "new", "--attention", tmp_path / "new"), "--output and --attention are one file"),
         (("--input", "nothing", "--output", "old"), "nothing: no such file"),
         (("--input", "in", "--output", "old", "--alignment", "no/a"), "there is no folder no"),
         (("--input", "in", "--output", tmp_path), "is a folder"),
         (("--input", "nothing", "--output", "new"), "nothing: no such file"),
     ):
         status, _, err = mt(*translate, *arguments)
-        assert status == 2 and (words or "is read from") in err, arguments
+        assert status == 2 and words in err, arguments
     assert (tmp_path / "old").read_text(encoding="utf-8") == "kept\n"
     assert (tmp_path / "in").read_text(encoding="utf-8") == "one.\n"
     assert not (tmp_path / "new").exists()

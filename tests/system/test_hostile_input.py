@@ -629,3 +629,42 @@ def test_run_directories_of_strangers(attempt, seeds, tiny_config, tmp_path):
         for folder in ("new", "a"):
             shutil.rmtree(folder, ignore_errors=True)
         assert content_of(tmp_path / "outside") == before, case
+
+
+def test_standard_streams(forked, seeds, trained, tiny_config, tmp_path):
+    (tmp_path / "text.txt").write_text("one two.\n" * 9, encoding="utf-8")
+    (tmp_path / "caf\udce9").write_text("one two.\n", encoding="utf-8")
+    run, config = f" --run {trained}", f" --config {tiny_config}"
+    commands = [
+        *("--help", "--version", "dance", "translate --help", "doctor", "data show" + config, "data check" + config),
+        *("tokenize X" + run, "translate X" + run, "translate one. --prefix X" + run, "score one. X" + run),
+        *("translate" + run, "translate --input X" + run, "translate one. --output X" + run, "inspect X" + run),
+        *("translate --input text.txt --output X" + run, "translate one. --alignment X --attention text.txt" + run),
+        *("evaluate --source text.txt --reference X" + run, "translate one. --run X", f"train{config} --set X=1"),
+        *("train --config X", "evaluate --split X" + run, "translate one. --device X" + run, "report --run X"),
+    ]
+    words = [
+        "one.",
+        "text.txt",
+        "caf\udce9",
+        "caf\udcc3\udca9",
+        "perché",
+        "\x1b[31m",
+        "\x9b2J",
+        "\r",
+        "none",
+        ".",
+        "日本",
+    ]
+    problems = []
+    for seed in seeds(400):
+        chance = random.Random(seed)
+        arguments = chance.choice(commands).replace("X", chance.choice(words)).split()
+        streams = tuple(chance.choice(("there", "there", "closed", "full", "left")) for _ in range(3))
+        encoding = chance.choice(("utf-8", "ascii", "cp1252", "utf-16"))
+        status, _, err = forked(*arguments, streams=streams, encoding=encoding)
+        is_told = status == 0 or err or streams[2] != "there"
+        steers = any(not character.isprintable() and character != "\n" for character in err)
+        if status not in (0, 1, 2) or "Traceback" in err or "Exception ignored" in err or steers or not is_told:
+            problems.append(f"streams {seed}: {arguments}: {streams} {encoding}: exit status {status}: {err[-2000:]!r}")
+    assert not problems, "\n".join(problems)

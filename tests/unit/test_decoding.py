@@ -250,7 +250,7 @@ def test_samples_come_as_often_as_they_are_likely():
     assert chi_square < 16.3  # Three degrees of freedom: one in a thousand is larger.
 
 
-@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 0.001}])
+@pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"top_p": 1e-300}, {"temperature": 0.001}])
 def test_the_narrowest_sampling_is_greedy(narrow):
     model, sources = tiny(seed=2), some_sources(10)
     greedy = found_by(model, sources, beam_size=1)

@@ -137,3 +137,15 @@ def test_resampling_knows_all_metrics_of_a_language():
         assert set(compared) == set(scorer.names)
         assert all(result["p_value"] < 0.05 for result in compared.values())
         assert all(result["p_value"] == 1.0 for result in scorer.compare(worse, worse, references).values())
+
+
+@pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], []), ([], ["a"]), (["a", "b"], ["a"])])
+def test_only_as_many_hypotheses_as_references_can_be_scored(hypotheses, references):
+    scorer = Scorer.of("en")
+    for score in (
+        scorer.score,
+        scorer.confidence,
+        lambda hypotheses, references: scorer.compare(hypotheses, hypotheses, references),
+    ):
+        with pytest.raises(InputError, match="one hypothesis for each reference"):
+            score(hypotheses, references)

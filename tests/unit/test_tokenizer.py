@@ -307,3 +307,15 @@ def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorit
         for token, (start, end) in zip(tokenizer.pieces(text), spans, strict=True):
             if token not in ("[UNK]", *BYTES):
                 assert token.strip("￭▁ \t") == text[start:end].strip(" \t")
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe", "unigram", "char"])
+@pytest.mark.parametrize("texts", [[], [""], [" "], ["a"], ["▁", "￭"], ["<x>", "<x> "]])
+def test_a_tokenizer_of_next_to_nothing_cuts_text_and_can_be_loaded(tmp_path, algorithm, texts):
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm), ["<x>"])
+    (tmp_path / "t.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    for each in (tokenizer, Tokenizer.load(tmp_path / "t.json", ["<x>"])):
+        ids = each.encode(["", "a", "<x> ab cd"])
+        assert ids[0] == [] and all(index < each.vocab_size for sequence in ids for index in sequence)
+        if algorithm in ("bpe", "unigram"):
+            assert each.decode(ids)[1] == "a" and each.decode(ids)[2].endswith("ab cd")

@@ -1,0 +1,217 @@
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+FINE = ("there", "there", "there")
+COMMANDS = {
+    "help": "--help",
+    "version": "--version",
+    "train": "train --config tiny.yaml --fresh --set training.max_steps=2",
+    "translate": "translate one.two. --run RUN",
+    "tokenize": "tokenize one.two. --run RUN",
+    "tokenizers": "tokenize --config tiny.yaml",
+    "score": "score one. ONE. --run RUN",
+    "evaluate": "evaluate --source in.en --reference in.xx --run RUN",
+    "data check": "data check --config tiny.yaml",
+    "data show": "data show --config tiny.yaml -n 1",
+    "inspect": "inspect --run RUN --output pictures",
+    "report": "report --run RUN --output page.html",
+    "export": "export --run RUN --output exported --format bundle",
+    "doctor": "doctor",
+}
+WITHOUT_RESULTS = ("train", "export")
+
+
+@pytest.fixture
+def command(trained, tiny_config, tmp_path):
+    """The words of a command line by its name."""
+    (tmp_path / "in.en").write_text("one.\ntwo.\n", encoding="utf-8")
+    (tmp_path / "in.xx").write_text("ONE.\nTWO.\n", encoding="utf-8")
+    return lambda name: COMMANDS[name].replace("RUN", str(trained)).split()
+
+
+def lines_of(out):
+    """How many lines there are, and the first, which does not depend on the clock."""
+    return out.count("\n"), out.partition("\n")[0]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_stream_that_is_closed_full_or_left_changes_nothing_but_what_goes_there(forked, command, tmp_path, name):
+    def run(*streams):
+        shutil.rmtree(tmp_path / "exported", ignore_errors=True)
+        status, out, err = forked(*command(name), streams=streams)
+        assert "Traceback" not in err and "Exception ignored" not in err, err
+        return status, lines_of(out), err
+
+    status, out, _ = run(*FINE)
+    has_results = name not in WITHOUT_RESULTS
+    assert status in ((0, 1) if name == "doctor" else (0,)) and bool(out[0]) == has_results
+    assert run("closed", "there", "closed")[:2] == (status, out)
+    for state in ("full", "left"):
+        assert run("there", "there", state)[:2] == (status, out)
+    assert run("there", "left", "there")[0] == status
+    for streams, reason in (
+        (("there", "closed", "there"), "bad file descriptor"),
+        (("there", "full", "there"), "no space left on device"),
+        (("closed", "closed", "closed"), None),
+    ):
+        failed, _, err = run(*streams)
+        assert failed == (1 if has_results else status)
+        assert err.count(f"mt: standard output: {reason}\n") == int(has_results and reason is not None)
+
+
+@pytest.mark.parametrize("streams", ["2>&-", "<&- >out 2>&-", "2>/dev/full"])
+def test_a_process_without_standard_error_keeps_notices_out_of_results(trained, tmp_path, streams):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tiny").symlink_to(trained)  # The newest run, whose name is a notice.
+    line = f"{sys.executable} -m mt_cli tokenize 'one two.' {streams}; echo status $?; [ -e out ] && cat out"
+    result = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert sorted(result.stdout.splitlines()) == ["one two ￭.", "status 0"]
+    assert result.stderr == ""
+
+
+def test_a_file_that_is_opened_later_does_not_take_the_place_of_a_closed_stream(forked, trained):
+    streams = ("closed", "closed", "closed")
+    assert forked("translate", "one Xerxes.", "--run", trained, "--output", "out.txt", streams=streams)[0] == 0
+    with open("out.txt", encoding="utf-8") as file:
+        assert file.read().count("\n") == 1  # And no notice of the unknown word.
+
+
+def test_results_that_are_not_read_do_not_keep_a_command_from_its_work(forked, tiny_config):
+    check = ("data", "check", "--config", tiny_config)
+    assert forked(*check, "--write-clean", "clean.tsv", streams=("there", "left", "there"))[0] == 0
+    assert os.path.getsize("clean.tsv")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-16"])
+def test_results_and_notices_are_utf8_whatever_the_encoding_of_the_streams_is(forked, tiny_tree, encoding, tmp_path):
+    lines = [f"perché {number}\tなぜ {number}\n" for number in range(20)]
+    (tmp_path / "perché.tsv").write_text("".join(lines), encoding="utf-8")
+    tiny_tree["corpus"] |= {"source": "it", "target": "ja", "train": {"file": "perché.tsv"}, "test": None}
+    tiny_tree["tokenizer"] = {"algorithm": "char"}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    status, out, _ = forked("data", "show", "--config", "c.yaml", "-n", "1", encoding=encoding)
+    assert status == 0 and "perché" in out and "なぜ" in out
+    status, _, err = forked("data", "show", "--config", "perché", encoding=encoding)
+    assert (status, err) == (2, "mt: perché: no such config file\n")
+
+
+def test_arguments_are_utf8_in_a_locale_that_is_not(trained):
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "mt_cli", "tokenize", "--run", str(trained), "perché.", "--side"]
+    result = subprocess.run([*command, "source"], env=env, capture_output=True, check=False)
+    assert (result.stdout.decode(), result.stderr) == ("[UNK] ￭.\n", b"")
+    result = subprocess.run([*command, "è"], env=env, capture_output=True, check=False)
+    assert result.returncode == 2 and b"Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("translate X", "sentences"),
+        ("translate a --tag X", "--tag"),
+        ("translate a --prefix X", "--prefix"),
+        ("translate a --set decoding.unk=X", "--set"),
+        ("tokenize a X", "sentences"),
+        ("inspect X", "sentence"),
+        ("score a X", "texts"),
+        ("translate a --run X", "--run"),
+        ("train --config c.yaml --set name=X", "--set"),
+        ("report --compare X", "--compare"),
+        ("evaluate --against X", "--against"),
+    ],
+)
+def test_an_argument_that_is_not_utf8_is_refused_by_its_name(mt, trained, arguments, name):
+    words = arguments.replace("X", "caf\udce9").split()
+    is_complete = "--run" in words or words[0] == "train"
+    status, out, err = mt(*words, *(() if is_complete else ("--run", trained)))
+    assert (status, out) == (2, "")
+    assert err.startswith(f"mt: {name}: ") and "is not UTF-8 (0xE9)" in err
+
+
+@pytest.mark.parametrize("option", ["--input", "--output", "--attention", "--alignment"])
+def test_a_file_whose_name_is_not_utf8_is_read_and_written(forked, trained, tmp_path, option):
+    name = "caf\udce9.png"
+    if option == "--input":
+        (tmp_path / name).write_text("one.\n", encoding="utf-8")
+    status, _, err = forked("translate", *(() if option == "--input" else ("one.",)), "--run", trained, option, name)
+    assert status == 0 and (tmp_path / name).stat().st_size, err
+
+
+def test_no_name_or_text_steers_the_terminal_that_notices_are_shown_on(forked, trained, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a\x1b[31mb").symlink_to(trained)
+    bad = "a\x1b[31m\x9b2J\x07\u202eb"
+    for arguments in (
+        ("translate", f"one {bad}."),
+        ("translate", "one.", "--run", bad),
+        ("translate", "--input", bad),
+        ("translate", "one.", "--device", bad),
+        ("translate", "one.", f"--{bad}"),
+        ("train", "--config", bad),
+        ("data", "check", "--config", bad, "--set", f"{bad}=1"),
+        (bad,),
+    ):
+        _, _, err = forked(*arguments)
+        assert err and all(character == "\n" or character.isprintable() for character in err), (arguments, err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("translate text.txt", "text.txt: this is a file; translate its lines with --input text.txt"),
+        ("tokenize text.txt", "text.txt: this is a file; give the sentences"),
+        ("inspect text.txt", "text.txt: this is a file; give the sentence"),
+        ("score text.txt more.txt", "--source text.txt --target more.txt"),
+    ],
+)
+def test_a_file_in_the_place_of_a_sentence_is_refused(mt, trained, tmp_path, arguments, words):
+    for name in ("text.txt", "more.txt"):
+        (tmp_path / name).write_text("one.\n", encoding="utf-8")
+    status, out, err = mt(*arguments.split(), "--run", trained)
+    assert (status, out) == (2, "") and words in err
+    assert mt("tokenize", "text.txt one.", "--run", trained)[0] == 0
+
+
+@pytest.fixture
+def piped():
+    """Gives the name of a pipe with a text in it."""
+
+    def make(text):
+        reader, writer = os.pipe()
+        os.write(writer, text.encode("utf-8"))
+        os.close(writer)
+        return f"/dev/fd/{reader}"
+
+    return make
+
+
+def test_pipes_stand_for_files_of_sentences(mt, trained, piped):
+    sides = "one.\ntwo.\n", "ONE.\nTWO.\n"
+    run = ("--run", trained)
+    assert mt("translate", "--input", piped(sides[0]), *run)[:2] == (0, sides[1])
+    assert mt("score", "--source", piped(sides[0]), "--target", piped(sides[1]), *run)[1].count("\n") == 2
+    status, out, _ = mt("evaluate", "--source", piped(sides[0]), "--reference", piped(sides[1]), "--json", *run)
+    assert status == 0 and '"num_sentences": 2' in out
+    status, _, err = mt("evaluate", "--source", piped(sides[0]), "--reference", piped("ONE.\n"), *run)
+    assert status == 2 and "ends after 1 lines" in err
+
+
+@pytest.mark.parametrize("moment", ["start", "end"])
+def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(tmp_path, root, moment):
+    interrupt = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    if moment == "start":
+        (tmp_path / "typer.py").write_text(interrupt, encoding="utf-8")  # What is imported first.
+    else:
+        code = f"import atexit\n@atexit.register\ndef interrupt():\n    {interrupt.replace(chr(10), '; ')}\n"
+        (tmp_path / "sitecustomize.py").write_text(code, encoding="utf-8")
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
+    command = [sys.executable, "-m", "mt_cli", "--version"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert result.returncode == -2  # For a shell, 130.
+    assert bool(result.stdout) == (moment == "end")
