@@ -107,7 +107,7 @@ class Tokenizer:
             tokenizer = cls(tokenizers.Tokenizer.from_str(content.decode("utf-8")), tags)
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {str(error)[:200]}") from None
-        if _rules(tokenizer._backend) not in _own_rules():
+        if not _is_own(tokenizer._backend):
             raise RunError(f"{path}: cuts or joins text in another way than any tokenizer of `mt`, and is not used")
         if sorted(tokenizer._backend.get_vocab().values()) != list(range(tokenizer.vocab_size)):
             raise RunError(f"{path}: the ids of its entries are not 0 to {tokenizer.vocab_size - 1:,}")
@@ -323,26 +323,62 @@ def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers
     return backend, trainer
 
 
-def _rules(backend: tokenizers.Tokenizer) -> dict[str, Any]:
-    """All of a tokenizer but its vocabulary."""
+def _is_own(backend: tokenizers.Tokenizer) -> bool:
+    """Whether a tokenizer cuts and joins text by steps that ours have, none of them twice in a row of steps.
+
+    A stranger's may hold patterns that end in an error, or replacements that make a text endlessly long.
+    """
+    steps, rest = _rules(backend)
+    own_steps, own_rests = _own_rules()
+    return all(len(row) == len(set(row)) and own_steps.issuperset(row) for row in steps) and rest in own_rests
+
+
+_ROWS_OF_STEPS = {
+    **{"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"},
+    **{"post_processor": "processors", "decoder": "decoders"},
+}
+_FORMER_STEPS = (
+    {
+        "type": "Split",
+        "pattern": {"Regex": r"▁?[\p{L}\p{M}\p{N}_]+|▁?[^\p{L}\p{M}\p{N}_▁]|▁"},
+        "behavior": "Isolated",
+        "invert": False,
+    },
+    {"type": "Prepend", "prepend": "▁"},
+)
+"""Of tokenizers before `byte_fallback`. Steps that ours no longer have must be added, or older runs cannot be read."""
+
+
+def _rules(backend: tokenizers.Tokenizer) -> tuple[list[list[str]], str]:
+    """What a tokenizer does with text, as rows of steps, and all else but its vocabulary."""
     state = json.loads(backend.to_str())
-    return {key: value for key, value in state.items() if key != "model"} | {"model": state["model"]["type"]}
+    state["model"] = state["model"]["type"]
+    rows = [_steps(state.pop(part), key) for part, key in _ROWS_OF_STEPS.items()]
+    return rows, _spelled(state)
+
+
+def _steps(part: Any, key: str) -> list[str]:
+    if part is None:
+        return []
+    return [step for each in part[key] for step in _steps(each, key)] if key in part else [_spelled(part)]
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 @cache
-def _own_rules() -> list[dict[str, Any]]:
-    """Those of every kind of tokenizer that there is.
-
-    A stranger's may hold patterns that take for ever, or replacements that make a text endlessly long. Where these
-    change, the runs of older versions can no longer be read, unless the former rules stay in this list.
-    """
+def _own_rules() -> tuple[set[str], set[str]]:
+    """The steps, and all else, of every kind of tokenizer that there is."""
     algorithms = get_args(TokenizerConfig.model_fields["algorithm"].annotation)
     choices = product(algorithms, *((False, True),) * 3)
     configs = (
         TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=nfkc, lowercase=lowercase)
         for algorithm, byte_fallback, nfkc, lowercase in choices
     )
-    return [_rules(_untrained(config, ())[0]) for config in configs]
+    rules = [_rules(_untrained(config, ())[0]) for config in configs]
+    steps = {step for rows, _ in rules for row in rows for step in row}
+    return steps | set(map(_spelled, _FORMER_STEPS)), {rest for _, rest in rules}
 
 
 def _word_spacing() -> tuple[list[Any], Any, Any]:

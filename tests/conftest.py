@@ -1,10 +1,8 @@
 import json
 import os
 import random
-import signal
+import subprocess
 import sys
-import traceback
-import warnings
 from pathlib import Path
 
 import pytest
@@ -169,8 +167,42 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
+class ForkServer:
+    """`tests/fork_server.py`: starts `mt` in a new process at once."""
+
+    def __init__(self):
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, str(ROOT / "tests" / "fork_server.py")]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(self, folder, arguments, streams=("there",) * 3, encoding="utf-8", crash_point=None):
+        """Begin; return the number of the process."""
+        request = {"arguments": list(map(str, arguments)), "folder": str(folder), "streams": streams}
+        self._process.stdin.write(json.dumps(request | {"encoding": encoding, "crash_point": crash_point}) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def wait(self):
+        """Exit status of what was started."""
+        return int(self._process.stdout.readline())
+
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    server = ForkServer()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def forked(tmp_path, monkeypatch):
+def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
     `streams` says of standard input, output and error each that it is there, closed, full, or left by its reader;
@@ -178,49 +210,12 @@ def forked(tmp_path, monkeypatch):
     """
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments, streams=("there",) * 3, encoding="utf-8"):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12's, of threads, which do nothing here.
-            child = os.fork()
-        if child == 0:
-            os._exit(_run_with(streams, encoding, arguments))
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        return status, *(Path(f"stream.{number}").read_bytes().decode("utf-8") for number in (1, 2))
+    def run(*arguments, **options):
+        fork_server.start(tmp_path, arguments, **options)
+        status = fork_server.wait()
+        return status, *((tmp_path / f"stream.{number}").read_bytes().decode("utf-8") for number in (1, 2))
 
     return run
-
-
-def _run_with(streams, encoding, arguments):
-    """What a new process does from its start to its end, the streams being so; the exit status."""
-    signal.alarm(120)
-    writable = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    files = [os.open(f"stream.{number}", writable) for number in range(3)]
-    for number, state in enumerate(streams):
-        if state == "left":
-            files[number] = os.pipe()[1]
-        os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
-    os.closerange(3, max(files) + 9)  # So that nobody reads the pipes.
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if streams[number] == "closed":
-            os.close(number)
-        is_there = streams[number] != "closed"
-        stream = open(number, "w" if number else "r", encoding=encoding, closefd=False) if is_there else None  # noqa: SIM115
-        setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", stream)
-    sys.argv = ["mt", *map(str, arguments)]
-    status = 0
-    try:
-        cli.main()
-    except SystemExit as caught:
-        status = caught.code or 0
-    except BaseException:
-        Path("stream.2").write_text(traceback.format_exc(), encoding="utf-8")
-        status = 99
-    try:
-        sys.stdout.flush()
-    except BaseException:
-        status = 120  # As Python has it.
-    return status
 
 
 @pytest.fixture(scope="session")

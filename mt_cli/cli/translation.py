@@ -351,12 +351,17 @@ def _pairs_of(run: Path, split: str | None, source: Path | None, reference: Path
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.config.corpora import FilesSource, HeldOut
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
+    from mt_cli.corpus.reading import clean_rows, corpora_of, key_of, pairs_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
-        is_stream = not (source.is_file() and reference.is_file())  # Such as a pipe, which can be read only once.
-        files = FilesSource(files=(str(source), str(reference)), streaming=is_stream)
-        return "files", list(read_pairs([files], ("", ""), "--source and --reference"))
+        files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"
+        if all(path.is_file() or not path.exists() for path in (source, reference)):
+            return "files", read_pairs([files], ("", ""), key)
+        sides = [read_lines(path) for path in (source, reference)]  # A pipe can be read only once.
+        if len(sides[0]) != len(sides[1]):
+            raise InputError(f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N")
+        rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
+        return "files", pairs_of(clean_rows(rows, files, ("", ""), None), key)
     config = RunDirectory(run).config()
     sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
     if split is None:

@@ -164,7 +164,12 @@ def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> lis
     Raises:
         CorpusError: if a source cannot be read, or no pair is left.
     """
-    blocks = [block for source in sources for block in clean_blocks(source, languages, None)]
+    return pairs_of((block for source in sources for block in clean_blocks(source, languages, None)), key)
+
+
+def pairs_of(judged: Iterable[Block], key: str) -> list[Pair]:
+    """The pairs of some blocks that are kept; raises CorpusError if there is none."""
+    blocks = list(judged)
     pairs = [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)]
     if not pairs:
         raise CorpusError(

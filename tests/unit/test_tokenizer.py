@@ -319,3 +319,20 @@ def test_a_tokenizer_of_next_to_nothing_cuts_text_and_can_be_loaded(tmp_path, al
         assert ids[0] == [] and all(index < each.vocab_size for sequence in ids for index in sequence)
         if algorithm in ("bpe", "unigram"):
             assert each.decode(ids)[1] == "a" and each.decode(ids)[2].endswith("ab cd")
+
+
+def test_a_tokenizer_of_an_older_version_is_still_read(tmp_path):
+    """Before sub-words of scripts without spaces had none of their own, every line began with one."""
+    path = tmp_path / "tokenizer.source.json"
+    path.write_text(trained("bpe", ["ab abc", "abc"] * 9).to_json(), encoding="utf-8")
+    state = json.loads(path.read_text(encoding="utf-8"))
+    pattern = r"▁?[\p{L}\p{M}\p{N}_]+|▁?[^\p{L}\p{M}\p{N}_▁]|▁"
+    state["pre_tokenizer"] = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    state["normalizer"]["normalizers"].append({"type": "Prepend", "prepend": "▁"})
+    path.write_text(json.dumps(state), encoding="utf-8")
+    tokenizer = Tokenizer.load(path)
+    assert tokenizer.pieces("abc ab")[0].startswith("▁")
+    state["normalizer"]["normalizers"].append({"type": "Prepend", "prepend": "▁"})
+    path.write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(RunError, match="in another way"):
+        Tokenizer.load(path)
