@@ -14,8 +14,9 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.corpus.cache import format_bytes, size_of
+from mt_cli.cpus import idle_cpus
 from mt_cli.errors import MtError
-from mt_cli.hardware import describe_versions, has_fast_bf16, idle_cpus, memory_of
+from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
 
 _MIN_FREE_DISK = 2 * 2**30
 _MIN_MEMORY = 2 * 2**30

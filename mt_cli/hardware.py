@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import sys
-import time
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -86,52 +84,6 @@ def memory_used(device: torch.device) -> int | None:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
     return None
-
-
-class CpuContention:
-    """How much of their time this process' threads wait for a CPU that other programs use. Linux only."""
-
-    def __init__(self) -> None:
-        self._before = _seconds_on_cpus()
-
-    def waiting_share(self) -> float | None:
-        """Share, 0 to 1, of the time since this was last asked that threads ready to run had no CPU.
-
-        None if they have been ready for less than ten seconds, which then go on being counted, or nobody says.
-        """
-        now = _seconds_on_cpus()
-        running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))
-        if running + waiting < _SECONDS_WORTH_A_SHARE:
-            return None
-        self._before = now
-        return waiting / (running + waiting)
-
-
-_SECONDS_WORTH_A_SHARE = 10.0
-
-
-def idle_cpus(seconds: float = 0.5) -> float | None:
-    """How many CPUs have nothing to do, the mean of so many seconds from now; None where nobody says."""
-    times = []
-    for pause in (seconds, 0):
-        with suppress(OSError, ValueError):  # Only Linux has this file.
-            lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
-            rows = [[int(number) for number in line.split()[1:9]] for line in lines if re.match(r"cpu\d", line)]
-            times.append((sum(row[3] + row[4] for row in rows), sum(map(sum, rows)), len(rows)))
-        time.sleep(pause)
-    if len(times) < 2 or times[1][1] == times[0][1]:
-        return None
-    return (times[1][0] - times[0][0]) / (times[1][1] - times[0][1]) * times[1][2]
-
-
-def _seconds_on_cpus() -> tuple[float, float]:
-    """How long the threads of this process have run on CPUs, and how long they have waited for one."""
-    times = [0, 0]
-    for path in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError):  # A thread that has ended meanwhile.
-            running, waiting, _ = map(int, path.read_text(encoding="ascii").split())
-            times = [times[0] + running, times[1] + waiting]
-    return times[0] / 1e9, times[1] / 1e9
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from mt_cli.cli.options import (
     utf8,
 )
 from mt_cli.cli.streams import open_standard_streams, show
+from mt_cli.cpus import spin_less_if_busy
 from mt_cli.errors import InputError, MtError
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def train(
     """Train the run of a config into runs/NAME; the same command again goes on with an unfinished run."""
     loaded = load_config(config, overrides)
     set_progress(progress)
+    spin_less_if_busy()
     from mt_cli.experiment import run
 
     run.train(loaded, RUNS, fresh)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import torch
 
 from mt_cli.config.sections import TrainingConfig
+from mt_cli.cpus import CpuContention
 from mt_cli.errors import DivergenceError
 from mt_cli.experiment.progression import Progression, UnloggedStep
-from mt_cli.hardware import CpuContention, memory_used
+from mt_cli.hardware import memory_used
 from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Progress, Tracker, say
 from mt_cli.training import StepReport
@@ -145,6 +146,6 @@ class TrainingLog:
             self._contention = None
             say(
                 f"The {torch.get_num_threads()} threads of this run spend {share:.0%} of their time waiting for a CPU, "
-                "because other programs use them. Each step waits for its slowest thread: with fewer threads it may be "
-                "several times faster. Stop with Ctrl-C, and go on with --set training.num_threads=1"
+                "because other programs use them. Each step waits for its slowest thread, so it may be several times "
+                "faster with fewer: stop with Ctrl-C, and go on with --set training.num_threads=1"
             )

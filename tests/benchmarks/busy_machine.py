@@ -16,10 +16,8 @@ import sys
 SETTINGS: dict[str, tuple[int, dict[str, str]]] = {
     "1 thread": (1, {}),
     "2 threads": (2, {}),
-    "2 threads, spin 10000": (2, {"GOMP_SPINCOUNT": "10000"}),
     "2 threads, spin 1000": (2, {"GOMP_SPINCOUNT": "1000"}),
     "2 threads, spin 100": (2, {"GOMP_SPINCOUNT": "100"}),
-    "2 threads, passive": (2, {"OMP_WAIT_POLICY": "PASSIVE"}),
 }
 
 

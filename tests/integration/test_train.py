@@ -313,7 +313,7 @@ def test_progress_is_shown_as_asked_for(mt, tiny_config):
 
 @pytest.mark.parametrize(("num_threads", "share"), [(2, 0.6), (2, 0.1), (1, 0.6)])
 def test_training_says_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
-    monkeypatch.setattr("mt_cli.hardware.CpuContention.waiting_share", lambda self: share)
+    monkeypatch.setattr("mt_cli.cpus.CpuContention.waiting_share", lambda self: share)
     monkeypatch.setattr("torch.get_num_threads", lambda: num_threads)
     status, _, err = mt("train", "--config", tiny_config)
     assert status == 0, err

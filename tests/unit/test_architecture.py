@@ -5,6 +5,7 @@ ROOMS = [
     *(
         "errors",
         "disk",
+        "cpus",
         "config",
         "hardware",
         "corpus",
