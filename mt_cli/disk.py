@@ -112,14 +112,14 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """An empty folder beside `folder` that gets its name when all has gone well inside, and else is removed.
 
-    What has the name already, or gets it meanwhile, stays as it is. A process that is killed leaves
-    `NAME.unfinished-XXXXXXXX`, which is in nobody's way.
+    What has the name already, or gets it meanwhile, stays as it is, unless it is an empty folder. A process that is
+    killed leaves `NAME.unfinished-XXXXXXXX`, which is in nobody's way.
 
     Raises:
-        InputError: if something has the name, or a folder of this name cannot be made.
+        InputError: if something else has the name, or a folder of this name cannot be made.
         MtError: if the disk is full or cannot be written.
     """
-    if folder.name in ("", "..") or os.path.lexists(folder):
+    if folder.name in ("", "..") or (os.path.lexists(folder) and not _is_empty_folder(folder)):
         raise InputError(f"{folder}: is there already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(4)}")
     made: list[Path] = []
@@ -156,19 +156,20 @@ def _make_with_parents(folder: Path, made: list[Path]) -> None:
 
 
 def _rename_new(source: Path, target: Path) -> None:
-    """Rename a folder; raises FileExistsError if something has the new name, which then stays as it is."""
-    if os.name == "nt":
-        source.rename(target)
-        return
-    target.mkdir()  # Renaming alone would replace an empty folder.
+    """Rename a folder; raises FileExistsError if anything but an empty folder has the new name, which then stays."""
     try:
         source.rename(target)
-    except BaseException as error:
-        with suppress(OSError):
-            target.rmdir()
-        if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        raise
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.ENOTDIR):
+            raise
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+
+
+def _is_empty_folder(path: Path) -> bool:
+    try:
+        return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+    except OSError:
+        return False
 
 
 def _flush(path: Path) -> None:

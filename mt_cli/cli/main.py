@@ -157,7 +157,7 @@ def tokenize(
 
 @app.command()
 def export(
-    output: Annotated[Path, typer.Option("--output", help="A new folder.", show_default=False)],
+    output: Annotated[Path, typer.Option("--output", help="A new folder, or an empty one.", show_default=False)],
     run: RunOption = None,
     kind: Annotated[str, typer.Option("--format", help="ctranslate2 or bundle.")] = "ctranslate2",
     quantization: Annotated[

@@ -211,6 +211,7 @@ def test_an_output_that_can_be_no_new_folder_is_named(mt, trained, tmp_path, kin
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("kept")
     (tmp_path / "link to folder").symlink_to("folder")
     (tmp_path / "dangling link").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
@@ -230,6 +231,7 @@ def test_an_export_is_in_its_folder_and_nowhere_else(mt, trained, tmp_path, monk
     monkeypatch.setattr("sys.stderr", io.StringIO())
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("kept")
     (tmp_path / "link to folder").symlink_to("folder")
     before = {path for path, _ in everything_in(tmp_path)}
     assert mt("export", "--run", "run", "--format", kind, "--output", output)[0] == 0

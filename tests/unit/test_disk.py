@@ -81,14 +81,13 @@ def test_a_folder_that_is_not_completed_leaves_nothing(tmp_path, error, expected
     assert everything_in(tmp_path) == [("a", True)]
 
 
-@pytest.mark.parametrize("kind", ["empty folder", "folder", "file", "link"])
+@pytest.mark.parametrize("kind", ["folder", "file", "link"])
 def test_what_somebody_else_makes_meanwhile_stays(tmp_path, kind):
     theirs = tmp_path / "new"
     with pytest.raises(InputError, match="somebody else has made it"), new_folder(theirs) as folder:
         (folder / "file").write_text("ours")
-        if "folder" in kind:
-            theirs.mkdir()
         if kind == "folder":
+            theirs.mkdir()
             (theirs / "file").write_text("theirs")
         if kind == "file":
             theirs.write_text("theirs")
@@ -102,15 +101,25 @@ def test_what_somebody_else_makes_meanwhile_stays(tmp_path, kind):
         assert everything_in(tmp_path) == [each for each in before if "unfinished" not in each[0]]
 
 
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_an_empty_folder_may_have_the_name(tmp_path, moment):
+    if moment == "before":
+        (tmp_path / "new").mkdir()
+    with new_folder(tmp_path / "new") as folder:
+        (folder / "file").write_text("ours")
+        (tmp_path / "new").mkdir(exist_ok=True)
+    assert everything_in(tmp_path) == [("new", True), ("new/file", "ours")]
+
+
 def test_what_comes_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypatch):
-    mkdir = type(tmp_path).mkdir
+    rename = type(tmp_path).rename
 
-    def mkdir_and_more(path, *arguments):
-        mkdir(path, *arguments)
-        if path.name == "new":
-            (path / "theirs").write_text("theirs")
+    def rename_later(path, target):
+        target.mkdir()
+        (target / "theirs").write_text("theirs")
+        return rename(path, target)
 
-    monkeypatch.setattr(type(tmp_path), "mkdir", mkdir_and_more)
+    monkeypatch.setattr(type(tmp_path), "rename", rename_later)
     with pytest.raises(InputError, match="somebody else"), new_folder(tmp_path / "new") as folder:
         (folder / "file").write_text("ours")
     assert everything_in(tmp_path) == [("new", True), ("new/theirs", "theirs")]
