@@ -134,7 +134,10 @@ def mutate(tree, chance):
     """A copy of a tree with a few values replaced, removed or added."""
     tree = copy.deepcopy(tree)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        path = chance.choice([path for path in nodes_of(tree) if path] or [("name",)])
+        paths = [path for path in nodes_of(tree) if path]
+        if not paths:
+            break
+        path = chance.choice(paths)
         parent = tree
         for key in path[:-1]:
             parent = parent[key]
