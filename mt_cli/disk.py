@@ -93,10 +93,13 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
+        _refuse_device(path)
         temporary.unlink(missing_ok=True)
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        mode = temporary.stat().st_mode
         try:
             write(str(temporary))
+            temporary.chmod(mode)  # safetensors makes a file of its own, which only its owner may read.
             _flush(temporary)
             os.replace(temporary, path)
         except BaseException:
@@ -106,6 +109,14 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     except (OSError, SafetensorError) as error:
         raise MtError(f"{path}: cannot be written: {reason(error)}; what was there before is untouched") from error
     _flush_names(path.parent)
+
+
+def _refuse_device(path: Path) -> None:
+    """Raise OSError for a device, which must not be replaced by a file."""
+    with suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise OSError(errno.EINVAL, "a device", str(path))
 
 
 @contextmanager
@@ -129,7 +140,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
         except (OSError, ValueError) as error:
             raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
         yield unfinished
+        mode = unfinished.stat().st_mode & 0o666
         for path in [*unfinished.rglob("*"), unfinished]:
+            if path.is_file():
+                path.chmod(mode)  # As in `write_atomically`.
             _flush(path)
         _rename_new(unfinished, folder)
     except FileExistsError:

@@ -412,6 +412,8 @@ def _with_advice(directory: RunDirectory, checkpoint: str | None) -> Iterator[No
         yield
     except DamagedFileError as error:
         way_out = f"have `mt train --config {directory.config_path}` make another of the last state"
+        if (name := directory.config().name) != directory.path.resolve().name:
+            way_out = f"give the folder its name {name} back below runs/, and {way_out}"
         if checkpoint not in (None, "best"):
             way_out = "use another checkpoint"
         raise DamagedFileError(f"{error}; restore it, or {way_out}") from None

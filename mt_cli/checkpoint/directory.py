@@ -18,7 +18,7 @@ from torch import nn
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config
-from mt_cli.disk import check_plain, read_regular, reason, write_text
+from mt_cli.disk import check_plain, check_regular, read_regular, reason, write_text
 from mt_cli.errors import RunError
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
@@ -64,8 +64,12 @@ class RunDirectory:
             near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
-        if not self.config_path.is_file():
+        if not os.path.lexists(self.config_path):
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
+        try:
+            check_regular(self.config_path)
+        except OSError as error:
+            raise RunError(f"{self.config_path}: {reason(error)}") from None
         return load_config(self.config_path)
 
     def tokenizers(self, config: Config) -> TokenizerPair:

@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn, TextIO
 
 import typer
 
+from mt_cli.corpus.lines import foreign_kind, not_utf8
 from mt_cli.errors import InputError, MtError
 from mt_cli.sentences import harmless
 
@@ -120,7 +121,8 @@ def input_lines(path: Path | None) -> Iterator[str]:
                     yield text.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError as error:
                     where = f"{name}, line {number:,}, byte {error.start + 1}"
-                    raise InputError(f"{where}: not UTF-8 (0x{text[error.start]:02X})") from None
+                    problem = (foreign_kind(line) if number == 1 else None) or not_utf8(line, error.start)
+                    raise InputError(f"{where}: {problem}") from None
     except OSError as error:
         raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
 

@@ -238,7 +238,9 @@ def score(
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
-        raise InputError(f"found {len(texts)} texts; give a sentence and its translation, in quotation marks")
+        raise InputError(
+            f"found {len(texts)} text{'s' * (len(texts) > 1)}; give a sentence and its translation, in quotation marks"
+        )
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     sides = [[text] for text in texts] if texts else [read_lines(path) for path in (source, target) if path]
@@ -316,7 +318,7 @@ def evaluate(
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
-        rivals = _rival(against, pairs, device, precision, options)
+        rivals = _rival(against, pairs, translator.languages, device, precision, options)
         scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
@@ -336,10 +338,21 @@ def _scorer(translator: Translator, run: Path, split: str, bleu_tokenizer: str |
     return scorer_of(config.model_copy(update={"evaluation": evaluation}), split)
 
 
-def _rival(against: Path, pairs: list[Pair], device: str, precision: str, options: dict[str, Any]) -> list[str]:
+def _rival(
+    against: Path,
+    pairs: list[Pair],
+    languages: tuple[str, str],
+    device: str,
+    precision: str,
+    options: dict[str, Any],
+) -> list[str]:
     """The translations of another run, or of a file."""
     if against.is_dir():
-        return load_translator(against, device, precision).translate([pair[0] for pair in pairs], **options)
+        rival = load_translator(against, device, precision)
+        if rival.languages != languages:
+            theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
+            raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; compare runs of one kind")
+        return rival.translate([pair[0] for pair in pairs], **options)
     lines = read_lines(against)
     if len(lines) != len(pairs):
         raise InputError(f"{against}: has {len(lines):,} lines for {len(pairs):,} sentences")

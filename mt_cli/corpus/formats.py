@@ -86,8 +86,21 @@ def _other_separator(lines: Sequence[str], expected: str) -> str:
     """What to say if lines of one column have another separator, and all of them have it."""
     for name, mark in _SEPARATORS.items():
         if name != expected and all(mark in line for line in lines):
-            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
+            return _hint_at(name)
     return ""
+
+
+def _hint_at(separator: str) -> str:
+    return f"; the columns seem to be separated by {separator}s: a .tsv file has tabs, a .csv file commas"
+
+
+_FEW_LINES = 5
+
+
+def _only_one(lines: Sequence[str]) -> str | None:
+    """The separator, other than commas, that stands once in each line: text alone would hardly have it so."""
+    marks = {name: _SEPARATORS[name] for name in ("tab", "semicolon", "bar")}
+    return next((name for name, mark in marks.items() if all(line.count(mark) == 1 for line in lines)), None)
 
 
 def _read_table(
@@ -100,11 +113,13 @@ def _read_table(
     heading, where = first[1], f"{path}, line {first[0]:,}"
     if re.fullmatch("sep=.?", heading[0]):
         raise CorpusError(f"{where}: found {heading[0]!r}, which is a note to Excel; remove this line")
-    hint = ""
-    if len(heading) == 1:
-        following = (record for _, record in islice(records, 20))
-        hint = _other_separator([_SEPARATORS[separator].join(record) for record in [heading, *following]], separator)
+    beginning = list(islice(records, 20))
+    records = chain(beginning, records)
+    lines = [_SEPARATORS[separator].join(record) for _, record in [first, *beginning]]
+    hint = _other_separator(lines, separator) if len(heading) == 1 else ""
     if columns is None and not set(languages) <= set(heading):
+        if separator == "comma" and len(lines) > _FEW_LINES and (other := _only_one(lines)):
+            raise CorpusError(f"{path}: each of its first {len(lines)} lines has one {other}{_hint_at(other)}")
         source, target = 0, 1
         records = chain([first], records)
     else:

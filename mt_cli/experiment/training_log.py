@@ -106,9 +106,7 @@ class TrainingLog:
         if progression.num_bad_steps_in_row == 1:
             say(f"step {report.step:>6,}  the loss or the gradient is not a finite number; such steps are skipped")
         if progression.num_bad_steps_in_row >= self._config.max_bad_steps:
-            raise DivergenceError(
-                f"{progression.num_bad_steps_in_row} steps in a row, the last of them {report.step:,}"
-            )
+            raise DivergenceError(f"{progression.num_bad_steps_in_row} steps in a row up to step {report.step:,}")
 
     def _write_row(self, report: StepReport) -> None:
         progression = self._progression
