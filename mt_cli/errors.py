@@ -48,7 +48,7 @@ class DeviceMemoryError(MtError):
 
 
 class DivergenceError(MtError):
-    """Too many steps in a row had a loss or gradient that was not finite."""
+    """Too many steps in a row had a loss or gradient that was not finite, or the scores of a model are not numbers."""
 
 
 class RunInterruptedError(MtError):

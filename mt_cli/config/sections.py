@@ -119,7 +119,7 @@ class TrainingConfig(Section):
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
     """Decay of AdamW's averages of the gradient and of its square."""
-    adam_epsilon: float = Field(default=1e-9, gt=0)
+    adam_epsilon: float = Field(default=1e-9, ge=1e-20)
     """Added to AdamW's denominator."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled decay of weight matrices; biases, norms and embeddings do not decay."""

@@ -105,6 +105,8 @@ class Cache:
                 if _damage_of(folder):  # Otherwise another process was faster with the same.
                     raise
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and not unfinished.exists():
+                return  # Somebody is removing it: there is nothing to load then.
             raise MtError(f"{folder}: cannot be written: {reason(error)}") from error
         finally:
             for path in (unfinished, former):

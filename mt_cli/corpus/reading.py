@@ -138,9 +138,16 @@ def read_corpora(
         stream_rows = None
     elif stream_rows is None:
         del groups["train"]
+    key = _fingerprint(config, groups, seed, stream_rows)
+
+    def store(folder: Path) -> None:
+        _store(folder, config, groups, seed, stream_rows, advance)
+        if _fingerprint(config, groups, seed, stream_rows) != key:
+            raise CorpusError("the corpora have changed while they were read; start again when they are complete")
+
     return cache.entry(
-        f"pairs-{_fingerprint(config, groups, seed, stream_rows)}",
-        lambda folder: _store(folder, config, groups, seed, stream_rows, advance),
+        f"pairs-{key}",
+        store,
         lambda folder: {name: _open(folder, name) for name in dict.fromkeys([*groups, "valid"])},
     )
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import Allowed
+from mt_cli.errors import DivergenceError
 
 _STRETCH = 64
 _ELEMENTS_AT_ONCE = 2**19
@@ -28,7 +29,7 @@ def best_tokens(logits_RV: Tensor, number: int, allowed: Allowed) -> tuple[Tenso
         for logits, part in zip(logits_RV.split(rows), allowed.split(rows), strict=True)
     ]
     values, tokens = zip(*found, strict=True)
-    return torch.cat(values), torch.cat(tokens)
+    return _numbers(torch.cat(values)), torch.cat(tokens)
 
 
 def drawn_tokens(
@@ -43,6 +44,7 @@ def drawn_tokens(
     log_probs_RV = allowed.apply(logits_RV.float().log_softmax(dim=-1))
     number = log_probs_RV.shape[1] if decoding.top_k is None else decoding.top_k
     values_RC, tokens_RC = largest(log_probs_RV, number)
+    _numbers(values_RC)
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
         before_RC = weights_RC.cumsum(dim=-1) - weights_RC
@@ -54,6 +56,16 @@ def drawn_tokens(
     last_R1 = (weights_RC > 0).sum(dim=-1, keepdim=True) - 1
     ranks_R1 = torch.minimum(ranks_R1, last_R1)
     return values_RC.gather(1, ranks_R1), tokens_RC.gather(1, ranks_R1)
+
+
+def _numbers(values_RC: Tensor) -> Tensor:
+    """The same values, best first; raises DivergenceError if they are no numbers, with which a search never ends."""
+    if bool(values_RC[:, 0].isnan().any()):
+        raise DivergenceError(
+            "the scores of this model are not numbers, because its training diverged; lower training.learning_rate or "
+            "raise training.warmup_steps, and train again with --fresh"
+        )
+    return values_RC
 
 
 def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:

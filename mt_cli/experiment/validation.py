@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.experiment.data import Data, longest_source, names_of_parts
@@ -68,7 +69,10 @@ def validate(objective: Objective, data: Data, config: Config, scorer: Scorer) -
         engine = TransformerEngine(objective.model, progress.advance)
         languages = (config.corpus.source, config.corpus.target)
         translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
-        hypotheses = translator.translate(sources)
+        try:
+            hypotheses = translator.translate(sources)
+        except DivergenceError:  # Whether training goes on is not decided here.
+            hypotheses = [""] * len(sources)
     samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
     return Validation(
         tokens,

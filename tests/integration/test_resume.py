@@ -314,6 +314,17 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_that_ends_with_scores_that_are_no_numbers_says_so(train, mt, tmp_path, precision):
+    options = {"learning_rate": 1e30, "warmup_steps": 0, "max_steps": 1, "precision": precision}
+    status, _, err = train("run", **options)
+    assert status == 1, err
+    assert "mt: the scores of this model are not numbers, because its training diverged" in err
+    for words in (["--beam-size", "1"], ["--beam-size", "3"], ["--sample"]):
+        status, out, err = mt("translate", "one.", "--run", "runs/run", *words)
+        assert (status, out) == (1, "") and "are not numbers" in err
+
+
 def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
     from mt_cli.training import Gradients
 

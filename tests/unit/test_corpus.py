@@ -176,6 +176,22 @@ def test_the_cache_is_used_until_the_data_changes(tmp_path):
     assert len({first, *(each["train"].key for each in changed)}) == 6
 
 
+def test_a_corpus_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):
+    from mt_cli.corpus import reading
+
+    settings = {"train": table(tmp_path / "a.tsv", some_pairs(0, 50)), "valid": {"fraction": 0.1}}
+    store = reading._store
+
+    def store_other_text(*arguments):
+        table(tmp_path / "a.tsv", some_pairs(1, 51))
+        store(*arguments)
+
+    monkeypatch.setattr(reading, "_store", store_other_text)
+    with pytest.raises(CorpusError, match="have changed while they were read"):
+        corpora_of(tmp_path, **settings)
+    assert not (tmp_path / "cache").exists()
+
+
 def test_a_corpus_that_cannot_be_read_leaves_nothing_behind(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\nc\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="line 2"):

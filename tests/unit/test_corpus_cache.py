@@ -117,6 +117,19 @@ def test_an_entry_removed_while_it_is_read_is_made_again(cache):
     assert cache.entry("a", write_content, load) == b"some content"
 
 
+@pytest.mark.parametrize("is_whole_cache", [False, True])
+def test_an_entry_removed_while_it_is_made_is_made_again(cache, is_whole_cache):
+    removals = iter((True, False))
+
+    def make(folder):
+        write_content(folder)
+        if next(removals):
+            shutil.rmtree(cache.path if is_whole_cache else folder)
+
+    assert cache.entry("a", make, read_content) == b"some content"
+    assert names_in(cache.path) == ["a"]
+
+
 def test_an_entry_that_is_always_removed_ends_with_a_message(cache):
     def load(folder):
         shutil.rmtree(folder)
