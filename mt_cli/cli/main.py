@@ -77,6 +77,9 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         print("mt: interrupted", file=sys.stderr)
         sys.exit(130)
+    except MemoryError:
+        print("mt: out of memory", file=sys.stderr)
+        sys.exit(1)
     except UnicodeEncodeError as error:  # All texts have been checked; what is left are names of files.
         name = str(error.object)[:200]
         print(f"mt: {name}: cannot be written in {error.encoding}; use UTF-8 (PYTHONUTF8=1) for names", file=sys.stderr)

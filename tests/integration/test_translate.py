@@ -530,3 +530,22 @@ def test_a_run_that_is_not_there_has_a_neighbour(mt, trained, tmp_path):
 def test_the_version_is_told(mt):
     status, out, _ = mt("--version")
     assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+\n", out)
+
+
+def test_a_run_is_not_compared_with_one_of_other_languages(mt, trained, tmp_path):
+    import shutil
+
+    shutil.copytree(trained, tmp_path / "other")
+    config = tmp_path / "other" / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("target: xx", "target: yy"), encoding="utf-8")
+    status, out, err = mt("evaluate", "--run", trained, "--against", "other")
+    assert (status, out) == (2, "") and "--against other: translates en to yy, and this run en to xx" in err
+
+
+def test_a_damaged_best_of_a_renamed_run_says_how_to_get_another(mt, trained, tmp_path):
+    import shutil
+
+    shutil.copytree(trained, tmp_path / "renamed")
+    (tmp_path / "renamed" / "checkpoints" / "best.safetensors").write_bytes(b"damaged")
+    status, _, err = mt("translate", "one.", "--run", "renamed")
+    assert status == 2 and "give the folder its name tiny back below runs/" in err

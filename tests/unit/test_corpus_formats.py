@@ -506,3 +506,15 @@ def test_columns_of_a_parquet_file_must_be_there_and_hold_text(tmp_path):
     pq.write_table(pa.table({"translation": [{"en": "a", "fr": "b"}]}), tmp_path / "b.parquet")
     with pytest.raises(CorpusError, match="column 'translation': no language 'it' among 'en', 'fr'"):
         read(tmp_path / "b.parquet")
+
+
+def test_semicolons_beside_commas_are_recognised(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("".join(f"one, two {number};eins {number}\n" for number in range(9)), encoding="utf-8")
+    with pytest.raises(CorpusError, match="one semicolon; the columns seem to be separated by semicolons"):
+        list(read_file(path, ("en", "de")))
+    path.write_text("".join(f"one {number},eins; zwei {number}\n" * (number + 1) for number in range(4)), "utf-8")
+    with pytest.raises(CorpusError, match="semicolons"):
+        list(read_file(path, ("en", "de")))
+    path.write_text("".join(f"one {number},eins{';' * (number % 3)}\n" for number in range(9)), encoding="utf-8")
+    assert len(list(read_file(path, ("en", "de")))) == 9

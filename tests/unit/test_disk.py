@@ -131,3 +131,17 @@ def test_of_two_makers_of_one_folder_one_wins(tmp_path):
         with new_folder(tmp_path / "new") as second:
             (second / "file").write_text("second")
     assert everything_in(tmp_path) == [("new", True), ("new/file", "second")]
+
+
+def test_what_safetensors_writes_may_be_read_by_whom_the_umask_lets(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    former = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "a", lambda temporary: save_file({"a": torch.ones(1)}, temporary))
+        with new_folder(tmp_path / "new") as folder:
+            save_file({"a": torch.ones(1)}, folder / "b")
+    finally:
+        os.umask(former)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "new/b", "new")] == [0o640, 0o640, 0o750]
