@@ -38,7 +38,7 @@ class CpuContention:
     def waiting_share(self) -> float | None:
         """Share, 0 to 1, of the time since this was last asked that threads ready to run had no CPU.
 
-        None if they have been ready for less than ten seconds, which then go on being counted, or nobody says.
+        None if they have been ready for less than ten seconds, which are counted on, or the system does not say.
         """
         now = _seconds_on_cpus()
         running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))
@@ -52,7 +52,7 @@ _SECONDS_WORTH_A_SHARE = 10.0
 
 
 def idle_cpus(seconds: float = 0.5) -> float | None:
-    """How many CPUs have nothing to do, the mean of so many seconds from now; None where nobody says."""
+    """How many CPUs have nothing to do, the mean of so many seconds from now; None where the system does not say."""
     times = []
     for pause in (seconds, 0):
         with suppress(OSError, ValueError):  # Only Linux has this file.

@@ -1,6 +1,6 @@
 """Files and folders on disk: read if they are regular, written whole or not at all. Knows nothing of their content.
 
-A run directory may come from a stranger. What is read of it is a regular file of limited size, behind a link too: a
+A run directory may come from elsewhere. What is read of it is a regular file of limited size, behind a link too: a
 pipe or a device could keep the reader for ever. What is written into it stays in it: a link that has the name of a file
 is replaced by the file, and a link that has the name of a folder is refused.
 """
@@ -16,21 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pydantic import ValidationError
 from safetensors import SafetensorError
 
-from mt_cli.errors import InputError, MtError, RunError
-
-_SAVING_FAILED = "Error while serializing: I/O error: "
-
-
-def reason(error: Exception) -> str:
-    """Why something could not be read or written, as the end of a message."""
-    if isinstance(error, ValidationError):
-        first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text.removeprefix(_SAVING_FAILED).lower()
+from mt_cli.errors import InputError, MtError, RunError, reason
 
 
 def check_regular(path: Path) -> int:
@@ -100,7 +88,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
         try:
             write(str(temporary))
             temporary.chmod(mode)  # safetensors makes a file of its own, which only its owner may read.
-            _flush(temporary)
+            flush(temporary)
             os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
@@ -124,7 +112,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """An empty folder beside `folder` that gets its name when all has gone well inside, and else is removed.
 
     What has the name already, or gets it meanwhile, stays as it is, unless it is an empty folder. A process that is
-    killed leaves `NAME.unfinished-XXXXXXXX`, which is in nobody's way.
+    killed leaves `NAME.unfinished-XXXXXXXX`, which does not stand in the way of a second attempt.
 
     Raises:
         InputError: if something else has the name, or a folder of this name cannot be made.
@@ -144,7 +132,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         for path in [*unfinished.rglob("*"), unfinished]:
             if path.is_file():
                 path.chmod(mode)  # As in `write_atomically`.
-            _flush(path)
+            flush(path)
         _rename_new(unfinished, folder)
     except FileExistsError:
         raise InputError(f"{folder}: somebody else has made it meanwhile; give a new folder") from None
@@ -186,7 +174,7 @@ def _is_empty_folder(path: Path) -> bool:
         return False
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Have a file, or the names in a folder, survive a crash of the machine."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -198,4 +186,4 @@ def _flush(path: Path) -> None:
 def _flush_names(folder: Path) -> None:
     """The same for a folder, where the system can."""
     with suppress(OSError):
-        _flush(folder)
+        flush(folder)

@@ -55,3 +55,18 @@ class RunInterruptedError(MtError):
     """A signal stopped the work after its state was saved."""
 
     exit_code = 130
+
+
+def reason(error: Exception) -> str:
+    """Why something could not be read or written, as the end of a message."""
+    from pydantic import ValidationError  # Not at start-up: the command line imports this module for its help.
+
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text.removeprefix(_SAVING_FAILED).lower()
+
+
+_SAVING_FAILED = "Error while serializing: I/O error: "
+"""How safetensors begins an error of the disk."""

@@ -28,8 +28,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.disk import read_regular, reason
-from mt_cli.errors import ConfigError, RunError
+from mt_cli.disk import read_regular
+from mt_cli.errors import ConfigError, RunError, reason
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
@@ -326,7 +326,7 @@ def _untrained(config: TokenizerConfig, tags: Sequence[str]) -> tuple[tokenizers
 def _is_own(backend: tokenizers.Tokenizer) -> bool:
     """Whether a tokenizer cuts and joins text by steps that ours have, none of them twice in a row of steps.
 
-    A stranger's may hold patterns that end in an error, or replacements that make a text endlessly long.
+    One from elsewhere may hold patterns that end in an error, or replacements that make a text endlessly long.
     """
     steps, rest = _rules(backend)
     own_steps, own_rests = _own_rules()

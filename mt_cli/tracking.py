@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from mt_cli.disk import read_regular
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError, MtError, reason
 from mt_cli.sentences import units
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise MtError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from error
+        raise MtError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def _cut(path: Path, size: int) -> None:
@@ -235,7 +235,8 @@ def read_rows(path: Path) -> list[dict[str, float]]:
             row = json.loads(line)
             if isinstance(row, dict) and isinstance(row.get("step"), int):
                 numbers = {tag: value for tag, value in row.items() if _is_drawable(value)}
-                rows.extend([numbers] if "step" in numbers else [])
+                if "step" in numbers:
+                    rows.append(numbers)
     return rows
 
 

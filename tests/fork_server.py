@@ -34,7 +34,7 @@ def replace_streams(states, encoding):
         if state == "left":
             files[number] = os.pipe()[1]
         os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
-    os.closerange(3, max(files) + 9)  # So that nobody reads the pipes.
+    os.closerange(3, max(files) + 9)  # So that the pipes have no reader.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         is_there = states[number] != "closed"
         if not is_there:
@@ -83,7 +83,7 @@ def run(arguments, folder, streams, encoding, crash_point):
 def main():
     """Serve until standard input ends."""
     torch.set_num_threads(1)
-    # Each look at the clock takes a second: nobody waits until event files of TensorBoard sort one after the other.
+    # Each look at the clock takes a second: no run waits until event files of TensorBoard sort one after the other.
     clock = itertools.count(int(time.time()))
     for line in sys.stdin:
         next(itertools.islice(clock, 10_000, None))

@@ -18,8 +18,8 @@ from torch import nn
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config
-from mt_cli.disk import check_plain, check_regular, read_regular, reason, write_text
-from mt_cli.errors import RunError
+from mt_cli.disk import check_plain, check_regular, read_regular, write_text
+from mt_cli.errors import RunError, reason
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _MAY_CHANGE = {
@@ -54,7 +54,7 @@ class RunDirectory:
         try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be made: {(error.strerror or str(error)).lower()}") from None
+            raise RunError(f"{self.path}: cannot be made: {reason(error)}") from None
         save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
 
@@ -236,7 +236,7 @@ class RunDirectory:
                 f"{self.path}: a file or a broken link has this name; remove it, or use another name"
             ) from None
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
+            raise RunError(f"{self.path}: cannot be written: {reason(error)}") from None
         try:
             _lock_file(self._lock)
         except (BlockingIOError, PermissionError):

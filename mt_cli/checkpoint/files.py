@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mt_cli.disk import check_regular, reason, write_atomically
-from mt_cli.errors import DamagedFileError, RunError
+from mt_cli.disk import check_regular, write_atomically
+from mt_cli.errors import DamagedFileError, RunError, reason
 
 FORMAT = 2
 """Of checkpoints; raised when older ones can no longer be read."""

@@ -18,7 +18,7 @@ from mt_cli.cli.options import (
     utf8,
 )
 from mt_cli.cli.streams import Output, show
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError, MtError, reason
 
 
 def inspect(
@@ -46,7 +46,7 @@ def inspect(
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
-    from mt_cli.disk import make_folder, reason
+    from mt_cli.disk import make_folder
 
     folder = path / "pictures" if output is None else output
     insight = None if sentence is None else inspection.look_into(translator, sentence)

@@ -31,7 +31,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.cpus import spin_less_if_busy
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError, MtError, reason
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -87,7 +87,7 @@ def main() -> NoReturn:
     except OSError as error:
         if error.errno not in _OUT_OF_ROOM:
             raise
-        print(f"mt: {error.filename or 'output'}: {(error.strerror or str(error)).lower()}", file=sys.stderr)
+        print(f"mt: {error.filename or 'output'}: {reason(error)}", file=sys.stderr)
         sys.exit(1)
     sys.exit(0)
 

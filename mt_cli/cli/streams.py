@@ -1,6 +1,6 @@
 """Lines in and lines out: files, pipes and terminals, whatever state they are in.
 
-Results that nobody reads any more end a command quietly; results that cannot be written end it with a message. Notices,
+Results whose reader has gone end a command quietly; results that cannot be written end it with a message. Notices,
 on standard error, never end it.
 """
 
@@ -19,13 +19,11 @@ from typing import IO, Any, NoReturn, TextIO
 
 import typer
 
-from mt_cli.corpus.lines import foreign_kind, not_utf8
-from mt_cli.errors import InputError, MtError
+from mt_cli.corpus.lines import LONGEST, decoded, foreign_kind
+from mt_cli.errors import CorpusError, InputError, MtError, reason
 from mt_cli.sentences import harmless
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
-_LONGEST_LINE = 10_000_000
-"""Bytes at most: what has no line feed, such as /dev/zero, would be read until no memory is left."""
 _STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")
 """What a progress bar writes first, to come to its line."""
 _WRITTEN: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
@@ -99,11 +97,11 @@ def _failure(name: str, error: OSError) -> Exception:
     """What ends a command whose results cannot be written: nothing is wrong if the reader has gone, as `head` does."""
     if isinstance(error, ConnectionError):
         return typer.Exit(0)
-    return MtError(f"{name}: {(error.strerror or str(error)).lower()}")
+    return MtError(f"{name}: {reason(error)}")
 
 
 def show(*lines: str) -> None:
-    """Write the whole result of a command to standard output; if nobody reads it any more, the command goes on."""
+    """Write the whole result of a command to standard output; if its reader has gone, the command goes on."""
     with suppress(typer.Exit):
         print(*lines, sep="\n", flush=True)
 
@@ -113,18 +111,17 @@ def input_lines(path: Path | None) -> Iterator[str]:
     name = "standard input" if path is None else str(path)
     try:
         with sys.stdin.buffer if path is None else path.open("rb") as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE + 1), b""), start=1):
-                if len(line) > _LONGEST_LINE:
-                    raise InputError(f"{name}, line {number:,}: longer than {_LONGEST_LINE:,} bytes; that is no text")
-                text = line.removesuffix(b"\n").removesuffix(b"\r")
+            for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):
+                if len(line) > LONGEST:
+                    raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
                 try:
-                    yield text.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    where = f"{name}, line {number:,}, byte {error.start + 1}"
-                    problem = (foreign_kind(line) if number == 1 else None) or not_utf8(line, error.start)
-                    raise InputError(f"{where}: {problem}") from None
+                    yield decoded(line, number, name).removesuffix("\n").removesuffix("\r")
+                except CorpusError:
+                    if number == 1 and (problem := foreign_kind(line)):
+                        raise InputError(f"{name}: {problem}") from None
+                    raise
     except OSError as error:
-        raise InputError(f"{name}: {(error.strerror or str(error)).lower()}") from None
+        raise InputError(f"{name}: {reason(error)}") from None
 
 
 def read_lines(path: Path) -> list[str]:
@@ -226,7 +223,7 @@ class Output:
             try:
                 self._file = self._path.open("w", encoding="utf-8", newline="\n")
             except OSError as error:
-                raise InputError(f"{self._path}: {(error.strerror or str(error)).lower()}") from None
+                raise InputError(f"{self._path}: {reason(error)}") from None
         return self._file
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:

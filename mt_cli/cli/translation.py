@@ -116,7 +116,7 @@ def translate(
     read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
     written = {"--output": output_file} if output_file else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
-    outputs = Output(output_file), None if alignment is None else Output(alignment)
+    output, pairs = Output(output_file), None if alignment is None else Output(alignment)
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     lines = prompted_lines() if interactive else sentences or input_lines(input_file)
     waits = interactive or (input_file is None and not sentences and sys.stdin.isatty())
@@ -126,8 +126,9 @@ def translate(
     unknown = _UnknownWords()
     with ExitStack() as stack:
         stack.callback(unknown.say_the_rest)
-        output = stack.enter_context(outputs[0])
-        pairs = None if outputs[1] is None else stack.enter_context(outputs[1])
+        stack.enter_context(output)
+        if pairs is not None:
+            stack.enter_context(pairs)
         for block in [[line] for line in lines] if sentences else _counted(lines, waits, output_file):
             for item in translator.translate_fully(
                 block, n_best, tag, prefix, split_sentences, with_details, **options

@@ -19,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mt_cli.disk import check_regular, read_regular, reason
-from mt_cli.errors import CorpusError, MtError
+from mt_cli.corpus.lines import refuse_devices
+from mt_cli.disk import check_regular, flush, read_regular
+from mt_cli.errors import CorpusError, MtError, reason
 
 FORMAT = 3
 """Of everything in the cache; raised when the code would make something else from the same data."""
@@ -44,8 +45,7 @@ def digest_of_file(path: Path) -> str:
     """The SHA-256 of a file's content; raises CorpusError if it cannot be read."""
     digest = hashlib.sha256()
     try:
-        if path.exists() and not (path.is_file() or path.is_dir()):
-            raise CorpusError(f"{path}: not a file but a device or a pipe; corpora are read more than once")
+        refuse_devices(path)
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
@@ -82,7 +82,7 @@ class Cache:
             try:
                 return load(folder)
             except Exception:
-                if not _damage_of(folder):  # Otherwise somebody is removing it.
+                if not _damage_of(folder):  # Otherwise it is being removed.
                     raise
         raise MtError(f"{folder}: was removed {_NUM_ATTEMPTS} times as soon as it was made; another program does that")
 
@@ -106,7 +106,7 @@ class Cache:
                     raise
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not unfinished.exists():
-                return  # Somebody is removing it: there is nothing to load then.
+                return  # It is being removed: there is nothing to load then.
             raise MtError(f"{folder}: cannot be written: {reason(error)}") from error
         finally:
             for path in (unfinished, former):
@@ -121,8 +121,7 @@ def _seal(folder: Path) -> None:
     contents = {path.name: _size_and_checksum(path) for path in sorted(folder.iterdir())}
     (folder / _CONTENTS).write_text(json.dumps(contents), encoding="utf-8")
     for name in (*contents, _CONTENTS):
-        with (folder / name).open("rb") as file:
-            os.fsync(file.fileno())
+        flush(folder / name)
 
 
 def _damage_of(folder: Path) -> str:

@@ -47,7 +47,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     """
     name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
     try:
-        _refuse_devices(path)
+        refuse_devices(path)
         with path.open("rb") as file:
             if name is None:
                 yield file
@@ -63,7 +63,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
         raise CorpusError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
 
 
-def _refuse_devices(path: Path) -> None:
+def refuse_devices(path: Path) -> None:
     """Raise CorpusError for what can be read only once, or for ever: opening a pipe would wait for its other end."""
     try:
         mode = path.stat().st_mode
@@ -100,12 +100,16 @@ def read_whole_lines(path: Path) -> Iterator[str]:
                 raise CorpusError(
                     f"{path}: its lines end at carriage returns alone, as on old Macs; convert them to line feeds"
                 )
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                place = error.start + len(line) - len(error.object)  # Which is without a byte order mark.
-                problem = not_utf8(line, place)
-                raise CorpusError(f"{path}, line {number:,}, byte {place + 1:,}: {problem}") from None
+            yield decoded(line, number, str(path))
+
+
+def decoded(line: bytes, number: int, name: str) -> str:
+    """A line of a UTF-8 text, the first one without a byte order mark; raises CorpusError, with the place."""
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        place = error.start + len(line) - len(error.object)  # Which is without a byte order mark.
+        raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
 
 
 def count_lines(path: Path) -> int:

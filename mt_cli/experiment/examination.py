@@ -14,7 +14,7 @@ from mt_cli.batching.encoded import SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import CODES, KEPT, REASONS, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, reason
 from mt_cli.experiment.data import Data, languages_of, note_on_overlap, notes_on_words, report_on_data
 from mt_cli.tokenizer import untagged
 
@@ -213,5 +213,5 @@ def write_clean(data: Data, config: Config, path: Path) -> int:
     except FileExistsError:
         raise InputError(f"{path}: is there already; give the clean pairs a new name") from None
     except OSError as error:
-        raise InputError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise InputError(f"{path}: {reason(error)}") from None
     return number

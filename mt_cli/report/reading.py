@@ -1,4 +1,4 @@
-"""What a run directory says of its run, as far as a page can use it. Somebody else may have written the files."""
+"""What a run directory says of its run, as far as a page can use it. The files may come from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pydantic import BaseModel, FiniteFloat, model_validator
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
-from mt_cli.disk import read_regular, reason
+from mt_cli.disk import read_regular
+from mt_cli.errors import reason
 from mt_cli.experiment.scoring import LABELS
 from mt_cli.tracking import read_rows, read_samples, say
 

@@ -533,8 +533,6 @@ def test_the_version_is_told(mt):
 
 
 def test_a_run_is_not_compared_with_one_of_other_languages(mt, trained, tmp_path):
-    import shutil
-
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
     config.write_text(config.read_text(encoding="utf-8").replace("target: xx", "target: yy"), encoding="utf-8")
@@ -543,8 +541,6 @@ def test_a_run_is_not_compared_with_one_of_other_languages(mt, trained, tmp_path
 
 
 def test_a_damaged_best_of_a_renamed_run_says_how_to_get_another(mt, trained, tmp_path):
-    import shutil
-
     shutil.copytree(trained, tmp_path / "renamed")
     (tmp_path / "renamed" / "checkpoints" / "best.safetensors").write_bytes(b"damaged")
     status, _, err = mt("translate", "one.", "--run", "renamed")

@@ -12,12 +12,11 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
+from fork_server import CRASHED
 
 from mt_cli.checkpoint.files import open_checkpoint
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
-
-CRASHED = 77
 
 
 @pytest.fixture

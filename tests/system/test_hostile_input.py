@@ -588,7 +588,7 @@ def plant(path, outside, chance):
 
 
 def test_run_directories_of_strangers(attempt, seeds, tiny_config, tmp_path):
-    """Nothing outside a run directory changes, whatever is planted in it, and an export takes nobody's place."""
+    """Nothing outside a run directory changes, whatever is planted in it, and an export replaces nothing."""
     command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=4", "--set")
     assert attempt("whole run", *command, "training.max_steps=8")[0] == 0
     shutil.copytree("runs/tiny", "kept")
