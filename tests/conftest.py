@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from safetensors import safe_open
 from mt_cli.cli import main as cli
 
 torch.set_num_threads(1)  # Of such small tensors more threads only wait for each other.
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell has it ignored in the background, by children too.
 
 ROOT = Path(__file__).parent.parent
 
