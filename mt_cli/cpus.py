@@ -12,8 +12,17 @@ import os
 import re
 import sys
 import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_THREADS = 2
 
 
 def spin_less_if_busy() -> None:
@@ -73,3 +82,15 @@ def _seconds_on_cpus() -> tuple[float, float]:
             running, waiting, _ = map(int, path.read_text(encoding="ascii").split())
             times = [times[0] + running, times[1] + waiting]
     return times[0] / 1e9, times[1] / 1e9
+
+
+def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """`map` in threads, a few items ahead, results in order."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        waiting: deque[Future[U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -13,10 +13,10 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
-from mt_cli.corpus.cache import format_bytes, size_of
 from mt_cli.cpus import idle_cpus
 from mt_cli.errors import MtError
 from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
+from mt_cli.storage import format_bytes, size_of
 
 _MIN_FREE_DISK = 2 * 2**30
 _MIN_MEMORY = 2 * 2**30

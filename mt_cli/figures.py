@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mt_cli.disk import write_atomically
 from mt_cli.errors import InputError, MtError
+from mt_cli.storage import write_atomically
 
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import random
 import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mt_cli.errors import InputError
@@ -58,6 +60,13 @@ def has_fast_bf16(device: torch.device) -> bool:
         probes = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
         return any(bool(probe()) for probe in probes if probe is not None)
     return False
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every random generator whose state a checkpoint holds."""
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

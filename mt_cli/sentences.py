@@ -75,19 +75,3 @@ def units(text: str) -> list[tuple[int, int]]:
             found.append((place, place + 1))
         was_alone = is_alone
     return found
-
-
-def harmless(text: str) -> str:
-    """Text as a terminal may have it, without characters that steer it.
-
-    Joiners, invisible as they are, belong to the spelling of some scripts and stay.
-    """
-    return "".join(map(_harmless, text))
-
-
-def _harmless(character: str) -> str:
-    if character.isspace():
-        return " "
-    if character.isprintable() or character in "\u200c\u200d":
-        return character
-    return "" if unicodedata.category(character) == "Cf" else "\ufffd"

@@ -28,8 +28,8 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.disk import read_regular
 from mt_cli.errors import ConfigError, RunError, reason
+from mt_cli.storage import read_regular
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)

@@ -1,4 +1,4 @@
-"""Where the numbers of a run go: `metrics.jsonl`, TensorBoard, `samples.txt` and a progress bar.
+"""Where the numbers of a run go: `metrics.jsonl`, TensorBoard and `samples.txt`.
 
 The tags are explained in `docs/runs.md`; a row of `metrics.jsonl` holds what TensorBoard shows for the
 same step.
@@ -11,26 +11,20 @@ import json
 import math
 import os
 import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from mt_cli.disk import read_regular
-from mt_cli.errors import InputError, MtError, reason
+from mt_cli.console import say
 from mt_cli.sentences import units
+from mt_cli.storage import read_regular, writing
 
-T = TypeVar("T")
-
-_SECONDS_WORTH_A_LINE = 5.0
-_SECONDS_BETWEEN_LINES = 30.0
 _MAX_FILE_BYTES = 2**30
 _TOO_LARGE = 1e100
 
@@ -48,7 +42,7 @@ class Tracker:
         from torch.utils.tensorboard import SummaryWriter
 
         self._paths = [directory / name for name in ("metrics.jsonl", "samples.txt")]
-        with _writing(directory):
+        with writing(directory):
             for path in self._paths:
                 _cut(path, sizes.get(path.name, 0))
             # A validation at this very step may have come after the saving: TensorBoard forgets the whole step.
@@ -78,9 +72,9 @@ class Tracker:
         finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
         row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
         path = self._paths[0]
-        with _writing(path), path.open("a", encoding="utf-8") as file:
+        with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        with _writing(path.parent):
+        with writing(path.parent):
             self._add_points(row)
 
     def _add_points(self, row: Mapping[str, Any]) -> None:
@@ -99,7 +93,7 @@ class Tracker:
         if not samples:
             return
         path = self._paths[1]
-        with _writing(path), path.open("a", encoding="utf-8") as file:
+        with writing(path), path.open("a", encoding="utf-8") as file:
             file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
@@ -111,7 +105,7 @@ class Tracker:
             rows.append(f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n")
             self._samples[source, reference] = hypothesis
         table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n" + "".join(rows)
-        with _writing(path.parent):
+        with writing(path.parent):
             self._board.add_text("samples", table, step)
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
@@ -120,7 +114,7 @@ class Tracker:
         Raises:
             MtError: if they cannot be written.
         """
-        with _writing(self._paths[0].parent):
+        with writing(self._paths[0].parent):
             for tag, pixels in pictures.items():
                 self._board.add_image(tag, pixels, step, dataformats="HWC")
 
@@ -131,7 +125,7 @@ class Tracker:
             MtError: if that cannot be.
         """
         sizes = {}
-        with _writing(self._paths[0].parent):
+        with writing(self._paths[0].parent):
             self._board.flush()
             for path in self._paths:
                 with path.open("ab") as file:
@@ -151,7 +145,7 @@ def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores
 
     kinds = (bool, int, float, str)
     plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
-    with _writing(directory):
+    with writing(directory):
         _make_way_for_events(directory)
         writer = FileWriter(str(directory))
         for summary in hparams(plain, dict(scores)):
@@ -192,15 +186,6 @@ def _make_way_for_events(directory: Path) -> None:
     for latest, match in enumerate(matches, start=int(time.time()) - len(matches)):
         if int(match[2]) > latest:
             (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Inside, an OSError becomes an MtError that names the path."""
-    try:
-        yield
-    except OSError as error:
-        raise MtError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def _cut(path: Path, size: int) -> None:
@@ -250,112 +235,3 @@ def _content(path: Path) -> bytes:
         return read_regular(path, _MAX_FILE_BYTES)
     except FileNotFoundError:
         return b""
-
-
-MODES = ("auto", "bar", "plain", "none")
-_mode = "auto"
-
-
-def show_progress(mode: str) -> None:
-    """Show progress from now on as bars, as lines, not at all, or (`auto`) as bars on a terminal and else as lines.
-
-    Raises:
-        InputError: for another mode.
-    """
-    global _mode
-    if mode not in MODES:
-        raise InputError(f"--progress {mode}: use {', '.join(MODES)}")
-    _mode = mode
-
-
-class Progress:
-    """How far a stage has come, with rate and time left: a bar on standard error, or a line now and then.
-
-    Args:
-        description: the stage.
-        total: items of it; None if nobody knows.
-        unit: what an item is.
-        done: items that are done already.
-        max_seconds: when it ends at the latest, from now on; None: when all items are done.
-        is_quiet: whether `auto` means nothing at all where there is no terminal.
-        leave: whether the bar stays when the stage is over.
-    """
-
-    def __init__(
-        self,
-        description: str,
-        total: int | None,
-        unit: str,
-        done: int = 0,
-        *,
-        max_seconds: float | None = None,
-        is_quiet: bool = False,
-        leave: bool = True,
-    ) -> None:
-        self._description, self._total, self._unit, self._done = description, total, unit, done
-        has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
-        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
-        self._started_at = self._said_at = time.monotonic()
-        self._before, self._values, self._max_seconds = done, "", max_seconds
-        self._bar: tqdm[Any] = tqdm(
-            total=total,
-            initial=done,
-            desc=description,
-            unit=f" {unit}s",
-            unit_scale=total is None or total > 10_000,
-            disable=not has_bar,
-            dynamic_ncols=True,
-            leave=leave,
-        )
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._bar.close()
-
-    @contextmanager
-    def counting(self) -> Iterator[Callable[[int], None]]:
-        """The bar as a context that gives a function to advance it by; without a bar, a line says the rate."""
-        with self:
-            yield self.advance
-        seconds, done = time.monotonic() - self._started_at, self._done - self._before
-        if done and seconds > _SECONDS_WORTH_A_LINE and _mode != "none":
-            say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
-
-    def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items, counted."""
-        for item in items:
-            yield item
-            self.advance()
-
-    def advance(self, amount: int = 1) -> None:
-        """Go on by `amount`."""
-        self._done += amount
-        self._bar.update(amount)
-        if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
-            self._said_at = time.monotonic()
-            say(self._line())
-
-    def _line(self) -> str:
-        seconds = self._said_at - self._started_at
-        rate = (self._done - self._before) / seconds
-        of_all = f" of {self._total:,}" if self._total else ""
-        ends = [(self._total - self._done) / rate] if self._total and rate else []
-        if self._max_seconds is not None:
-            ends.append(max(0.0, self._max_seconds - seconds))
-        left = f", {tqdm.format_interval(min(ends))} left" if ends else ""
-        values = f"  {self._values}" if self._values else ""
-        return f"{self._description}: {self._done:,}{of_all} {self._unit}s, {rate:,.1f} a second{left}{values}"
-
-    def show(self, **values: str) -> None:
-        """Show some values beside the bar from now on."""
-        self._values = ", ".join(f"{name} {value}" for name, value in values.items())
-        self._bar.set_postfix(values, refresh=False)
-
-
-def say(message: str = "") -> None:
-    """Print a line on standard error, above a progress bar if there is one."""
-    tqdm.write(message, file=sys.stderr)

@@ -20,7 +20,7 @@ from torch.func import functional_call
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.corpus.reading import in_threads
+from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError, DeviceMemoryError
 from mt_cli.hardware import is_out_of_memory
 from mt_cli.objective import LossSums, Objective

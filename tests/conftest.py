@@ -158,7 +158,7 @@ def tiny_config(tiny_tree, tmp_path):
 def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mt_cli.tracking._mode", "auto")  # What `--progress` sets is for one command.
+    monkeypatch.setattr("mt_cli.console._mode", "auto")  # What `--progress` sets is for one command.
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mt_cli.corpus.reading import Advance, Corpus, in_threads
+from mt_cli.corpus.reading import Advance, Corpus
+from mt_cli.cpus import in_threads
 from mt_cli.tokenizer import UNK_ID, Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]

@@ -14,7 +14,8 @@ from mt_cli.batching.encoded import SIDES, EncodedPairs, Sequences, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import REASONS, Block, Hashes, judge_together
 from mt_cli.corpus.formats import Row
-from mt_cli.corpus.reading import Pair, clean_rows, in_threads, read_rows
+from mt_cli.corpus.reading import Pair, clean_rows, read_rows
+from mt_cli.cpus import in_threads
 from mt_cli.tokenizer import Tokenizer
 
 

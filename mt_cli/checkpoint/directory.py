@@ -18,8 +18,8 @@ from torch import nn
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config
-from mt_cli.disk import check_plain, check_regular, read_regular, write_text
 from mt_cli.errors import RunError, reason
+from mt_cli.storage import check_plain, check_regular, read_regular, write_text
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _MAY_CHANGE = {

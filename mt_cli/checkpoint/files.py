@@ -22,8 +22,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from mt_cli.disk import check_regular, write_atomically
 from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.storage import check_regular, write_atomically
 
 FORMAT = 2
 """Of checkpoints; raised when older ones can no longer be read."""
@@ -32,13 +32,6 @@ _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _UNSEALED = "0" * 64
-
-
-def seed_everything(seed: int) -> None:
-    """Seed every random generator whose state a checkpoint holds."""
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 def save_checkpoint(

@@ -46,7 +46,7 @@ def inspect(
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
-    from mt_cli.disk import make_folder
+    from mt_cli.storage import make_folder
 
     folder = path / "pictures" if output is None else output
     insight = None if sentence is None else inspection.look_into(translator, sentence)
@@ -86,9 +86,9 @@ def report(
 ) -> None:
     """Write a page of a run, or of several: scores, curves, samples, attention, data, config. It needs no network."""
     path = run_path(run)
-    from mt_cli.disk import write_text
     from mt_cli.report.page import page_of
     from mt_cli.report.reading import RunFiles
+    from mt_cli.storage import write_text
 
     page = None if output is None else Output(output)
     runs = [RunFiles.read(each) for each in [path, *(compare or [])]]

@@ -84,7 +84,7 @@ BeamSizeOption = Annotated[
 
 def set_progress(mode: str) -> None:
     """Have progress shown as `--progress` says."""
-    from mt_cli.tracking import show_progress
+    from mt_cli.console import show_progress
 
     show_progress(mode)
 

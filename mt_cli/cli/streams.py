@@ -19,9 +19,9 @@ from typing import IO, Any, NoReturn, TextIO
 
 import typer
 
+from mt_cli.console import harmless
 from mt_cli.corpus.lines import LONGEST, decoded, foreign_kind
 from mt_cli.errors import CorpusError, InputError, MtError, reason
-from mt_cli.sentences import harmless
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")

@@ -144,7 +144,7 @@ def translate(
 
 def _counted(lines: Iterable[str], waits: bool, output_file: Path | None) -> Iterator[list[str]]:
     """Blocks of lines, or single ones where somebody waits; progress is shown where it disturbs nothing."""
-    from mt_cli.tracking import Progress
+    from mt_cli.console import Progress
 
     if waits:
         yield from ([line] for line in lines)

@@ -14,14 +14,14 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices
-from mt_cli.disk import check_regular, flush, read_regular
 from mt_cli.errors import CorpusError, MtError, reason
+from mt_cli.storage import check_regular, flush, read_regular
 
 FORMAT = 3
 """Of everything in the cache; raised when the code would make something else from the same data."""
@@ -161,28 +161,3 @@ def _remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:
-    """Raise MtError if fewer than `num_bytes` are free where `folder` is."""
-    free = shutil.disk_usage(folder).free
-    if num_bytes > free:
-        raise MtError(
-            f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
-            "free; make room, or set `streaming: true` for the corpora of train"
-        )
-
-
-def size_of(paths: Iterable[Path]) -> int:
-    """Bytes of some files, and of all files in some folders."""
-    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def format_bytes(num_bytes: float) -> str:
-    """A size for people: `1.3 GB`."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:,.0f} bytes" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:,.1f} TB"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -33,26 +32,25 @@ from mt_cli.config.corpora import (
     Source,
     TextSource,
 )
-from mt_cli.corpus import phrasebook, phrasebook_lexicon, reverse_words
 from mt_cli.corpus.alignment import first_misaligned_line
-from mt_cli.corpus.cache import Cache, check_free_disk, digest_of_file, fingerprint, size_of
+from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together, seem_swapped
 from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
+from mt_cli.corpus.practice.builtin import builtin_pairs
+from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError
+from mt_cli.storage import check_free_disk, size_of
 
 Pair = tuple[str, str]
 Advance = Callable[[int], object]
 """Takes the number of rows that are done, for a progress bar."""
 
-_BUILTINS = {"phrasebook-en-it": phrasebook.phrasebook_pairs, "reverse-words": reverse_words.reverse_words_pairs}
 _ROWS_PER_BLOCK = 10_000
-_THREADS = 2
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -195,7 +193,7 @@ def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
     match source:
         case BuiltinSource():
             try:
-                pairs = _BUILTINS[source.builtin](source.split)
+                pairs = builtin_pairs(source.builtin, source.split)
             except KeyError:
                 raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}") from None
             return ((number, *pair) for number, pair in enumerate(pairs, start=1))
@@ -291,18 +289,6 @@ def _in_blocks(rows: Iterator[T]) -> Iterator[list[T]]:
         yield block
 
 
-def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """`map` in threads, a few items ahead, results in order."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[U]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
 def _fingerprint(
     config: CorpusConfig, groups: Mapping[str, Sequence[Source]], seed: int, stream_rows: int | None
 ) -> str:
@@ -324,8 +310,8 @@ def _content_of(source: TextSource, config: CorpusConfig) -> Any:
         return list(islice(read_rows(source, (config.source, config.target)), 1_000))
     match source:
         case BuiltinSource():
-            modules = (phrasebook, phrasebook_lexicon, reverse_words)
-            return [digest_of_file(Path(inspect.getfile(module))) for module in modules]
+            folder = Path(inspect.getfile(builtin_pairs)).parent
+            return [digest_of_file(path) for path in sorted([*folder.glob("*.tsv"), *folder.glob("*.py")])]
         case FilesSource():
             return [digest_of_file(Path(path)) for path in source.files]
         case FileSource():

@@ -20,8 +20,9 @@ from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
+from mt_cli.console import Progress, say
 from mt_cli.corpus import alignment, cleaning, languages, suspicion
-from mt_cli.corpus.cache import Cache, check_free_disk, digest_of_file, fingerprint
+from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.languages import marks_words
@@ -30,8 +31,8 @@ from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.hardware import release_memory
+from mt_cli.storage import check_free_disk
 from mt_cli.tokenizer import Tokenizer, TokenizerPair, load_tokenizers, save_tokenizers, untagged
-from mt_cli.tracking import Progress, say
 
 _MANY_DROPPED = 0.1
 _ROWS_LOOKED_AT = 1_000

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from mt_cli.config.sections import TrainingConfig
+from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, RunInterruptedError
-from mt_cli.tracking import say
 from mt_cli.training import Position, StepReport
 
 

@@ -17,10 +17,10 @@ import torch
 from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
-from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, seed_everything
+from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
-from mt_cli.disk import write_text
+from mt_cli.console import Progress, clock, say
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError, RunInterruptedError
 from mt_cli.experiment import validation
 from mt_cli.experiment.data import (
@@ -35,7 +35,7 @@ from mt_cli.experiment.data import (
     training_pairs,
 )
 from mt_cli.experiment.progression import Progression, Signals, follow
-from mt_cli.experiment.scoring import clock, evaluate, format_summary, write_hypotheses
+from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
 from mt_cli.experiment.sizing import new_model, resolve_batch_tokens, with_batch_tokens
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.hardware import (
@@ -44,11 +44,13 @@ from mt_cli.hardware import (
     keep_memory,
     pick_device,
     pick_precision,
+    seed_everything,
 )
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, learning_rate
-from mt_cli.tracking import Progress, Tracker, say, write_hparams
+from mt_cli.storage import write_text
+from mt_cli.tracking import Tracker, write_hparams
 from mt_cli.training import StepReport, optimization_steps
 from mt_cli.translator import Translator
 

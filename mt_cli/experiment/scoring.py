@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
+from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.reading import Pair
-from mt_cli.disk import make_folder, write_text
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.tracking import Progress, say
+from mt_cli.storage import make_folder, write_text
 from mt_cli.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
@@ -155,10 +155,3 @@ def format_summary(report: Mapping[str, Any], path: Path) -> str:
     lines.append(f"A page about it:    mt report --run {path}")
     lines.append(f"See how it learned: tensorboard --logdir {path.parent}")
     return "\n".join(lines)
-
-
-def clock(seconds: float) -> str:
-    """A time for people: `1:02:03`."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cache import format_bytes
+from mt_cli.console import say
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data
 from mt_cli.hardware import memory_of, pick_precision
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
-from mt_cli.tracking import say
+from mt_cli.storage import format_bytes
 from mt_cli.training import fits_memory, largest_batch
 
 

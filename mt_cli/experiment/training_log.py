@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import torch
 
 from mt_cli.config.sections import TrainingConfig
+from mt_cli.console import Progress, say
 from mt_cli.cpus import CpuContention
 from mt_cli.errors import DivergenceError
 from mt_cli.experiment.progression import Progression, UnloggedStep
 from mt_cli.hardware import memory_used
 from mt_cli.optimizer import weight_and_update_norms
-from mt_cli.tracking import Progress, Tracker, say
+from mt_cli.tracking import Tracker
 from mt_cli.training import StepReport
 
 _MUCH_WAITING = 0.25

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
+from mt_cli.console import Progress, fitted
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.texts import Scorer
@@ -19,9 +18,7 @@ from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.experiment.data import Data, longest_source, names_of_parts
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
-from mt_cli.sentences import harmless
 from mt_cli.tokenizer import EOS
-from mt_cli.tracking import Progress
 from mt_cli.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
@@ -125,19 +122,3 @@ def sample_lines(samples: Sequence[tuple[str, str, str]], num_columns: int) -> l
     labels = ("source", "reference", "hypothesis")
     pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
     return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]
-
-
-def fitted(text: str, num_columns: int) -> str:
-    """Text in at most so many columns of a terminal, with an ellipsis where it is cut, and nothing that steers it."""
-    shown = harmless(text)
-    ends = list(accumulate(map(_num_columns, shown)))
-    if not ends or ends[-1] <= num_columns:
-        return shown
-    return shown[: sum(end < num_columns for end in ends)] + "…"
-
-
-def _num_columns(character: str) -> int:
-    """How wide a terminal draws a character."""
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

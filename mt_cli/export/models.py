@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding.engine import Engine, Ids
-from mt_cli.disk import new_folder, read_regular
 from mt_cli.errors import InputError, MtError
 from mt_cli.export.served import DESCRIPTION, CTranslate2Engine, import_ctranslate2
 from mt_cli.export.specification import specification
+from mt_cli.storage import new_folder, read_regular
 from mt_cli.tokenizer import SPECIAL_TOKENS
 from mt_cli.translator import Translator
 

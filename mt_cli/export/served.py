@@ -16,8 +16,8 @@ from pydantic import BaseModel, Field
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Ids, Reading
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.disk import check_regular, read_regular
 from mt_cli.errors import InputError, RunError, reason
+from mt_cli.storage import check_regular, read_regular
 from mt_cli.tokenizer import UNK_ID, Tokenizer, TokenizerPair
 from mt_cli.translator import Translator
 

@@ -12,10 +12,11 @@ from pydantic import BaseModel, FiniteFloat, model_validator
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
-from mt_cli.disk import read_regular
+from mt_cli.console import say
 from mt_cli.errors import reason
 from mt_cli.experiment.scoring import LABELS
-from mt_cli.tracking import read_rows, read_samples, say
+from mt_cli.storage import read_regular
+from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
 

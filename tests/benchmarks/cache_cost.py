@@ -18,9 +18,10 @@ from numbered_pairs import write_files, write_validation_files
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.console import show_progress
 from mt_cli.corpus import cache
 from mt_cli.experiment.data import prepare
-from mt_cli.tracking import show_progress
+from mt_cli.storage import size_of
 
 
 def config_of(folder: Path, num_pairs: int) -> Config:
@@ -63,7 +64,7 @@ def main() -> None:
                 found.append(seconds_of(lambda config=config, folder=folder: prepare(config, folder)))
         cache._damage_of = verify
         medians = {f"seconds_{name}": round(statistics.median(found), 3) for name, found in seconds.items()}
-        print(json.dumps({"pairs": num_pairs, "cache_mb": round(cache.size_of([folder]) / 1e6), **medians}), flush=True)
+        print(json.dumps({"pairs": num_pairs, "cache_mb": round(size_of([folder]) / 1e6), **medians}), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ def caption_files(name: str) -> dict[str, list[str]]:
 def some_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German, or 48,000 sentences in English and Italian."""
     if not CAPTIONS.is_dir():
-        from mt_cli.corpus.phrasebook import phrasebook_pairs
+        from mt_cli.corpus.practice.builtin import builtin_pairs
 
-        return list(phrasebook_pairs("train"))
+        return list(builtin_pairs("phrasebook-en-it", "train"))
     sides = ((CAPTIONS / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("en", "de"))
     return list(zip(*sides, strict=True))
 

@@ -4,7 +4,8 @@ from pathlib import Path
 ROOMS = [
     *(
         "errors",
-        "disk",
+        "console",
+        "storage",
         "cpus",
         "config",
         "hardware",

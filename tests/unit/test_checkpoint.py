@@ -10,8 +10,9 @@ from torch import nn
 
 from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint, seed_everything
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.errors import DamagedFileError, RunError
+from mt_cli.hardware import seed_everything
 
 
 def a_model(width=3):

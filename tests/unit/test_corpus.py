@@ -9,8 +9,8 @@ from pyarrow import parquet
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import CODES
+from mt_cli.corpus.practice.builtin import builtin_pairs
 from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
-from mt_cli.corpus.reverse_words import reverse_words_pairs
 from mt_cli.errors import CorpusError, MtError
 
 LANGUAGES = ("en", "it")
@@ -69,7 +69,7 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert len(first["valid"]) == 100
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(reverse_words_pairs("valid"))
+    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(builtin_pairs("reverse-words", "valid"))
 
 
 @pytest.mark.parametrize("duplicates", [True, False])
@@ -274,11 +274,7 @@ def test_a_dataset_whose_name_is_too_long_is_refused(monkeypatch):
         list(read_rows(DatasetSource(dataset="x" * 300), LANGUAGES))
 
 
-def test_reversed_words_are_reversed_distinct_and_apart():
-    splits = [reverse_words_pairs(split) for split in ("train", "valid", "test")]
-    assert [len(pairs) for pairs in splits] == [20_000, 500, 1_000]
-    assert all(target == source[::-1] for pairs in splits for source, target in pairs)
-    assert len({source for pairs in splits for source, _ in pairs}) == 21_500
+def test_an_unknown_split_of_a_builtin_corpus_is_refused():
     with pytest.raises(CorpusError, match="no split"):
         read_pairs([BuiltinSource(builtin="reverse-words", split="exam")], LANGUAGES, "k")
 

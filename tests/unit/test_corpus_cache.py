@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint, format_bytes, size_of
+from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.errors import CorpusError, MtError
+from mt_cli.storage import format_bytes, size_of
 
 
 @pytest.fixture

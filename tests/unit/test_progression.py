@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from mt_cli.config.sections import TrainingConfig
+from mt_cli.console import Progress
 from mt_cli.errors import DamagedFileError
 from mt_cli.experiment.progression import Progression, UnloggedStep
 from mt_cli.experiment.training_log import TrainingLog
-from mt_cli.tracking import Progress, Tracker, read_rows
+from mt_cli.tracking import Tracker, read_rows
 from mt_cli.training import Position, StepReport
 
 

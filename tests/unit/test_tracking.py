@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from mt_cli import tracking
+from mt_cli import console
+from mt_cli.console import Progress, show_progress
 from mt_cli.errors import InputError, MtError
-from mt_cli.tracking import Progress, Tracker, read_rows, read_samples, show_progress, write_hparams
+from mt_cli.tracking import Tracker, read_rows, read_samples, write_hparams
 
 
 def points(folder, tag):
@@ -132,7 +133,7 @@ def test_pictures_and_hparams_are_there_to_see(tmp_path):
 def clock(monkeypatch):
     """A function that lets seconds go by."""
     now = [100.0]
-    monkeypatch.setattr(tracking.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     yield lambda seconds: now.__setitem__(0, now[0] + seconds)
     show_progress("auto")
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.experiment.validation import fitted, sample_lines
+from mt_cli.console import fitted
+from mt_cli.experiment.validation import sample_lines
 
 
 def columns_of(text):

@@ -12,13 +12,31 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 from mt_cli.errors import InputError, MtError, RunError, reason
+
+
+@contextmanager
+def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
+    """Context manager that turns an OSError into an `error_class` that names the path and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise error_class(f"{path}: {reason(error)}") from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Context manager that turns an error of the file system into an MtError that names the path and the reason."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise MtError(f"{path}: cannot be written: {reason(error)}") from error
 
 
 def check_regular(path: Path) -> int:
@@ -187,3 +205,28 @@ def _flush_names(folder: Path) -> None:
     """The same for a folder, where the system can."""
     with suppress(OSError):
         flush(folder)
+
+
+def check_free_disk(folder: Path, num_bytes: float, what: str) -> None:
+    """Raise MtError if fewer than `num_bytes` are free where `folder` is."""
+    free = shutil.disk_usage(folder).free
+    if num_bytes > free:
+        raise MtError(
+            f"{folder.parent}: {what} needs about {format_bytes(num_bytes)} there, and only {format_bytes(free)} are "
+            "free; make room, or set `streaming: true` for the corpora of train"
+        )
+
+
+def size_of(paths: Iterable[Path]) -> int:
+    """Bytes of some files, and of all files in some folders."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def format_bytes(num_bytes: float) -> str:
+    """A size for people: `1.3 GB`."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:,.0f} bytes" if unit == "bytes" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:,.1f} TB"

@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from mt_cli.disk import check_plain, make_folder, new_folder, read_regular, write_atomically, write_text
 from mt_cli.errors import InputError, MtError, RunError
+from mt_cli.storage import check_plain, make_folder, new_folder, read_regular, write_atomically, write_text
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):

@@ -1,0 +1,1 @@
+"""The built-in practice corpora. `phrasebook-en-it` is the TSV files in this folder."""

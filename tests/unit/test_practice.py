@@ -1,0 +1,126 @@
+"""Laws of the practice corpora, which are shipped as files or generated."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+
+from mt_cli.corpus.practice.builtin import builtin_pairs
+
+SPLITS = ("train", "valid", "test", "test_compositional")
+
+
+def phrasebook_pairs(split):
+    return builtin_pairs("phrasebook-en-it", split)
+
+
+def tokens(text):
+    return re.findall(r"\w+(?:[':]\w+)*", text)
+
+
+def word_pairs(split):
+    """Adjacent English words of each sentence."""
+    return [set(pairwise(tokens(english.lower()))) for english, _ in phrasebook_pairs(split)]
+
+
+def test_sizes():
+    assert [len(phrasebook_pairs(split)) for split in SPLITS] == [48_000, 1_000, 1_000, 1_000]
+    with pytest.raises(KeyError):
+        phrasebook_pairs("dev")
+
+
+def test_each_sentence_is_in_one_split_once_and_has_one_translation():
+    pairs = [pair for split in SPLITS for pair in phrasebook_pairs(split)]
+    for side in (0, 1):
+        assert len({pair[side] for pair in pairs}) == len(pairs)
+
+
+def test_words_of_the_tests_are_known():
+    for side in (0, 1):
+        known = Counter(word for pair in phrasebook_pairs("train") for word in tokens(pair[side]))
+        for split in SPLITS[1:]:
+            words = {word for pair in phrasebook_pairs(split) for word in tokens(pair[side])}
+            assert all(known[word] >= 3 for word in words)
+
+
+def test_the_compositional_test_combines_known_words_in_new_ways():
+    trained = set().union(*word_pairs("train"))
+    new = {split: sum(not pairs <= trained for pairs in word_pairs(split)) for split in ("test", "test_compositional")}
+    assert new["test_compositional"] > 2 * new["test"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "share"),
+    [
+        (r"\?$", 0.15),
+        (r"\b[Nn]on\b", 0.12),
+        (r"\b(ho|hai|ha|abbiamo|hanno|sono|è) \w+[td][oaie]\b|\b(ho|ha|hanno) ", 0.15),
+        (r"\b(\w+er[òàe]|\w+eranno|\w+rà)\b", 0.04),
+        (r"\w+(av|ev|iv)(o|i|a|amo|ano)\b", 0.08),
+        (r"\b(dell'|del|dello|della|dei|degli|delle)\b", 0.03),
+        (r"\b(nell'|nel|nella|sul|sulla|all'|al|allo|alla|alle|ai|agli)\b", 0.12),
+        (r"\b(mio|mia|miei|mie|tuo|tua|tuoi|tue|suo|sua|suoi|sue|nostro|nostra|loro)\b", 0.1),
+        (r"\w+r(lo|la|li|le|mi|ti|gli|ci)\b", 0.02),
+        (r"(?i)\b(mi|ti|gli|le|ci) piac", 0.015),
+        (r"(?i)\b(c'è|ci sono)\b", 0.015),
+        (r"\b[Ss]i \w+", 0.02),
+        (r"\b(più|meno)\b", 0.02),
+        (r"\bche\b", 0.03),
+        (r"\b(perché|quando|mentre|ma|se|quindi)\b|^(Perché|Quando|Mentre|Se)\b", 0.06),
+        (r"\balle \d+:\d\d\b", 0.01),
+        (r"\balle (\w+) e (mezza|un quarto)\b", 0.01),
+        (r"\b(ieri|domani|scors[oa]|prossim[oa]|ogni|lunedì|sabato)\b", 0.06),
+        (r"\b(due|tre|quattro|cinque|sei|sette|otto|nove|dieci)\b", 0.03),
+    ],
+)
+def test_grammar_is_covered(pattern, share):
+    italian = [text for _, text in phrasebook_pairs("train")[::5]]
+    assert sum(bool(re.search(pattern, text)) for text in italian) >= share * len(italian)
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        r"\b(il|i|un|del|dei|quel) (s[^aeiou]|z|gn|ps)",
+        r"\b(lo|gli|uno) (?=[bcdfglmprtv])(?!gnocchi)\w+[oia] (rosso|nuov[oi])",
+        r"\b(di|a|da|in|su) (il|lo|la|i|gli|le|l')\b",
+        r"\b(perche|citta|piu|caffe|e'|puo)\b",
+        r"' |  | [,.?!]|[{}_|]",
+        r"\b(\w+) \1\b",
+        r"^[^A-ZÈ\d]|[^.?!]$",
+    ],
+)
+def test_no_slips_in_italian(slip):
+    texts = [italian for split in SPLITS for _, italian in phrasebook_pairs(split)]
+    assert not [text for text in texts if re.search(slip, text)]
+
+
+@pytest.mark.parametrize(
+    "slip",
+    [
+        r"\ba ([aeio]|u(?!ni|se))",
+        r"\ban [^aeiouhAEI]",
+        r"  | [,.?!]|[{}_|]",
+        r"\b(\w+) \1\b",
+        r"^[^A-Z\d]|[^.?!]$",
+        r"\b(s?he|it) (are|were|don't)\b",
+    ],
+)
+def test_no_slips_in_english(slip):
+    texts = [english for split in SPLITS for english, _ in phrasebook_pairs(split)]
+    assert not [text for text in texts if re.search(slip, text)]
+
+
+def test_reversed_words_are_reversed_distinct_and_apart():
+    splits = [builtin_pairs("reverse-words", split) for split in ("train", "valid", "test")]
+    assert [len(pairs) for pairs in splits] == [20_000, 500, 1_000]
+    assert all(target == source[::-1] for pairs in splits for source, target in pairs)
+    assert len({source for pairs in splits for source, _ in pairs}) == 21_500
+
+
+def test_the_example_of_the_readme_is_no_training_pair_but_its_words_are_known():
+    example = "The old doctor does not see the red house."
+    sentences = [english for english, _ in phrasebook_pairs("train")]
+    assert example not in sentences
+    assert set(tokens(example)) <= {word for english in sentences for word in tokens(english)}
