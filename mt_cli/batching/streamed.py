@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mt_cli.batching.batches import Pool
 from mt_cli.batching.encoded import SIDES, EncodedPairs, Sequences, encode_block
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import REASONS, Block, Hashes, judge_together
+from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together
 from mt_cli.corpus.formats import Row
 from mt_cli.corpus.reading import Pair, clean_rows, read_rows
 from mt_cli.cpus import in_threads
@@ -27,11 +27,16 @@ class StreamedPairs:
     """
 
     def __init__(
-        self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], scored: Sequence[Hashes], seed: int
+        self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], evaluation_hashes: Sequence[Hashes], seed: int
     ) -> None:
-        self._config, self._tokenizers, self._scored, self._seed = config, tokenizers, scored, seed
+        self._config, self._tokenizers, self._evaluation_hashes, self._seed = (
+            config,
+            tokenizers,
+            evaluation_hashes,
+            seed,
+        )
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
-        """What became of the rows that were read, since the start, of each corpus, by the names of `REASONS`."""
+        """What became of the rows that were read, since the start, of each corpus, by the names of `STATUS_NAMES`."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""
@@ -42,7 +47,7 @@ class StreamedPairs:
 
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
         """The ids of the rows, of each corpus, that are kept."""
-        blocks = judged_blocks(buffer, self._config, self._scored)
+        blocks = judged_blocks(buffer, self._config, self._evaluation_hashes)
         texts = (block.kept_texts() for _, block in blocks)
         encoded = in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts)
         chunks: list[tuple[Sequences, Sequences]] = []
@@ -51,7 +56,7 @@ class StreamedPairs:
             chunks.append((ids.kept(0), ids.kept(1)))
             part_sizes[part] += int(ids.is_kept.sum())
             too_long = int((~ids.is_kept).sum())
-            self.counts[part].update(REASONS[code] for code in judged.reasons.tolist())
+            self.counts[part].update(STATUS_NAMES[code] for code in judged.statuses.tolist())
             self.counts[part].update({"kept": -too_long, "max_tokens": too_long})
         return EncodedPairs(chunks, part_sizes)
 
@@ -71,7 +76,7 @@ def buffers_of(config: CorpusConfig) -> Iterator[list[list[Row]]]:
 
 
 def judged_blocks(
-    buffer: Sequence[Sequence[Row]], config: CorpusConfig, scored: Sequence[Hashes]
+    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes]
 ) -> list[tuple[int, Block]]:
     """The rows of a buffer as blocks, judged by themselves and together; with each the number of its corpus."""
     blocks: list[tuple[int, Block]] = []
@@ -79,13 +84,13 @@ def judged_blocks(
         filters = config.filters_of(source)
         blocks.extend((part, block) for block in clean_rows(rows, source, (config.source, config.target), filters))
     if blocks:
-        reasons = np.concatenate([block.reasons for _, block in blocks])
+        statuses = np.concatenate([block.statuses for _, block in blocks])
         hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
         filters_of = [(len(block), config.filters_of(config.train[part])) for part, block in blocks]
-        judge_together(reasons, hashes, filters_of, scored)
+        filter_together(statuses, hashes, filters_of, evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
-        for (_, block), judged in zip(blocks, np.split(reasons, ends[:-1]), strict=True):
-            block.reasons[:] = judged
+        for (_, block), judged in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
+            block.statuses[:] = judged
     return blocks
 
 

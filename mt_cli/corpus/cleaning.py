@@ -1,7 +1,7 @@
 """Which pairs are kept, and why the others are not. Knows text and filters; does not know where text comes from.
 
 A block of rows is judged at once, column by column. Each pair is counted under the first reason that catches it; the
-reasons carry the names of the options of `corpus.filters`.
+statuses carry the names of the options of `corpus.filters`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of
 from mt_cli.errors import CorpusError
 
-REASONS = (
+STATUS_NAMES = (
     *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "control_characters", "garbled", "identical"),
     *("max_characters", "max_length_ratio", "min_script_share", "wrong_language", "duplicates"),
     *("max_targets_per_source", "overlap", "max_tokens"),
 )
 """What can become of a pair; the index is its code. `held_out` pairs are those of a `valid: {fraction: ...}`."""
-CODES = {reason: code for code, reason in enumerate(REASONS)}
-KEPT, HELD_OUT = CODES["kept"], CODES["held_out"]
+STATUS_CODES = {reason: code for code, reason in enumerate(STATUS_NAMES)}
+KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
 Mask = NDArray[np.bool_]
 Hashes = NDArray[np.int64]
@@ -49,8 +49,8 @@ class Block:
     numbers: NDArray[np.int64]
     source: pa.StringArray
     target: pa.StringArray
-    reasons: NDArray[np.uint8]
-    """A code of `REASONS` for each row."""
+    statuses: NDArray[np.uint8]
+    """A code of `STATUS_NAMES` for each row."""
     source_hashes: Hashes
     target_hashes: Hashes
 
@@ -63,7 +63,7 @@ class Block:
 
     def kept_texts(self) -> tuple[list[str], list[str]]:
         """Sources and targets of the rows that are kept."""
-        mask = pa.array(self.reasons == KEPT)
+        mask = pa.array(self.statuses == KEPT)
         return self.source.filter(mask).to_pylist(), self.target.filter(mask).to_pylist()
 
     def without_text(self) -> Block:
@@ -76,10 +76,10 @@ def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Language
     numbers, raw_sources, raw_targets = zip(*rows, strict=True)
     sources, targets = ([" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets))
     source, target = pa.array(sources, pa.string()), pa.array(targets, pa.string())
-    reasons = np.zeros(len(rows), dtype=np.uint8)
+    statuses = np.zeros(len(rows), dtype=np.uint8)
 
     def drop(reason: str, mask: Mask) -> None:
-        reasons[(reasons == KEPT) & mask] = CODES[reason]
+        statuses[(statuses == KEPT) & mask] = STATUS_CODES[reason]
 
     blank_source, blank_target = (_mask(pc.equal(pc.binary_length(side), 0)) for side in (source, target))
     drop("blank_pair", blank_source & blank_target)
@@ -104,7 +104,7 @@ def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Language
         for side, texts, language in ((source, sources, languages[0]), (target, targets, languages[1])):
             if filters.wrong_language:
                 drop("wrong_language", _in_another_language(side, texts, language))
-    return Block(np.array(numbers, np.int64), source, target, reasons, hashes_of(sources), hashes_of(targets))
+    return Block(np.array(numbers, np.int64), source, target, statuses, hashes_of(sources), hashes_of(targets))
 
 
 def hashes_of(texts: Iterable[str]) -> Hashes:
@@ -178,28 +178,28 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
     return mask
 
 
-def judge_together(
-    reasons: NDArray[np.uint8],
+def filter_together(
+    statuses: NDArray[np.uint8],
     hashes: Sequence[Hashes],
     filters: Sequence[tuple[int, FilterConfig]],
-    scored: Sequence[Hashes],
+    evaluation_hashes: Sequence[Hashes],
 ) -> None:
     """Judge the rows still kept, in place, by what else is in the corpus and in the sets that scores come from.
 
     Args:
-        reasons: codes of the rows.
+        statuses: codes of the rows.
         hashes: of their sources and of their targets.
         filters: for each stretch of rows its length and its filters.
-        scored: hashes of all sources and of all targets of validation and test sets.
+        evaluation_hashes: hashes of all sources and of all targets of validation and test sets.
     """
     lengths = [length for length, _ in filters]
     source_hashes, target_hashes = hashes
 
     def drop(reason: str, is_wanted: Sequence[bool], find: Callable[[NDArray[np.intp]], Mask]) -> None:
         if any(is_wanted):
-            rows = np.flatnonzero(reasons == KEPT)
+            rows = np.flatnonzero(statuses == KEPT)
             found = rows[find(rows)]
-            reasons[found[np.repeat(is_wanted, lengths)[found]]] = CODES[reason]
+            statuses[found[np.repeat(is_wanted, lengths)[found]]] = STATUS_CODES[reason]
 
     def repeated(rows: NDArray[np.intp]) -> Mask:
         is_repeated = np.ones(len(rows), dtype=bool)
@@ -215,7 +215,9 @@ def judge_together(
     drop(
         "overlap",
         [each.overlap for _, each in filters],
-        lambda rows: _is_in(source_hashes[rows], scored[0]) | _is_in(target_hashes[rows], scored[1]),
+        lambda rows: (
+            _is_in(source_hashes[rows], evaluation_hashes[0]) | _is_in(target_hashes[rows], evaluation_hashes[1])
+        ),
     )
 
 
@@ -241,7 +243,7 @@ def _is_in(values: Hashes, few: Hashes) -> Mask:
 
 
 def hold_out(
-    reasons: NDArray[np.uint8],
+    statuses: NDArray[np.uint8],
     hashes: Sequence[Hashes],
     filters: Sequence[tuple[int, FilterConfig]],
     share: float,
@@ -252,14 +254,14 @@ def hold_out(
     Raises:
         CorpusError: if no row would be on one of the two sides.
     """
-    rows = np.flatnonzero(reasons == KEPT)
+    rows = np.flatnonzero(statuses == KEPT)
     number = round(share * len(rows))
     if not 0 < number < len(rows):
         raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves one side empty")
     held_out = rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]
-    reasons[held_out] = HELD_OUT
-    judge_together(
-        reasons,
+    statuses[held_out] = HELD_OUT
+    filter_together(
+        statuses,
         hashes,
         [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters],
         [side[held_out] for side in hashes],

@@ -34,7 +34,17 @@ from mt_cli.config.corpora import (
 )
 from mt_cli.corpus.alignment import first_misaligned_line
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT, REASONS, Block, Hashes, clean, hold_out, judge_together, seem_swapped
+from mt_cli.corpus.cleaning import (
+    HELD_OUT,
+    KEPT,
+    STATUS_NAMES,
+    Block,
+    Hashes,
+    clean,
+    filter_together,
+    hold_out,
+    seem_swapped,
+)
 from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
@@ -72,17 +82,17 @@ class Corpus:
     """The fingerprint of what the file was made from."""
     file: pa.NativeFile
     """Stays open: the cache that it is in may be deleted."""
-    reasons: NDArray[np.uint8]
-    """What became of each row: a code of `REASONS`."""
+    statuses: NDArray[np.uint8]
+    """What became of each row: a code of `STATUS_NAMES`."""
     parts: tuple[Part, ...]
     code: int = KEPT
 
     def __len__(self) -> int:
-        return int(np.count_nonzero(self.reasons == self.code))
+        return int(np.count_nonzero(self.statuses == self.code))
 
     def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
         """The rows of a mask, by default the corpus, as columns `number`, `source`, `target`, a block at a time."""
-        mask = self.reasons == self.code if mask is None else mask
+        mask = self.statuses == self.code if mask is None else mask
         with pa.ipc.open_file(self.file) as reader:
             for index, kept in enumerate(np.split(mask, np.cumsum(self._block_sizes)[:-1])):
                 if kept.any():
@@ -106,13 +116,13 @@ class Corpus:
         return [(source, target) for _, source, target in self.rows()]
 
     def counts(self, part: Part | None = None) -> dict[str, int]:
-        """How many rows, of a part or of all, met which fate, in the order of `REASONS`; only what occurred."""
-        rows = self.reasons if part is None else self.reasons[part.first_row : part.first_row + part.num_rows]
-        return {REASONS[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
+        """How many rows, of a part or of all, met which status, in the order of `STATUS_NAMES`; only what occurred."""
+        rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
+        return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
     def num_kept(self, part: Part) -> int:
         """How many of a part's rows are in the corpus."""
-        return self.counts(part).get(REASONS[self.code], 0)
+        return self.counts(part).get(STATUS_NAMES[self.code], 0)
 
 
 def read_corpora(
@@ -178,7 +188,7 @@ def pairs_of(judged: Iterable[Block], key: str) -> list[Pair]:
     pairs = [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)]
     if not pairs:
         raise CorpusError(
-            f"{key}: the corpus is empty{_dropped(Counter(c for b in blocks for c in b.reasons.tolist()))}"
+            f"{key}: the corpus is empty{_dropped(Counter(c for b in blocks for c in b.statuses.tolist()))}"
         )
     return pairs
 
@@ -335,29 +345,29 @@ def _store(
     # Compressed text unpacks to about four times its size.
     sizes = (size_of([path]) * (4 if path.suffix in (".gz", ".zst") else 1.2) for path in files if path.is_file())
     check_free_disk(folder, sum(sizes), "the prepared corpus")
-    scored: list[Hashes] = [np.empty(0, np.int64), np.empty(0, np.int64)]
+    evaluation_hashes: list[Hashes] = [np.empty(0, np.int64), np.empty(0, np.int64)]
     for name in sorted(groups, key=lambda name: name == "train"):  # `train` last: it is held against the others.
         is_train = name == "train"
         limit = stream_rows if is_train else None
-        parts, reasons, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, is_train, limit, advance)
+        parts, statuses, hashes = _store_rows(folder / f"{name}.arrow", groups[name], config, is_train, limit, advance)
         if is_train:
             filters = [
                 (part.num_rows, config.filters_of(source)) for part, source in zip(parts, config.train, strict=True)
             ]
-            judge_together(reasons, hashes, filters, scored)
-            _check_not_empty(reasons, name, lambda: _note_on_swap(folder / "train.arrow", config))
+            filter_together(statuses, hashes, filters, evaluation_hashes)
+            _check_not_empty(statuses, name, lambda: _note_on_swap(folder / "train.arrow", config))
             if isinstance(share := config.valid[0], HeldOut):
-                hold_out(reasons, hashes, filters, share.fraction, seed)
+                hold_out(statuses, hashes, filters, share.fraction, seed)
         else:
-            scored = [np.concatenate([old, new]) for old, new in zip(scored, hashes, strict=True)]
-        _check_not_empty(reasons, name)
-        np.save(folder / f"{name}.npy", reasons)
+            evaluation_hashes = [np.concatenate([old, new]) for old, new in zip(evaluation_hashes, hashes, strict=True)]
+        _check_not_empty(statuses, name)
+        np.save(folder / f"{name}.npy", statuses)
         (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
 
 
-def _check_not_empty(reasons: NDArray[np.uint8], name: str, note: Callable[[], str] = str) -> None:
-    if not (reasons == KEPT).any():
-        raise CorpusError(f"{key_of(name)}: the corpus is empty{_dropped(Counter(reasons.tolist()))}{note()}")
+def _check_not_empty(statuses: NDArray[np.uint8], name: str, note: Callable[[], str] = str) -> None:
+    if not (statuses == KEPT).any():
+        raise CorpusError(f"{key_of(name)}: the corpus is empty{_dropped(Counter(statuses.tolist()))}{note()}")
 
 
 def _note_on_swap(path: Path, config: CorpusConfig) -> str:
@@ -383,7 +393,7 @@ def _files_of(source: TextSource) -> tuple[str, ...]:
 
 
 def _dropped(codes: Counter[int]) -> str:
-    dropped = ", ".join(f"{count:,} {REASONS[code]}" for code, count in sorted(codes.items()) if code != KEPT)
+    dropped = ", ".join(f"{count:,} {STATUS_NAMES[code]}" for code, count in sorted(codes.items()) if code != KEPT)
     return f" (dropped: {dropped})" if dropped else ""
 
 
@@ -428,9 +438,9 @@ def _store_rows(
                 blocks.append(block.without_text())
                 advance(len(block))
             parts.append(Part(name, first_row, sum(map(len, blocks)) - first_row, digest.hexdigest()))
-    reasons = np.concatenate([block.reasons for block in blocks]) if blocks else np.empty(0, np.uint8)
+    statuses = np.concatenate([block.statuses for block in blocks]) if blocks else np.empty(0, np.uint8)
     hashes = [
         np.concatenate([getattr(block, side) for block in blocks]) if blocks else np.empty(0, np.int64)
         for side in ("source_hashes", "target_hashes")
     ]
-    return parts, reasons, hashes
+    return parts, statuses, hashes

@@ -73,9 +73,9 @@ def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.
     count = -(-part.num_rows // size)
     for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _BLOCKS_EXAMINED))}):
         rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
-        mask = np.zeros(len(corpus.reasons), dtype=bool)
+        mask = np.zeros(len(corpus.statuses), dtype=bool)
         mask[rows] = True
-        yield list(corpus.rows(mask)), corpus.reasons[rows]
+        yield list(corpus.rows(mask)), corpus.statuses[rows]
 
 
 def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import Progress, say
 from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import CODES, HELD_OUT, KEPT, Hashes, Mask, hashes_of
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.languages import marks_words
 from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
@@ -54,12 +54,12 @@ class Data:
     problems: Sequence[Problem]
     """Stretches of lines that look wrong."""
 
-    def fates(self, name: str) -> NDArray[np.uint8]:
-        """What became of each row of a corpus, as a code of `REASONS`, `max_tokens` included."""
+    def statuses(self, name: str) -> NDArray[np.uint8]:
+        """What became of each row of a corpus, as a code of `STATUS_NAMES`, `max_tokens` included."""
         corpus = self.corpora[name]
-        fates = corpus.reasons.copy()
-        fates[np.flatnonzero(fates == corpus.code)[~self.is_short_enough[name]]] = CODES["max_tokens"]
-        return fates
+        statuses = corpus.statuses.copy()
+        statuses[np.flatnonzero(statuses == corpus.code)[~self.is_short_enough[name]]] = STATUS_CODES["max_tokens"]
+        return statuses
 
 
 def prepare(
@@ -183,7 +183,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 
 def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
     """A mask of the corpus' rows with `number` of them, or all if there are fewer."""
-    mask: Mask = corpus.reasons == corpus.code
+    mask: Mask = corpus.statuses == corpus.code
     rows = np.flatnonzero(mask)
     if number is not None and number < len(rows):
         mask[:] = False
@@ -249,7 +249,7 @@ def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
 
 
 def _fates(corpus: Corpus, part: Part) -> bytes:
-    return corpus.reasons[part.first_row : part.first_row + part.num_rows].tobytes()
+    return corpus.statuses[part.first_row : part.first_row + part.num_rows].tobytes()
 
 
 def longest_source(data: Data, config: Config) -> int | None:

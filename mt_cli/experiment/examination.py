@@ -12,7 +12,7 @@ import numpy as np
 
 from mt_cli.batching.encoded import SideStatistics
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cleaning import CODES, KEPT, REASONS, clean
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
 from mt_cli.errors import InputError, reason
 from mt_cli.experiment.data import Data, languages_of, note_on_overlap, notes_on_words, report_on_data
@@ -65,8 +65,8 @@ def _notes_on_scored_sets(data: Data, config: Config) -> list[str]:
     scored = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
     for name, corpus in scored.items():
         rows = [(number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows()]
-        codes = clean(rows, config.corpus.filters, (config.corpus.source, config.corpus.target)).reasons
-        if counts := Counter(REASONS[code] for code in codes.tolist() if code != KEPT):
+        codes = clean(rows, config.corpus.filters, (config.corpus.source, config.corpus.target)).statuses
+        if counts := Counter(STATUS_NAMES[code] for code in codes.tolist() if code != KEPT):
             found = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
             notes.append(f"{name} has pairs that would be left out of train: {found}; they are scored all the same")
     names = list(scored)
@@ -177,20 +177,22 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
-    if dropped is not None and dropped not in (*REASONS[2:], "any"):
-        raise InputError(f"--dropped {dropped}: unknown reason; use any or one of {', '.join(REASONS[2:])}")
-    corpus, fates = data.corpora[name], data.fates(name)
+    if dropped is not None and dropped not in (*STATUS_NAMES[2:], "any"):
+        raise InputError(f"--dropped {dropped}: unknown reason; use any or one of {', '.join(STATUS_NAMES[2:])}")
+    corpus, statuses = data.corpora[name], data.statuses(name)
     if dropped is None:
-        rows = np.flatnonzero(fates == corpus.code)
+        rows = np.flatnonzero(statuses == corpus.code)
     else:
-        rows = np.flatnonzero(fates > CODES["held_out"] if dropped == "any" else fates == CODES[dropped])
-    mask = np.zeros(len(fates), dtype=bool)
+        rows = np.flatnonzero(
+            statuses > STATUS_CODES["held_out"] if dropped == "any" else statuses == STATUS_CODES[dropped]
+        )
+    mask = np.zeros(len(statuses), dtype=bool)
     mask[rows[np.linspace(0, len(rows) - 1, min(number, len(rows))).astype(np.int64)]] = True
     lines = []
     for row, (line, *sides) in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True):
         part = next(part for part in corpus.parts if row < part.first_row + part.num_rows)
-        fate = "" if dropped is None else f", dropped: {REASONS[fates[row]]}"
-        lines.append(f"{part.name}, line {line:,}{fate}")
+        status = "" if dropped is None else f", dropped: {STATUS_NAMES[statuses[row]]}"
+        lines.append(f"{part.name}, line {line:,}{status}")
         for label, text, tokenizer in zip(("source", "target"), sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
@@ -207,7 +209,7 @@ def write_clean(data: Data, config: Config, path: Path) -> int:
     number = 0
     try:
         with path.open("x", encoding="utf-8", newline="\n") as file:
-            for _, source, target in corpus.rows(data.fates("train") == KEPT):
+            for _, source, target in corpus.rows(data.statuses("train") == KEPT):
                 file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
                 number += 1
     except FileExistsError:

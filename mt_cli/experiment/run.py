@@ -34,9 +34,9 @@ from mt_cli.experiment.data import (
     scorer_of,
     training_pairs,
 )
-from mt_cli.experiment.progression import Progression, Signals, follow
 from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
 from mt_cli.experiment.sizing import new_model, resolve_batch_tokens, with_batch_tokens
+from mt_cli.experiment.state import RunState, Signals, follow
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.hardware import (
     describe_hardware,
@@ -143,7 +143,7 @@ class _Run:
         self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         self.objective = Objective(model, config.training.label_smoothing)
         self.optimizer = build_optimizer(model, config.training)
-        self.progression = Progression()
+        self.state = RunState()
         self.scorer = scorer_of(config, "valid")
         metric = config.training.best_metric
         self.best_metric = self.scorer.default_metric if metric == "auto" else metric
@@ -186,41 +186,41 @@ class _Run:
         Raises:
             RunError: if there is none, or corpora or tokenizers are not those the run began with.
         """
-        self.progression = self._load_state()
+        self.state = self._load_state()
         write_text(self.directory.config_path, self.config.to_yaml())
-        say(f"Going on from step {self.progression.position.step}.")
+        say(f"Going on from step {self.state.position.step}.")
 
     def _find_best(self) -> None:
         """Have the best checkpoint be the one that the state knows, or else the state know the one that is there."""
-        progression, best = self.progression, None
+        state, best = self.state, None
         with suppress(DamagedFileError):
-            state = self.directory.best_state(progression.best_step)
-            best = None if state is None else Progression.from_state(state)
-        if best is not None and best.best_step == progression.position.step != progression.best_step:
+            saved = self.directory.best_state(state.best_step)
+            best = None if saved is None else RunState.from_state(saved)
+        if best is not None and best.best_step == state.position.step != state.best_step:
             # From a validation that only the end of the run brought; had it not ended, there would be none.
             remove(self.directory.best_path)
             best = None
         if best is not None:
             for name in ("best_step", "best_value", "best_loss", "best_metric"):
-                setattr(progression, name, getattr(best, name))
-        elif progression.best_step:
+                setattr(state, name, getattr(best, name))
+        elif state.best_step:
             say("The best checkpoint is missing or damaged; the weights of the last one take its place.")
-            progression.best_step, progression.best_value = progression.position.step, None
-            self.directory.save_best(self.model, asdict(progression))
-        if progression.best_step and progression.best_metric != self.measure:
+            state.best_step, state.best_value = state.position.step, None
+            self.directory.save_best(self.model, asdict(state))
+        if state.best_step and state.best_metric != self.measure:
             self._choose_best_anew()
 
     def _choose_best_anew(self) -> None:
         """Have the best checkpoint be the best by another metric than before, of the weights that are kept."""
-        progression, directory = self.progression, self.directory
+        state, directory = self.state, self.directory
         weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
-        progression.best_value = progression.best_loss = None
+        state.best_value = state.best_loss = None
         say(f"The best checkpoint is chosen anew, by {self.measure}, among the weights that are kept:")
-        candidates: dict[int, Path] = {progression.best_step: directory.best_path}
+        candidates: dict[int, Path] = {state.best_step: directory.best_path}
         for path in directory.states():
             try:
                 with open_checkpoint(path) as checkpoint:
-                    candidates.setdefault(Progression.from_state(checkpoint.state).position.step, path)
+                    candidates.setdefault(RunState.from_state(checkpoint.state).position.step, path)
             except DamagedFileError as error:
                 say(f"  {error}; it is passed over")
         best_weights = weights
@@ -231,12 +231,12 @@ class _Run:
                 value, loss = self._value_of(validation.validate(self.objective, self.data, self.config, self.scorer))
                 measured = "" if self.best_metric == "loss" else f"{self.best_metric} {value:.2f}  "
                 say(f"  step {step:>6,}  {measured}valid loss {loss:.3f}")
-                if progression.is_better(value, loss):
-                    progression.best_step, progression.best_value, progression.best_loss = step, value, loss
+                if state.is_better(value, loss):
+                    state.best_step, state.best_value, state.best_loss = step, value, loss
                     best_weights = {name: weight.clone() for name, weight in self.model.state_dict().items()}
-        progression.best_metric, progression.num_validations_without_better = self.measure, 0
+        state.best_metric, state.num_validations_without_better = self.measure, 0
         self.model.load_state_dict(best_weights)
-        directory.save_best(self.model, asdict(progression))
+        directory.save_best(self.model, asdict(state))
         self.model.load_state_dict(weights)
 
     def _value_of(self, found: validation.Validation) -> tuple[float, float]:
@@ -244,15 +244,15 @@ class _Run:
         loss = found.tokens.loss
         return -loss if self.best_metric == "loss" else found.texts[self.best_metric]["score"], loss
 
-    def _load_state(self, is_usable: Callable[[Progression, Checkpoint], bool] = lambda *state: True) -> Progression:
+    def _load_state(self, is_usable: Callable[[RunState, Checkpoint], bool] = lambda *state: True) -> RunState:
         """Fill model and optimizer from the newest state that is whole and usable; return what else was in it."""
         passed_over: list[str] = []
         for path in self.directory.states():
             try:
                 with open_checkpoint(path) as checkpoint:
-                    progression = Progression.from_state(checkpoint.state)
-                    self._check_unchanged(progression.fingerprints)
-                    if not is_usable(progression, checkpoint):
+                    state = RunState.from_state(checkpoint.state)
+                    self._check_unchanged(state.fingerprints)
+                    if not is_usable(state, checkpoint):
                         continue
                     checkpoint.fill(self.model, self.optimizer)
             except DamagedFileError as error:
@@ -260,14 +260,14 @@ class _Run:
                 continue
             for message in passed_over:
                 say(f"{message}; it is passed over for {path.name}")
-            self.directory.go_on_from(path, progression.position.step, self._is_good(progression))
-            return progression
+            self.directory.go_on_from(path, state.position.step, self._is_good(state))
+            return state
         whole = "\n".join([*passed_over, f"{self.directory.path}: no saved state of this run can be used"])
         raise RunError(f"{whole}; begin again with --fresh (the old run is moved aside)")
 
-    def _is_good(self, progression: Progression) -> bool:
+    def _is_good(self, state: RunState) -> bool:
         """Whether the last step was not skipped, and all weights are finite numbers."""
-        return not progression.num_bad_steps_in_row and all(bool(w.isfinite().all()) for w in self.model.parameters())
+        return not state.num_bad_steps_in_row and all(bool(w.isfinite().all()) for w in self.model.parameters())
 
     def _check_unchanged(self, fingerprints: Mapping[str, str]) -> None:
         """Raise RunError unless corpora and tokenizers are what they were when a state was saved."""
@@ -290,49 +290,45 @@ class _Run:
                 self._go_back(error)
 
     def _optimize(self) -> str:
-        training, progression = self.config.training, self.progression
+        training, state = self.config.training, self.state
         with (
-            Tracker(self.directory.path, progression.position.step, progression.tracked_bytes) as self.tracker,
-            Progress(
-                "train", self.num_steps, "step", progression.position.step, max_seconds=self._seconds_left()
-            ) as bar,
+            Tracker(self.directory.path, state.position.step, state.tracked_bytes) as self.tracker,
+            Progress("train", self.num_steps, "step", state.position.step, max_seconds=self._seconds_left()) as bar,
             Signals().noted() as signals,
         ):
-            self.log = TrainingLog(
-                training, progression, self.tracker, bar, self.optimizer, names_of_parts(self.config)
-            )
+            self.log = TrainingLog(training, state, self.tracker, bar, self.optimizer, names_of_parts(self.config))
             self.save()
-            if progression.is_due(training) and progression.validated_step != progression.position.step:
+            if state.is_due(training) and state.validated_step != state.position.step:
                 self.validate()  # It was cut off.
                 self.save()
-            if reason := progression.reason_to_stop(training):
+            if reason := state.reason_to_stop(training):
                 self.validate()
                 return reason
             remove(self.directory.report_path)  # It would tell of an end that is none.
             return follow(
                 self._timed(self._reports()),
                 log=self.log.add,
-                is_time_to_validate=lambda: progression.is_due(training),
+                is_time_to_validate=lambda: state.is_due(training),
                 validate=self.validate,
                 is_time_to_save=lambda: signals.take_save_wanted() or self._is_save_overdue(),
                 save=self.save,
-                reason_to_stop=lambda: progression.reason_to_stop(training),
+                reason_to_stop=lambda: state.reason_to_stop(training),
                 is_interrupted=lambda: signals.is_stop_wanted,
             )
 
     def _seconds_left(self) -> float | None:
         minutes = self.config.training.max_minutes
-        return None if minutes is None else 60 * minutes - self.progression.elapsed_seconds
+        return None if minutes is None else 60 * minutes - self.state.elapsed_seconds
 
     def _reports(self) -> Iterator[StepReport]:
-        training, factor = self.config.training, 0.5**self.progression.num_restarts
+        training, factor = self.config.training, 0.5**self.state.num_restarts
         return optimization_steps(
             self.objective,
             self.optimizer,
             self.pairs,
             training,
             lambda step: factor * learning_rate(training, step, self.num_steps),
-            self.progression.position,
+            self.state.position,
             self.dtype,
         )
 
@@ -342,7 +338,7 @@ class _Run:
         Raises:
             DivergenceError: if that has not helped twice.
         """
-        diverged = self.progression
+        diverged = self.state
         if diverged.num_restarts >= _MAX_RESTARTS:
             self._write_bad_batch()
             raise DivergenceError(
@@ -352,19 +348,19 @@ class _Run:
                 "mend these pairs, and begin again with --fresh."
             ) from None
         try:
-            self.progression = self._load_state(
-                lambda progression, checkpoint: not progression.num_bad_steps_in_row and checkpoint.is_finite()
+            self.state = self._load_state(
+                lambda state, checkpoint: not state.num_bad_steps_in_row and checkpoint.is_finite()
             )
         except RunError:
             self._write_bad_batch()
             raise
         kept = ("elapsed_seconds", "best_step", "best_value", "best_loss", "best_metric", "num_bad_steps")
-        self.progression = replace(self.progression, **{name: getattr(diverged, name) for name in kept})
-        self.progression.num_bad_steps_in_row, self.progression.num_restarts = 0, diverged.num_restarts + 1
+        self.state = replace(self.state, **{name: getattr(diverged, name) for name in kept})
+        self.state.num_bad_steps_in_row, self.state.num_restarts = 0, diverged.num_restarts + 1
         self._saved = None
         say(
             f"The loss or the gradient was not finite in {error}: going back to step "
-            f"{self.progression.position.step:,}, on with {0.5**self.progression.num_restarts:g} of the learning rate."
+            f"{self.state.position.step:,}, on with {0.5**self.state.num_restarts:g} of the learning rate."
         )
 
     def _write_bad_batch(self) -> None:
@@ -379,37 +375,37 @@ class _Run:
         write_text(self.directory.bad_batch_path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
     def _timed(self, reports: Iterable[StepReport]) -> Iterator[StepReport]:
-        """The same reports, with the time that goes by added to the progression."""
-        before, started_at = self.progression.elapsed_seconds, time.monotonic()
+        """The same reports, with the time that goes by added to the state."""
+        before, started_at = self.state.elapsed_seconds, time.monotonic()
         for report in reports:
-            self.progression.elapsed_seconds = before + time.monotonic() - started_at
+            self.state.elapsed_seconds = before + time.monotonic() - started_at
             yield report
-            self.progression.elapsed_seconds = before + time.monotonic() - started_at
+            self.state.elapsed_seconds = before + time.monotonic() - started_at
 
     def validate(self) -> None:
         """Score the whole validation set, note it, and keep the weights if they are the best so far."""
-        progression, step = self.progression, self.progression.position.step
-        if progression.validated_step == step:
+        state, step = self.state, self.state.position.step
+        if state.validated_step == step:
             return
         self.log.read()
         found = validation.validate(self.objective, self.data, self.config, self.scorer)
         tokens, bleu, chrf = found.tokens, found.texts["bleu"]["score"], found.texts["chrf"]["score"]
         value, loss = self._value_of(found)
         # A run that went back may come by its best step again.
-        is_best = progression.is_better(value, loss) or (step == progression.best_step and math.isfinite(value + loss))
-        progression.validated_step = step
+        is_best = state.is_better(value, loss) or (step == state.best_step and math.isfinite(value + loss))
+        state.validated_step = step
         if is_best:
-            progression.best_step, progression.best_value, progression.best_loss = step, value, loss
-            progression.best_metric = self.measure
-            progression.num_validations_without_better = 0
-            self.directory.save_best(self.model, asdict(progression))
+            state.best_step, state.best_value, state.best_loss = step, value, loss
+            state.best_metric = self.measure
+            state.num_validations_without_better = 0
+            self.directory.save_best(self.model, asdict(state))
         elif step > self.config.training.warmup_steps:  # Before, scores near zero rise and fall by chance.
-            progression.num_validations_without_better += 1
-        self.tracker.write_metrics(step, progression.elapsed_seconds, found.metrics)
+            state.num_validations_without_better += 1
+        self.tracker.write_metrics(step, state.elapsed_seconds, found.metrics)
         self.tracker.write_samples(step, found.samples)
         self.tracker.write_pictures(step, found.pictures)
         say(
-            f"step {step:>6,}  epoch {self._epoch():5.1f}  {clock(progression.elapsed_seconds)}"
+            f"step {step:>6,}  epoch {self._epoch():5.1f}  {clock(state.elapsed_seconds)}"
             f"  train loss {self.log.recent_loss:.3f}  valid loss {tokens.loss:.3f}  accuracy "
             f"{tokens.token_accuracy:.1%}  BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
         )
@@ -418,25 +414,25 @@ class _Run:
 
     def _report_on_data(self) -> list[dict[str, Any]]:
         streamed = self.pairs.counts if isinstance(self.pairs, StreamedPairs) else ()
-        return report_on_data(self.data, self.config, self.progression.position.num_pairs, streamed)
+        return report_on_data(self.data, self.config, self.state.position.num_pairs, streamed)
 
     def _epoch(self) -> float:
         """How many epochs are done, as far as that is known of the current one."""
-        position = self.progression.position
+        position = self.state.position
         return position.step / self.steps_per_epoch if self.steps_per_epoch else float(position.epoch)
 
     def save(self) -> None:
         """Write all that going on needs, unless that has been done at this step already."""
-        progression = self.progression
+        state = self.state
         self.log.read()
-        now = (progression.position.step, progression.validated_step)
+        now = (state.position.step, state.validated_step)
         if self._saved == now:
             return
-        progression.tracked_bytes = self.tracker.flush()
-        progression.fingerprints, progression.longest_source = self.fingerprints, longest_source(self.data, self.config)
-        step, keep_last = progression.position.step, self.config.training.keep_last
-        is_good = self._is_good(progression)
-        self.directory.save_state(self.model, asdict(progression), self.optimizer, step, keep_last, is_good)
+        state.tracked_bytes = self.tracker.flush()
+        state.fingerprints, state.longest_source = self.fingerprints, longest_source(self.data, self.config)
+        step, keep_last = state.position.step, self.config.training.keep_last
+        is_good = self._is_good(state)
+        self.directory.save_state(self.model, asdict(state), self.optimizer, step, keep_last, is_good)
         self._saved, self._saved_at = now, time.monotonic()
 
     def _is_save_overdue(self) -> bool:
@@ -445,13 +441,13 @@ class _Run:
 
     def finished_report(self) -> dict[str, Any] | None:
         """The report of a run that has ended for a reason that still holds; None if there is more to do."""
-        if self.progression.reason_to_stop(self.config.training):
+        if self.state.reason_to_stop(self.config.training):
             # One that cannot be read is written anew.
             with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
                 report: dict[str, Any] = json.loads(self.directory.report_path.read_text(encoding="utf-8"))
                 format_summary(report, self.directory.path)
                 best = self.directory.best_state(report["best_step"]) or {}
-                is_of_this_step = report["num_steps"] == self.progression.position.step
+                is_of_this_step = report["num_steps"] == self.state.position.step
                 scorer = scorer_of(self.config, report["split"])
                 is_scored_so = f"|tok:{scorer.bleu_tokenizer}" in report["bleu"]["signature"]
                 if is_of_this_step and is_scored_so and best["best_metric"] == self.measure:
@@ -473,14 +469,14 @@ class _Run:
             **first,
             "extra_tests": {scored["split"]: scored for scored in others},
             "stopped_because": stopped_because,
-            "best_step": self.progression.best_step,
-            "num_steps": self.progression.position.step,
-            "num_epochs": self.progression.position.epoch,
-            "num_target_tokens": self.progression.position.num_target_tokens,
-            "num_bad_steps": self.progression.num_bad_steps,
-            "num_restarts": self.progression.num_restarts,
+            "best_step": self.state.best_step,
+            "num_steps": self.state.position.step,
+            "num_epochs": self.state.position.epoch,
+            "num_target_tokens": self.state.position.num_target_tokens,
+            "num_bad_steps": self.state.num_bad_steps,
+            "num_restarts": self.state.num_restarts,
             "corpora": self._report_on_data(),
-            "elapsed_seconds": round(self.progression.elapsed_seconds, 3),
+            "elapsed_seconds": round(self.state.elapsed_seconds, 3),
             "num_parameters": sum(weight.numel() for weight in self.model.parameters()),
             "precision": self.precision,
             "hardware": describe_hardware(self.device),
@@ -501,7 +497,7 @@ class _Run:
         }
         values["final/parameters"] = float(sum(weight.numel() for weight in self.model.parameters()))
         # After the last step, so that a run which goes on from there forgets them.
-        write_hparams(self.directory.path, self.progression.position.step + 1, options, values)
+        write_hparams(self.directory.path, self.state.position.step + 1, options, values)
 
 
 _MAX_RESTARTS = 2

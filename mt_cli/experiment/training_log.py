@@ -11,7 +11,7 @@ from mt_cli.config.sections import TrainingConfig
 from mt_cli.console import Progress, say
 from mt_cli.cpus import CpuContention
 from mt_cli.errors import DivergenceError
-from mt_cli.experiment.progression import Progression, UnloggedStep
+from mt_cli.experiment.state import RunState, UnloggedStep
 from mt_cli.hardware import memory_used
 from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Tracker
@@ -23,19 +23,19 @@ _MUCH_WAITING = 0.25
 class TrainingLog:
     """Averages of the steps since the last row, and the row when it is due; only then a GPU is waited for.
 
-    What it remembers is in the progression, so that a run which goes on writes the rows it would have written.
+    What it remembers is in the state, so that a run which goes on writes the rows it would have written.
     """
 
     def __init__(
         self,
         config: TrainingConfig,
-        progression: Progression,
+        state: RunState,
         tracker: Tracker,
         bar: Progress,
         optimizer: torch.optim.AdamW,
         parts: Sequence[str] = (),
     ) -> None:
-        self._config, self._progression, self._tracker, self._bar = config, progression, tracker, bar
+        self._config, self._progression, self._tracker, self._bar = config, state, tracker, bar
         self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
@@ -77,7 +77,7 @@ class TrainingLog:
             self._write_row(report)
 
     def read(self) -> None:
-        """Bring the progression up to date; a GPU is waited for.
+        """Bring the state up to date; a GPU is waited for.
 
         Raises:
             DivergenceError: as `add` does.
@@ -101,40 +101,40 @@ class TrainingLog:
                 self._count_bad(report)
 
     def _count_bad(self, report: StepReport) -> None:
-        progression, self.last_bad = self._progression, report
-        progression.num_bad_steps += 1
-        progression.num_bad_steps_in_row += 1
-        if progression.num_bad_steps_in_row == 1:
+        state, self.last_bad = self._progression, report
+        state.num_bad_steps += 1
+        state.num_bad_steps_in_row += 1
+        if state.num_bad_steps_in_row == 1:
             say(f"step {report.step:>6,}  the loss or the gradient is not a finite number; such steps are skipped")
-        if progression.num_bad_steps_in_row >= self._config.max_bad_steps:
-            raise DivergenceError(f"{progression.num_bad_steps_in_row} steps in a row up to step {report.step:,}")
+        if state.num_bad_steps_in_row >= self._config.max_bad_steps:
+            raise DivergenceError(f"{state.num_bad_steps_in_row} steps in a row up to step {report.step:,}")
 
     def _write_row(self, report: StepReport) -> None:
-        progression = self._progression
-        progression.recent_loss = self.recent_loss
-        num_tokens = sum(step.num_target_tokens for step in progression.unlogged)
-        seconds = sum(step.seconds for step in progression.unlogged)
+        state = self._progression
+        state.recent_loss = self.recent_loss
+        num_tokens = sum(step.num_target_tokens for step in state.unlogged)
+        seconds = sum(step.seconds for step in state.unlogged)
         tokens_per_second = num_tokens / seconds
         weight_norm, update_norm = weight_and_update_norms(self._optimizer)
-        self._bar.show(loss=f"{progression.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
-            "train/loss": progression.recent_loss,
+            "train/loss": state.recent_loss,
             "train/token_accuracy": self._token_accuracy(),
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
             "optimizer/weight_norm": float(weight_norm),
             "optimizer/update_to_weight": float(update_norm / weight_norm),
-            "speed/steps_per_second": round(len(progression.unlogged) / seconds, 3),
+            "speed/steps_per_second": round(len(state.unlogged) / seconds, 3),
             "speed/padding_share": round(report.padding_share, 4),
         }
         if (memory := memory_used(report.cross_entropy.device)) is not None:
             metrics["speed/memory_mb"] = round(memory / 1e6)
         if len(self._parts) > 1:
-            seen = zip(self._parts, progression.position.num_pairs, strict=False)
+            seen = zip(self._parts, state.position.num_pairs, strict=False)
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
-        self._tracker.write_metrics(report.step, progression.elapsed_seconds, metrics)
-        progression.unlogged.clear()
+        self._tracker.write_metrics(report.step, state.elapsed_seconds, metrics)
+        state.unlogged.clear()
         if report.cross_entropy.device.type == "cpu":
             self._watch_other_programs()
 

@@ -34,7 +34,7 @@ def content_of(data):
         (
             name,
             list(corpus.rows()),
-            data.fates(name).tolist(),
+            data.statuses(name).tolist(),
             [[ids.tolist() for ids in data.encoded[name][index]] for index in range(len(data.encoded[name]))],
         )
         for name, corpus in data.corpora.items()

@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.cleaning import CODES
+from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.practice.builtin import builtin_pairs
 from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
 from mt_cli.errors import CorpusError, MtError
@@ -139,7 +139,7 @@ def test_a_source_may_have_so_many_targets(tmp_path):
 def test_every_row_meets_one_fate(tmp_path):
     rows = [*some_pairs(0, 30), *some_pairs(0, 5), ("", "x"), ("same", "same"), ("bell\x07", "x"), ("Ã©", "e")]
     train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", rows), valid={"fraction": 0.1})["train"]
-    assert sum(train.counts().values()) == len(rows) == len(train.reasons)
+    assert sum(train.counts().values()) == len(rows) == len(train.statuses)
     assert train.counts() == {
         **{"kept": 27, "held_out": 3, "blank_source": 1, "control_characters": 1, "garbled": 1},
         **{"identical": 1, "duplicates": 5},
@@ -280,4 +280,4 @@ def test_an_unknown_split_of_a_builtin_corpus_is_refused():
 
 
 def test_codes_fit_into_a_byte():
-    assert max(CODES.values()) <= np.iinfo(np.uint8).max
+    assert max(STATUS_CODES.values()) <= np.iinfo(np.uint8).max

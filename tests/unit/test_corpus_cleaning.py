@@ -4,14 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config.corpora import FilterConfig
-from mt_cli.corpus.cleaning import CODES, KEPT, REASONS, clean, judge_together
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean, filter_together
 from mt_cli.corpus.languages import COMMON_WORDS, scripts_of
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
-def fate(source, target, languages=("en", "de"), **filters):
-    return REASONS[clean([(1, source, target)], FilterConfig(**filters), languages).reasons[0]]
+def status(source, target, languages=("en", "de"), **filters):
+    return STATUS_NAMES[clean([(1, source, target)], FilterConfig(**filters), languages).statuses[0]]
 
 
 @settings(deadline=None)
@@ -19,7 +19,7 @@ def fate(source, target, languages=("en", "de"), **filters):
 def test_a_kept_pair_is_the_pair_that_was_read_with_its_spaces_tidied(pairs):
     block = clean([(number, *pair) for number, pair in enumerate(pairs)], FilterConfig(), ("en", "zh"))
     tidy = [tuple(" ".join(text.split()) for text in pair) for pair in pairs]
-    kept = [pair for pair, code in zip(tidy, block.reasons, strict=True) if code == KEPT]
+    kept = [pair for pair, code in zip(tidy, block.statuses, strict=True) if code == KEPT]
     assert list(zip(*block.kept_texts(), strict=True)) == kept
     assert all(source and target and source != target for source, target in kept)
 
@@ -28,8 +28,8 @@ def test_a_kept_pair_is_the_pair_that_was_read_with_its_spaces_tidied(pairs):
 @given(st.lists(st.tuples(ANY, ANY), min_size=1, max_size=30))
 def test_a_pair_is_judged_alike_whatever_stands_beside_it(pairs):
     rows = [(number, *pair) for number, pair in enumerate(pairs)]
-    together = clean(rows, FilterConfig(), ("en", "de")).reasons.tolist()
-    assert together == [CODES[fate(*pair)] for pair in pairs]
+    together = clean(rows, FilterConfig(), ("en", "de")).statuses.tolist()
+    assert together == [STATUS_CODES[status(*pair)] for pair in pairs]
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_pair_is_judged_alike_whatever_stands_beside_it(pairs):
     ],
 )
 def test_a_filter_catches_what_it_is_for_and_can_be_turned_off(reason, source, target, off):
-    assert fate(source, target) == reason
-    assert fate(source, target, **off) == "kept"
+    assert status(source, target) == reason
+    assert status(source, target, **off) == "kept"
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def test_a_filter_catches_what_it_is_for_and_can_be_turned_off(reason, source, t
     ],
 )
 def test_good_pairs_are_kept(source, target, languages):
-    assert fate(source, target, languages) == "kept"
+    assert status(source, target, languages) == "kept"
 
 
 def test_the_first_reason_counts():
-    assert fate("", "\0") == "blank_source"
-    assert fate("\0 Ã©", "\0 Ã©") == "control_characters"
-    assert fate("Ã© Ã©", "Ã© Ã©") == "garbled"
+    assert status("", "\0") == "blank_source"
+    assert status("\0 Ã©", "\0 Ã©") == "control_characters"
+    assert status("Ã© Ã©", "Ã© Ã©") == "garbled"
 
 
 def test_every_filter_has_a_reason_of_its_name():
-    assert set(FilterConfig.model_fields) <= set(REASONS)
-    filters = [reason for reason in REASONS if reason in FilterConfig.model_fields]
+    assert set(FilterConfig.model_fields) <= set(STATUS_NAMES)
+    filters = [reason for reason in STATUS_NAMES if reason in FilterConfig.model_fields]
     assert filters == list(FilterConfig.model_fields)
 
 
@@ -97,18 +97,18 @@ def test_common_words_of_a_language_are_enough_to_know_it():
 
 
 def naive(pairs, scored_sources, scored_targets, limit):
-    seen, targets, fates = set(), {}, []
+    seen, targets, statuses = set(), {}, []
     for source, target in pairs:
         if (source, target) in seen:
-            fates.append("duplicates")
+            statuses.append("duplicates")
             continue
         seen.add((source, target))
         targets[source] = targets.get(source, 0) + 1
         if targets[source] > limit:
-            fates.append("max_targets_per_source")
+            statuses.append("max_targets_per_source")
         else:
-            fates.append("overlap" if source in scored_sources or target in scored_targets else "kept")
-    return fates
+            statuses.append("overlap" if source in scored_sources or target in scored_targets else "kept")
+    return statuses
 
 
 NUMBERS = st.integers(-3, 3)
@@ -116,8 +116,8 @@ NUMBERS = st.integers(-3, 3)
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40), st.sets(NUMBERS), st.sets(NUMBERS), st.integers(1, 3))
 def test_judging_together_equals_a_walk_through_the_pairs(pairs, scored_sources, scored_targets, limit):
-    reasons = np.zeros(len(pairs), np.uint8)
+    statuses = np.zeros(len(pairs), np.uint8)
     hashes = [np.array([pair[side] * 7_777_777_777 for pair in pairs], np.int64) for side in (0, 1)]
     scored = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (scored_sources, scored_targets)]
-    judge_together(reasons, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], scored)
-    assert [REASONS[code] for code in reasons] == naive(pairs, scored_sources, scored_targets, limit)
+    filter_together(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], scored)
+    assert [STATUS_NAMES[code] for code in statuses] == naive(pairs, scored_sources, scored_targets, limit)

@@ -11,7 +11,7 @@ from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
-from mt_cli.experiment.progression import Progression, follow
+from mt_cli.experiment.state import RunState, follow
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, step_if
@@ -351,6 +351,6 @@ def test_a_wish_to_save_is_granted_and_training_goes_on():
     ],
 )
 def test_the_first_limit_that_is_reached_stops(limits, expected):
-    progression = Progression(Position(step=5, epoch=2), elapsed_seconds=61.0, num_validations_without_better=3)
+    progression = RunState(Position(step=5, epoch=2), elapsed_seconds=61.0, num_validations_without_better=3)
     config = TrainingConfig(**{"max_epochs": None, **limits})
     assert progression.reason_to_stop(config) == expected

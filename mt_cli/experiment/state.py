@@ -30,7 +30,7 @@ class UnloggedStep(NamedTuple):
 
 
 @dataclass
-class Progression:
+class RunState:
     """What a run remembers beside weights: where it is and what was best. Saved with every checkpoint."""
 
     position: Position = field(default_factory=Position)
@@ -61,17 +61,17 @@ class Progression:
     """Of the corpora and tokenizers that the run began with."""
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Progression:
+    def from_state(cls, state: Mapping[str, Any]) -> RunState:
         """The inverse of `asdict`; raises DamagedFileError if it is none."""
         try:
-            progression = TypeAdapter(cls).validate_python(state)
-            numbers = [value for part in (progression, progression.position) for value in vars(part).values()]
+            found = TypeAdapter(cls).validate_python(state)
+            numbers = [value for part in (found, found.position) for value in vars(part).values()]
             if any(isinstance(number, int) and number < 0 for number in numbers):
                 raise DamagedFileError("damaged checkpoint: a negative count in its state")
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             raise DamagedFileError(f"damaged checkpoint: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-        return progression
+        return found
 
     def is_better(self, value: float, loss: float) -> bool:
         """Whether a validation beats the best one so far; one that is not finite never does."""
