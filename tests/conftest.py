@@ -13,9 +13,9 @@ from safetensors import safe_open
 
 from mt_cli.cli import main as cli
 
-torch.set_num_threads(1)  # Of such small tensors more threads only wait for each other.
+torch.set_num_threads(1)  # With tensors this small, more threads only wait for each other.
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell has it ignored in the background, by children too.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell ignores it for background jobs, and children inherit that.
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,7 +24,7 @@ def pytest_addoption(parser):
     group = parser.getgroup("fuzzer", "the fuzzer, tests/system/test_hostile_input.py")
     group.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each family")
     group.addoption("--fuzz-cases", type=int, help="how many seeds of each family")
-    group.addoption("--fuzz-minutes", type=float, help="try each family for so long instead")
+    group.addoption("--fuzz-minutes", type=float, help="run each family for this long instead")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def root():
 def real_text():
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip("the folder of real text is not beside the project")
+        pytest.skip("needs real text in ../shared/data")
     return folder
 
 
@@ -52,13 +52,13 @@ def multi30k(real_text):
 
 @pytest.fixture(scope="session")
 def flores(real_text):
-    """The same sentences in 19 languages, by their codes."""
+    """The same sentences in 19 languages, by language code."""
     paths = sorted((real_text / "flores200").glob("*.devtest"))
     return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 
 def checkpoint_content(path):
-    """Tensors and state of a checkpoint, without what depends on the clock."""
+    """Tensors and state of a checkpoint, without values that depend on the clock."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         state = json.loads(file.metadata()["state"])
@@ -73,13 +73,13 @@ def _varies(tag):
 
 
 def metrics_of(run):
-    """The rows of `metrics.jsonl`, without what depends on the clock and on the machine's memory."""
+    """The rows of `metrics.jsonl`, without values that depend on the clock or on free memory."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [{key: value for key, value in row.items() if not _varies(key)} for row in rows]
 
 
 def points_of(run):
-    """What TensorBoard shows of a run."""
+    """All points that TensorBoard shows for a run."""
     from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
@@ -158,7 +158,7 @@ def tiny_config(tiny_tree, tmp_path):
 def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mt_cli.console._mode", "auto")  # What `--progress` sets is for one command.
+    monkeypatch.setattr("mt_cli.console._mode", "auto")  # `--progress` sets it for one command only.
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])
@@ -171,7 +171,7 @@ def mt(tmp_path, monkeypatch, capsys):
 
 
 class ForkServer:
-    """`tests/fork_server.py`: starts `mt` in a new process at once."""
+    """Client of `tests/fork_server.py`, which starts `mt` in a new process without delay."""
 
     def __init__(self):
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -181,14 +181,14 @@ class ForkServer:
         )
 
     def start(self, folder, arguments, streams=("there",) * 3, encoding="utf-8", crash_point=None):
-        """Begin; return the number of the process."""
+        """Start a command; return its process id."""
         request = {"arguments": list(map(str, arguments)), "folder": str(folder), "streams": streams}
         self._process.stdin.write(json.dumps(request | {"encoding": encoding, "crash_point": crash_point}) + "\n")
         self._process.stdin.flush()
         return int(self._process.stdout.readline())
 
     def wait(self):
-        """Exit status of what was started."""
+        """Wait for the command that was started; return its exit status."""
         return int(self._process.stdout.readline())
 
     def stop(self):
@@ -208,8 +208,8 @@ def fork_server():
 def forked(fork_server, tmp_path, monkeypatch):
     """Runs the command line in a process of its own, in an empty folder: (exit status, standard output and error).
 
-    `streams` says of standard input, output and error each that it is there, closed, full, or left by its reader;
-    `encoding` is what Python takes for theirs.
+    `streams` gives the state of standard input, output and error: "there", "closed", "full", or "left" by its reader.
+    `encoding` is the encoding that Python assumes for them.
     """
     monkeypatch.chdir(tmp_path)
 

@@ -1,8 +1,8 @@
-"""Runs `mt` in a new process for each request, a line of JSON, without importing everything anew.
+"""Runs `mt` in a forked process for each request (a line of JSON), which saves the time of the imports.
 
-A process that has threads cannot be forked safely; this one has none. It answers with the number of the child when that
-begins, and with its exit status, negative for a signal, when it has ended. What the child writes to its standard
-streams is in `stream.1` and `stream.2` of its folder.
+A process with threads cannot be forked safely; this one has none. It prints the process id of the child when the child
+starts, and its exit status (negative for a signal) when it ends. The output of the child is in `stream.1` and
+`stream.2` of its folder.
 """
 
 import itertools
@@ -20,21 +20,21 @@ import torch.utils.tensorboard
 from mt_cli.cli import main as cli
 
 CRASHED = 77
-"""The exit status of a process that has ended itself at a crash point."""
+"""Exit status of a process that ended itself at a crash point."""
 
 SECONDS = 600
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
 
 def replace_streams(states, encoding):
-    """Have standard input, output and error be there, closed, full, or left by their reader."""
+    """Replace standard input, output and error by streams in these states: there, closed, full, left by the reader."""
     writable = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     files = [os.open(f"stream.{number}", writable) for number in range(3)]
     for number, state in enumerate(states):
         if state == "left":
             files[number] = os.pipe()[1]
         os.dup2(os.open("/dev/full", os.O_RDWR) if state == "full" else files[number], number)
-    os.closerange(3, max(files) + 9)  # So that the pipes have no reader.
+    os.closerange(3, max(files) + 9)  # Leaves the pipes without a reader.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         is_there = states[number] != "closed"
         if not is_there:
@@ -46,7 +46,7 @@ def replace_streams(states, encoding):
 
 
 def crash_before(change):
-    """End this process, as a power cut would, before it changes names or contents of files for the Nth time."""
+    """End this process, as a power cut would, before its Nth change to the names or contents of files."""
     counter = itertools.count(1)
 
     def hook(event, arguments):
@@ -58,7 +58,7 @@ def crash_before(change):
 
 
 def run(arguments, folder, streams, encoding, crash_point):
-    """What a new process does from its start to its end; the exit status."""
+    """Run `mt` in the new process; return its exit status."""
     signal.alarm(SECONDS)
     os.chdir(folder)
     replace_streams(streams, encoding)
@@ -76,14 +76,14 @@ def run(arguments, folder, streams, encoding, crash_point):
     try:
         sys.stdout.flush()
     except BaseException:
-        status = 120  # As Python has it.
+        status = 120  # The status that Python itself uses.
     return status
 
 
 def main():
-    """Serve until standard input ends."""
+    """Serve requests until standard input ends."""
     torch.set_num_threads(1)
-    # Each look at the clock takes a second: no run waits until event files of TensorBoard sort one after the other.
+    # Each reading of the clock advances it by a second, so no run waits for a new name of its event file.
     clock = itertools.count(int(time.time()))
     for line in sys.stdin:
         next(itertools.islice(clock, 10_000, None))

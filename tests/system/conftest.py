@@ -1,20 +1,20 @@
-"""What the tests of whole commands share."""
+"""Fixtures for tests of whole commands."""
 
 import pytest
 
 
 class Commands:
-    """Runs `mt` again and again, each time in a new process, which may be killed."""
+    """Runs `mt` commands, each in a new process that may be killed."""
 
     def __init__(self, server, folder):
         self._server, self._folder = server, folder
 
     def start(self, *arguments, crash_point=None):
-        """Begin, and return the number of the process; at a crash point it ends by itself."""
+        """Start a command and return its process id; it ends itself at a crash point."""
         return self._server.start(self._folder, arguments, crash_point=crash_point)
 
     def wait(self):
-        """Exit status, negative for the signal that killed it, and standard error."""
+        """Wait for the command; return its exit status (negative for a signal) and standard error."""
         status = self._server.wait()
         return status, (self._folder / "stream.2").read_text(encoding="utf-8")
 
