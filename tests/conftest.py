@@ -15,7 +15,7 @@ from mt_cli.cli import main as cli
 
 torch.set_num_threads(1)  # With tensors this small, more threads only wait for each other.
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells ignore it for background jobs, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs inherit SIG_IGN from the shell.
 
 ROOT = Path(__file__).parent.parent
 
