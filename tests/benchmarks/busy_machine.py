@@ -1,9 +1,9 @@
-"""What training loses when other programs use the same CPUs, by number of threads and by how long they spin.
+"""Training speed while other programs use the same CPUs, by number of threads and by spinning time.
 
-Threads of a parallel operation wait for each other at its end. libgomp, which PyTorch's CPU builds use, lets them spin
-for a while (GOMP_SPINCOUNT) before they sleep; a thread that spins takes time from one that computes.
+The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch's CPU builds use, lets them
+spin (GOMP_SPINCOUNT) before they sleep, and a thread that spins takes time from one that computes.
 
-Run: python tests/benchmarks/busy_machine.py --hogs 0 1 2
+    python tests/benchmarks/busy_machine.py --hogs 0 1 2
 """
 
 import argparse
@@ -22,7 +22,7 @@ SETTINGS: dict[str, tuple[int, dict[str, str]]] = {
 
 
 def steps_per_second(num_threads: int, seconds: float) -> float:
-    """Optimizer steps on random pairs, with the model of `configs/quickstart.yaml` and larger batches."""
+    """Train on random pairs for some seconds, with the model of `configs/quickstart.yaml` and larger batches."""
     import time
 
     import numpy as np
@@ -57,10 +57,10 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
 
 
 def main() -> None:
-    """Print a table: a row for each setting, a column for each number of other programs."""
+    """Print a table with a row per setting and a column per number of other programs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--hogs", type=int, nargs="+", default=[0, 1, 2], help="other programs that compute all the time"
+        "--hogs", type=int, nargs="+", default=[0, 1, 2], help="numbers of other programs that compute all the time"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)

@@ -1,9 +1,8 @@
-"""What it costs at each start to verify the prepared corpora in the cache.
+"""Time to verify the prepared corpora of the cache at each start.
 
-Corpora are prepared once, and then found in the cache again and again, with their checksums compared and, for
-comparison, with the cache trusted.
+Corpora are prepared once and then loaded from the cache several times, with verified checksums and without.
 
-Run: python tests/benchmarks/cache_cost.py --pairs 100000 10000000
+    python tests/benchmarks/cache_cost.py --pairs 100000 10000000
 """
 
 import argparse
@@ -25,7 +24,7 @@ from mt_cli.storage import size_of
 
 
 def config_of(folder: Path, num_pairs: int) -> Config:
-    """A corpus of so many pairs, with a shared subword vocabulary."""
+    """A corpus of `num_pairs` pairs, with a shared subword vocabulary."""
     files = [
         [str(path) for path in paths] for paths in (write_files(folder, num_pairs), write_validation_files(folder))
     ]
@@ -38,14 +37,14 @@ def config_of(folder: Path, num_pairs: int) -> Config:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """The seconds that a call takes."""
     started_at = time.perf_counter()
     work()
     return time.perf_counter() - started_at
 
 
 def main() -> None:
-    """Print one line for each number of pairs."""
+    """Print one line per number of pairs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,7 +1,8 @@
-"""What corpora of very different sizes cost `mt train`: memory, time to the first step, and training speed.
+"""Memory, time to the first step and training speed of `mt train`, for corpora of very different sizes.
 
-Each size is started once with nothing prepared, and then several times from the cache. Linux only (it reads /proc).
-Run: python tests/benchmarks/data_scale.py --pairs 100000 10000000
+Each size is started once without a cache and then several times from the cache. Linux only (reads /proc).
+
+    python tests/benchmarks/data_scale.py --pairs 100000 10000000
 """
 
 import argparse
@@ -41,7 +42,7 @@ def config_of(paths: tuple[Path, Path], name: str, steps: int) -> dict[str, Any]
 
 
 def resident_bytes(pid: int) -> tuple[int, int]:
-    """Of a process: its own memory, and pages of mapped files; zeros if it has ended."""
+    """The memory of a process: its own, and pages of mapped files. Zeros if it has ended."""
     try:
         status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     except (FileNotFoundError, ProcessLookupError):
@@ -51,7 +52,7 @@ def resident_bytes(pid: int) -> tuple[int, int]:
 
 
 def measure(folder: Path, config: dict[str, Any], steps: int) -> dict[str, Any]:
-    """Start `mt train`, watch it until so many steps are done, and stop it."""
+    """Start `mt train`, watch it until `steps` steps are done, and stop it."""
     (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     metrics = folder / "runs" / config["name"] / "metrics.jsonl"
     log_path = folder / f"{config['name']}.log"

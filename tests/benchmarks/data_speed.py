@@ -1,6 +1,8 @@
-"""How fast text becomes ids: reading, checking and encoding, against the `tokenizers` library's own `encode_batch`.
+"""Speed of reading, filtering and encoding text, compared with `encode_batch` of the `tokenizers` library.
 
-Both use the same tokenizers, texts and cores, in turn, several rounds. Run: python tests/benchmarks/data_speed.py
+Both use the same tokenizers, texts and cores, in turn, in several rounds.
+
+    python tests/benchmarks/data_speed.py
 """
 
 import argparse
@@ -23,7 +25,7 @@ from mt_cli.tokenizer import Tokenizer
 
 
 def encode_batch_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], block: int = 10_000) -> float:
-    """Seconds within `encode_batch`, over all lines of both files; reading them is not counted."""
+    """Seconds in `encode_batch` for all lines of both files, without the time to read them."""
     seconds = 0.0
     for tokenizer, path in zip(tokenizers, paths, strict=True):
         with open(path, encoding="utf-8", newline="\n") as lines:
@@ -35,7 +37,7 @@ def encode_batch_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], 
 
 
 def our_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], folder: Path) -> tuple[float, float]:
-    """Seconds for reading and checking, and for encoding, from the text files to the files of ids."""
+    """Seconds for reading and filtering, and for encoding, from the text files to the files of ids."""
     tree = {
         "source": "en",
         "target": "de",

@@ -1,9 +1,9 @@
-"""What a translated token costs, against beam size, batch size and length: a table, and a picture.
+"""Cost of a translated token by beam size, batch size and length, as a table and a picture.
 
     python tests/benchmarks/decode_cost.py --run runs/multi30k [--rounds 3] [--picture docs/decoding_cost.svg]
 
-Translations are held to a length by `min_length` and `max_length`; sources have random tokens. One thing varies at a
-time, the others being 16 sentences of 20 source tokens, beam 5 and 50 target tokens. Settings take turns; medians.
+`min_length` and `max_length` fix the length of translations; sources have random tokens. One value varies at a time.
+The others are 16 sentences of 20 source tokens, beam 5 and 50 target tokens. Settings take turns; medians of rounds.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TITLES = {"beam_size": "beam size", "sentences": "sentences at once", "length": 
 
 
 def milliseconds(engine, beam_size, sentences, length):
-    """Of one target position of the whole batch."""
+    """Milliseconds for one target position of the whole batch."""
     generator = torch.Generator().manual_seed(1)
     sources = torch.randint(4, 8000, (sentences, 20), generator=generator).tolist()
     decoding = DecodingConfig(beam_size=beam_size, min_length=length, max_length=length, max_length_ratio=100.0)
@@ -38,7 +38,7 @@ def milliseconds(engine, beam_size, sentences, length):
 
 
 def draw(results, path):
-    """One panel for each thing that varies."""
+    """Draw one panel per varied value."""
     from matplotlib import pyplot
 
     figure, panels = pyplot.subplots(1, len(VARIED), figsize=(10, 3), layout="constrained")
@@ -54,7 +54,7 @@ def draw(results, path):
 
 
 def main():
-    """Print tables."""
+    """Print a table per varied value."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", required=True)
     parser.add_argument("--rounds", type=int, default=3)

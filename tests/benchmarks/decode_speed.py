@@ -1,10 +1,10 @@
-"""How fast a trained run translates, beside CTranslate2 and JoeyNMT with the same weights.
+"""Translation speed of a trained run, compared with CTranslate2 and JoeyNMT with the same weights.
 
     python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python]
 
-Engines take turns, in processes of their own, on the same sentences; medians of several rounds. Each process loads its
-model, translates some sentences to warm up, and then all of them; only the last is timed. `tokens` are target pieces of
-the run's tokenizer.
+Engines take turns on the same sentences, each in its own process; medians of several rounds. Each process loads its
+model, translates some sentences to warm up, and then translates all sentences. Only the last is timed. `tokens` are
+target tokens of the run's tokenizer.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def sentences(number):
 
 
 def timed(translate, sources):
-    """Seconds for all, translations, and the seconds of some sentences one by one."""
+    """Seconds for all sentences, their translations, and the seconds of some sentences one by one."""
     translate(sources[:64])
     started_at = time.perf_counter()
     texts = translate(sources)
@@ -44,7 +44,7 @@ def timed(translate, sources):
 
 
 def run_ours(arguments, precision, beam_size, sources):
-    """Our own decoder."""
+    """Translate with `mt`."""
     from mt_cli.hardware import keep_memory
     from mt_cli.translator import Translator
 
@@ -54,7 +54,7 @@ def run_ours(arguments, precision, beam_size, sources):
 
 
 def run_ctranslate2(arguments, quantization, beam_size, sources):
-    """CTranslate2, cutting and joining text with our tokenizers."""
+    """Translate with CTranslate2 and the tokenizers of the run."""
     import ctranslate2
 
     from mt_cli.export.models import Run, export_ctranslate2
@@ -80,7 +80,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 
 
 def run_joeynmt(arguments, python, beam_size, sources):
-    """JoeyNMT, in its own environment, on the pieces of our tokenizer."""
+    """Translate with JoeyNMT, in its own environment, on the tokens of the run's tokenizer."""
     from mt_cli.export.models import Run, export_bundle
 
     run = Run.load(Path(arguments.run))
@@ -108,7 +108,7 @@ ENGINES = {
 
 
 def run_one(arguments):
-    """In a process of its own: one engine once, as a line of JSON."""
+    """Run one engine once in its own process; return its line of JSON."""
     import torch
 
     from mt_cli.evaluation.texts import Scorer
@@ -134,7 +134,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", required=True)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--number", type=int, default=1000, help="Sentences.")
+    parser.add_argument("--number", type=int, default=1000, help="Number of sentences.")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--joeynmt", help="The Python of an environment with JoeyNMT.")
     parser.add_argument("--engine", choices=[*ENGINES, "JoeyNMT"])

@@ -1,8 +1,8 @@
-"""Whether speed costs quality: the same runs on the fast path and in plain PyTorch, fp32, over several seeds.
+"""Quality of the fast path compared with plain PyTorch in fp32: the same runs over several seeds.
 
-Plain means: `F.dropout`, attention by `F.scaled_dot_product_attention`, all logits at once and `F.cross_entropy`, rows
-taken by indexing, fp32 throughout. The captions, ten epochs; loss of every epoch in training and in validation, BLEU on
-the test set.
+Plain means `F.dropout`, `F.scaled_dot_product_attention`, all logits at once with `F.cross_entropy`, rows taken by
+indexing, and fp32 throughout. Trains on the captions for ten epochs and prints the training and validation loss of
+every epoch, and BLEU on the test set.
 
     python tests/benchmarks/equivalence.py --seeds 1 2 3
 """
@@ -22,7 +22,7 @@ from mt_cli.experiment.run import train
 
 
 def be_plain() -> None:
-    """Put plain PyTorch expressions in the place of every fast piece."""
+    """Replace every fast operation by plain PyTorch."""
     import torch.nn.functional as F
 
     from mt_cli import objective
@@ -64,7 +64,7 @@ def run(kind: str, seed: int, epochs: int, threads: int, folder: Path) -> None:
 
 
 def curve(folder: Path, kind: str, seed: int) -> tuple[list[float], list[float], float]:
-    """Loss of each epoch in training and in validation, and BLEU."""
+    """The training and validation loss of each epoch, and BLEU."""
     path = folder / f"{kind}-{seed}"
     rows = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     training, validation, seen = [], [], []
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-equivalence")
-    parser.add_argument("--one", choices=["plain", "fast"], help="Run one kind alone, without comparing.")
+    parser.add_argument("--one", choices=["plain", "fast"], help="Run one of the two, without a comparison.")
     options = parser.parse_args()
     kinds = ("fast", "plain")
     for seed in options.seeds:

@@ -1,10 +1,10 @@
-"""JoeyNMT as a decoder of one of our models; run by `decode_speed.py`, in the environment that JoeyNMT has to itself.
+"""Translate with JoeyNMT and the weights of an `mt` model. `decode_speed.py` runs this in an environment with JoeyNMT.
 
     JOEY_PYTHON tests/benchmarks/joeynmt_decode.py BUNDLE FILE BEAM THREADS
 
-BUNDLE is what `mt export --format bundle` writes, of a model with one vocabulary and sinusoidal positions; FILE has one
-sentence a line, its tokens parted by spaces. Prints JSON: the seconds for all sentences, the seconds for each of the
-first sixty alone, and the tokens of each translation.
+BUNDLE is the output of `mt export --format bundle` for a model with one vocabulary and sinusoidal positions. FILE has
+one sentence per line, with tokens separated by spaces. Prints JSON: the seconds for all sentences, the seconds for each
+of the first sixty alone, and the tokens of each translation.
 """
 
 import json
@@ -42,7 +42,7 @@ NAMES = [
 
 
 def name_there(name):
-    """What JoeyNMT calls one of our weights."""
+    """JoeyNMT's name of a weight."""
     for pattern, replacement in NAMES:
         name = re.sub(pattern, replacement, name)
     return name
@@ -55,7 +55,7 @@ def vocabulary(bundle):
 
 
 def config(bundle, folder, beam_size):
-    """JoeyNMT's config of the bundle's model; its [UNK] comes before its [PAD]."""
+    """JoeyNMT's config of the bundle's model. Its [UNK] comes before its [PAD]."""
     ours = json.loads((bundle / "model.json").read_text(encoding="utf-8"))
     sizes = ours["model"]
     side = {"level": "word", "voc_file": str(folder / "vocab.txt"), "max_length": -1, "lowercase": False}
@@ -101,7 +101,7 @@ def config(bundle, folder, beam_size):
 
 
 def write_model(bundle, folder, beam_size):
-    """A model directory of JoeyNMT with the bundle's weights."""
+    """Write a model directory of JoeyNMT with the bundle's weights."""
     tokens = vocabulary(bundle)
     (folder / "vocab.txt").write_text("\n".join(["[UNK]", "[PAD]", *tokens[2:]]) + "\n", encoding="utf-8")
     weights = load_file(bundle / "model.safetensors")
@@ -119,7 +119,7 @@ def write_model(bundle, folder, beam_size):
 
 
 def main():
-    """Translate all, and then some one by one."""
+    """Translate all sentences, and then some one by one."""
     bundle, file, beam_size, threads = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(threads)
     logging.disable(logging.INFO)

@@ -1,10 +1,10 @@
-"""What scores and tokenizers make of many languages, as tables.
+"""Scores and tokenizers in many languages, as tables.
 
     python tests/benchmarks/languages.py --data ../shared/data/flores200
 
-The tokenizers are trained on the first 800 sentences of each language and measured on the others. A translation "with
-every tenth word wrong" has, at every tenth place, the word (in a language without spaces, the character) that stands
-there in the sentence before.
+The tokenizers are trained on the first 800 sentences of each language and measured on the others. In a translation
+"with a tenth wrong", every tenth word (in a language without spaces, every tenth character) is replaced by the one at
+the same place of the previous sentence.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def print_scores(texts: dict[str, list[str]]) -> None:
 
 
 def with_errors(language: str, lines: list[str]) -> list[str]:
-    """The same lines with every tenth word, or character, replaced by that of the line before."""
+    """The lines with every tenth word or character replaced by that of the previous line."""
     separator = " " if writes_spaces(language) else ""
     units = [line.split() if separator else list(line) for line in lines]
     return [

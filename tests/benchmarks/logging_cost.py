@@ -1,8 +1,8 @@
-"""What logging costs: the share of a run's time that rows, norms, samples and pictures take.
+"""Share of a run's time that logging takes: rows, norms, samples and pictures.
 
     python tests/benchmarks/logging_cost.py --config configs/quickstart.yaml [--set training.max_epochs=2]
 
-Trains the config in a temporary folder, with a clock around all that only logging needs.
+Trains the config in a temporary folder and times everything that only logging needs.
 """
 
 import argparse
@@ -18,7 +18,7 @@ SPENT = {}
 
 
 def timed(owner, name):
-    """Have a function's time added up."""
+    """Wrap a function to add up its time."""
     function = getattr(owner, name)
 
     def wrapped(*arguments, **options):

@@ -1,6 +1,6 @@
-"""Hugging Face's `MarianMTModel` of the same size in a plain loop. Needs `transformers`; prints a JSON line.
+"""Train `MarianMTModel` of Hugging Face at the same size in a plain loop; print a line of JSON. Needs `transformers`.
 
-The batches come as files of ids that train_speed.py has made, so that this runs in an environment of its own.
+The batches are files of ids written by train_speed.py, so that this script can run in its own environment.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Parallel text of any size: real captions where they are beside the project, else the phrasebook, numbered."""
+"""Parallel text of any size: numbered captions if they are next to the project, otherwise the practice corpus."""
 
 from collections.abc import Iterator
 from itertools import count, islice
@@ -8,7 +8,7 @@ CAPTIONS = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
 
 
 def caption_files(name: str) -> dict[str, list[str]]:
-    """The captions called `name`, English and German, as the source of a corpus."""
+    """The captions `name`, English and German, as a corpus source."""
     return {"files": [str(CAPTIONS / f"{name}.{side}") for side in ("en", "de")]}
 
 
@@ -23,7 +23,7 @@ def some_pairs() -> list[tuple[str, str]]:
 
 
 def numbered_pairs(number: int) -> Iterator[tuple[str, str]]:
-    """So many pairs, each with a number of eight digits at its end, so that no two are equal."""
+    """`number` pairs, each with a number of eight digits at its end, so that no two are equal."""
     pairs = some_pairs()
     endless = (pair for _ in count() for pair in pairs)
     for index, (source, target) in enumerate(islice(endless, number)):
@@ -31,7 +31,7 @@ def numbered_pairs(number: int) -> Iterator[tuple[str, str]]:
 
 
 def write_validation_files(folder: Path) -> tuple[Path, Path]:
-    """Two files with a few pairs that are not among the numbered ones."""
+    """Write two files with a few pairs that are not among the numbered ones."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = folder / "valid.source", folder / "valid.target"
     for side, path in enumerate(paths):
@@ -40,7 +40,7 @@ def write_validation_files(folder: Path) -> tuple[Path, Path]:
 
 
 def write_files(folder: Path, number: int) -> tuple[Path, Path]:
-    """Two line-aligned files with so many pairs; not written again if they are there."""
+    """Write two line-aligned files with `number` pairs, unless they exist."""
     paths = folder / f"{number}.source", folder / f"{number}.target"
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""How much of training goes into saving, at the default cadence: the quickstart, and an 8 M parameter model.
+"""Share of training time that saving takes at the default frequency, for the quickstart and a model of 8 M parameters.
 
     python tests/benchmarks/save_cost.py [--minutes 3]
 
-Each runs as `mt train` does, for some minutes; the time within saving (states and best checkpoints, with the flush to
-disk) is added up.
+Each model trains for some minutes as with `mt train`. The time for writing states and best checkpoints, with the flush
+to disk, is added up.
 """
 
 import argparse
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def timed(name, spent):
-    """Have a method of run directories note the seconds of each call."""
+    """Wrap a method of run directories to record the seconds of each call."""
     method = getattr(checkpoint.RunDirectory, name)
 
     def call(self, *arguments):
@@ -34,7 +34,7 @@ def timed(name, spent):
 
 
 def captions_config(minutes):
-    """The 8 M parameter model of the speed benchmarks, with the training options' defaults."""
+    """The model of 8 M parameters of the speed benchmarks, with default training options."""
     tree = {
         "name": "captions",
         "corpus": {"source": "en", "target": "de", "train": caption_files("train"), "valid": caption_files("val")},
@@ -46,7 +46,7 @@ def captions_config(minutes):
 
 
 def main():
-    """Print one line for each model."""
+    """Print one line per model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=3.0)
     minutes = parser.parse_args().minutes

@@ -1,10 +1,10 @@
-"""How reliably slipped lines are found in real text of many languages, as a table.
+"""Reliability of the search for slipped lines on real text of many languages, as a table.
 
     python tests/benchmarks/slip_detection.py --data ../shared/data
 
-Lines are removed from one side, at the top or in the middle, and both sides are cut to the same number of lines. A case
-counts as found if the one stretch reported has the right slip and begins within ten lines of the right place. Clean
-text is examined in pieces of 1,000 lines and as a whole; whatever is reported there is a false alarm.
+Lines are removed from one side, at the top or in the middle, and both sides are truncated to the same number of lines.
+A case counts as found if exactly one stretch is reported, with the right slip, within ten lines of the right place.
+Clean text is examined in blocks of 1,000 lines and as a whole; anything reported there is a false alarm.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def pieces(lines: Lines, size: int) -> list[Lines]:
 
 
 def row(name: str, pairs: list[list[list[Lines]]]) -> int:
-    """Print a row of the table; return the number of lines that were examined."""
+    """Print a row of the table; return the number of examined lines."""
     samples = [sample for one, other in pairs for sample in zip(one, other, strict=True)]
     found = {(number, is_middle): 0 for number in (1, 5) for is_middle in (False, True)}
     num_alarms = num_lines = 0

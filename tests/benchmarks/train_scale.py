@@ -1,7 +1,7 @@
-"""What training costs, against the size of the model and against the length of sentences.
+"""Training speed by model size and by sentence length.
 
-Random ids, batches of 4,096 tokens (`--batch-tokens`), vocabulary of 10,000, one shared table; medians of several steps
-after a warm-up. On a GPU where there is one. Prints a JSON line for each point.
+Random ids, batches of 4,096 tokens (`--batch-tokens`), a vocabulary of 10,000 and one shared table. Prints a line of
+JSON per point with the median of several steps after a warm-up. Uses a GPU if one is available.
 
     python tests/benchmarks/train_scale.py
 """
@@ -25,7 +25,7 @@ from mt_cli.training import Gradients
 
 VOCAB_SIZE = 10_000
 SHAPES = {"tiny": (128, 2), "small": (256, 3), "medium": (512, 3), "base": (512, 6)}
-"""Width, and layers of encoder and of decoder."""
+"""Width, and number of layers of the encoder and of the decoder."""
 
 
 def batch_of(length: int, batch_tokens: int) -> Batch:

@@ -1,13 +1,12 @@
-"""Training speed and memory beside other toolkits, the same model and text, in turn, several rounds.
+"""Training speed and memory compared with other toolkits, with the same model and text, in turn, in several rounds.
 
-The model: 3+3 layers, d_model 256, d_ff 1024, 4 heads, 10,000 shared pieces, 8.09 M parameters; batches of about 4,096
-tokens. Peers run from environments of their own, whose Python is given; those not given are left out:
+The model has 3+3 layers, d_model 256, d_ff 1024, 4 heads and 10,000 shared subwords (8.09 M parameters), with batches
+of about 4,096 tokens. Peers run in their own environments, given by their Python. Those not given are skipped:
 
     python tests/benchmarks/train_speed.py --joeynmt joey/bin/python --eole eole/bin/python --marian hf/bin/python
 
-JoeyNMT 2.3 wants `importlib_metadata` and `sentencepiece==0.2.0` beside it, Eole 0.6.4 `aiohttp`, Marian
-`transformers`.
-Peer configs come from `../shared/benchmarks` beside the project.
+JoeyNMT 2.3 also needs `importlib_metadata` and `sentencepiece==0.2.0`, Eole 0.6.4 needs `aiohttp`, and Marian needs
+`transformers`. The configs of the peers are in `../shared/benchmarks`, next to the project.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from mt_cli.experiment.data import prepare, training_pairs
 HERE = Path(__file__).parent
 SHARED = CAPTIONS.parents[1] / "benchmarks"
 FLOP_PER_TARGET_TOKEN = 48e6
-"""Products alone, forward and backward, of the parameters that a target token and its source tokens pass."""
+"""Of the matrix products alone, forward and backward, for a target token and its share of source tokens."""
 
 
 def our_config(steps: int, precision: str) -> Config:
@@ -53,7 +52,7 @@ def our_config(steps: int, precision: str) -> Config:
 
 
 def watched(command: list[str], folder: Path, enough: Callable[[str], bool]) -> tuple[str, float]:
-    """Output and peak resident megabytes (its process tree's largest member) of a command, ended when it is enough."""
+    """Run a command until `enough`; return its output and peak resident megabytes (largest process of its tree)."""
     log = folder / "log.txt"
     environment = (
         {**os.environ, "PYTHONPATH": str(HERE.parents[1])} if command[0] == sys.executable else dict(os.environ)
@@ -90,7 +89,7 @@ def ours(folder: Path, precision: str, steps: int) -> tuple[float, float]:
 
 
 def by_log(pattern: str, skip: int, needed: int) -> tuple[Callable[[str], bool], Callable[[str], float]]:
-    """When a log has enough figures, and their median without the first."""
+    """Two functions of a log: whether it has enough figures, and their median without the first."""
 
     def figures(text: str) -> list[float]:
         return [float(figure) for figure in re.findall(pattern, text)][skip:]
@@ -122,7 +121,7 @@ def eole(folder: Path, python: str, steps: int, precision: str) -> tuple[float, 
 
 
 def pieces_for_peers(folder: Path, python: str) -> None:
-    """The SentencePiece model and the captions cut by it, which JoeyNMT and Eole want."""
+    """Write a SentencePiece model and the captions encoded with it, for JoeyNMT and Eole."""
     script = f"""
 import sentencepiece as spm
 spm.SentencePieceTrainer.train(input=r"{CAPTIONS}/train.en,{CAPTIONS}/train.de", model_prefix="m30k", vocab_size=10000,
@@ -161,7 +160,7 @@ def batches_for_peers(folder: Path, steps: int) -> Path:
 
 
 def matrix_peak(dtype: torch.dtype) -> float:
-    """FLOP/s of large products, on a GPU where there is one (then a share of it is model FLOP utilisation)."""
+    """FLOP/s of large products, on a GPU if available. The share of it that training reaches is the MFU."""
     is_cuda = torch.cuda.is_available()
     size = 8192 if is_cuda else 2048
     a, b = (torch.randn(size, size, device="cuda" if is_cuda else "cpu").to(dtype) for _ in range(2))

@@ -1,7 +1,7 @@
-"""The loop that most people start from: batches of 8 pairs, every sentence padded to 350 tokens, fp32.
+"""The loop of the well-known tutorials: batches of 8 pairs, every sentence padded to 350 tokens, fp32.
 
-Written from the well-known recipe: PyTorch's own layers, full-length padding and masks, logits of all positions at
-once, Adam. Prints a JSON line. Used by train_speed.py.
+PyTorch's own layers, full-length padding and masks, logits of all positions at once, Adam. Prints a line of JSON. Used
+by train_speed.py.
 """
 
 import json

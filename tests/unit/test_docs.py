@@ -70,10 +70,26 @@ def test_every_symbol_of_the_tutorial_is_there(root):
         assert re.search(rf"(def|class) {name.rpartition('.')[2]}\b|\b{name.rpartition('.')[2]}\s*[:=]", code), name
 
 
+def anchors_of(page):
+    """The anchors of a page's headings, made as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+
+
 def test_links_between_pages_lead_somewhere(root):
-    for page in [*(root / "docs").glob("*.md"), root / "README.md"]:
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+    for page in [*(root / "docs").glob("*.md"), root / "README.md", root / "CHANGELOG.md", root / "tests/README.md"]:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", page.read_text(encoding="utf-8")):
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page.name}: {link}"
+            assert not anchor or anchor in anchors_of(target), f"{page.name}: {link}#{anchor}"
+
+
+def test_the_page_of_tests_has_a_row_for_every_test_file(root):
+    tests = root / "tests"
+    rows = re.findall(r"^\| `(\S+)` \| \S", (tests / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert all((tests / row).is_file() for row in rows)
+    files = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
+    assert {row for row in rows if not row.startswith("benchmarks/")} == files
 
 
 def test_every_metric_is_documented(root, trained):
