@@ -22,8 +22,8 @@ def test_filling_is_a_sequence_of_its_own(lengths):
     length = grid.rows.shape[1]
     assert len(grid.positions) > grid.num_tokens
     assert (grid.cells[grid.num_tokens :] // length >= grid.num_sequences).all()
-    assert grid.is_key.any(dim=1).all()
-    assert grid.is_key[: grid.num_sequences].sum() == grid.num_tokens == lengths.sum()
+    assert grid.mask.any(dim=1).all()
+    assert grid.mask[: grid.num_sequences].sum() == grid.num_tokens == lengths.sum()
 
 
 @given(st.lists(st.lists(st.integers(4, 99), max_size=12), min_size=1, max_size=30))
