@@ -46,11 +46,9 @@ class Position:
     """Pairs seen of each part of the corpus, repetitions counted."""
 
     def advance(self, step: _Step) -> None:
-        """Move beyond the micro-batches of a step."""
-        last = step.placed[-1]
-        self.step += 1
-        self.epoch += step.ends_epoch
-        self.pool, self.num_batches = (0, 0) if step.ends_epoch else (last.pool, last.num_batches)
+        """Move to the end of a step."""
+        self.step, self.epoch = self.step + 1, self.epoch + step.ends_epoch
+        self.pool, self.num_batches = (0, 0) if step.ends_epoch else (step.placed[-1].pool, step.placed[-1].num_batches)
         self.num_target_tokens += step.num_target_tokens
         for batch in step.micro_batches:
             self.num_pairs = [sum(pair) for pair in zip_longest(self.num_pairs, batch.num_pairs, fillvalue=0)]
@@ -164,9 +162,9 @@ def _steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
 class Gradients:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    Weights are kept in fp32. Once a step they are cast to `compute_dtype`, in which activations and the gradient of a
-    micro-batch are computed. A micro-batch that does not fit in memory is split in two, as often as needed, which does
-    not change the gradient; from then on, batches of its size are split before they are tried.
+    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed. A micro-batch that
+    does not fit in memory is split in two, as often as needed, which does not change the gradient; from then on,
+    batches of its size are split at once.
     """
 
     def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
@@ -176,10 +174,9 @@ class Gradients:
         self.device = self.parameters[0].device
         self.num_splits = 0
         self._smallest_too_large = math.inf
-        self._copies: dict[str, Tensor] | None = None
+        self._weights: dict[str, Tensor] = dict(named)
         if compute_dtype != torch.float32:
-            self._copies = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
-        self._weights: dict[str, Tensor] = self._copies or dict(named)
+            self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
 
     def accumulate(self, micro_batches: list[Batch]) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
@@ -188,16 +185,14 @@ class Gradients:
             DeviceMemoryError: if a single pair does not fit in memory.
         """
         num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-        if self._copies is not None:
+        weights = list(self._weights.values())
+        if weights[0] is not self.parameters[0]:
             with torch.no_grad():
-                torch._foreach_copy_(list(self._copies.values()), self.parameters)
+                torch._foreach_copy_(weights, self.parameters)
         return functools.reduce(operator.add, (self._add(batch, num_target_tokens) for batch in micro_batches))
 
     def fits(self, batch: Batch) -> bool:
-        """Whether an update from a batch, not split, with AdamW's two moments of every weight, fits in memory.
-
-        Leaves no gradients, and does not change the state of random numbers.
-        """
+        """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             try:
                 return self._try(batch, batch.num_target_tokens, num_moments=2) is not None
@@ -233,18 +228,12 @@ class Gradients:
                 raise
             return None
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if parameter.grad is None:
-                parameter.grad = gradient
-            else:
-                parameter.grad += gradient
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
         return replace(sums, objective=sums.objective.detach())
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """The largest number of tokens from `smallest` to `largest` that fits, to an eighth: doubled, then refined.
-
-    `smallest` is returned without being tried.
-    """
+    """The largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2

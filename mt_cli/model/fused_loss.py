@@ -55,16 +55,8 @@ def fused_loss(
 
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_ND: Tensor,
-        weight_VD: Tensor,
-        targets_N: Tensor,
-        num_tokens: int,
-        smoothing: float,
-        workspace: Workspace,
-        with_gradient: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, *options: Any) -> tuple[Tensor, ...]:
+        num_tokens, smoothing, workspace, with_gradient = options
         sums = hidden_ND.new_zeros(3, dtype=torch.float32)
         grad_hidden_ND = torch.empty_like(hidden_ND)
         grad_weight_VD: Tensor | None = None
@@ -82,9 +74,9 @@ class _FusedLoss(torch.autograd.Function):
                 grad_weight_VD = grad_piece_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_piece_VD
         if grad_weight_VD is not None:
             ctx.save_for_backward(grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype))
-        smoothed, cross_entropy, num_correct = sums.unbind()
-        ctx.mark_non_differentiable(cross_entropy, num_correct)
-        return smoothed, cross_entropy, num_correct
+        smoothed, *others = sums.unbind()
+        ctx.mark_non_differentiable(*others)
+        return smoothed, *others
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:

@@ -65,7 +65,7 @@ class Transformer(nn.Module):
         keys_values = (layer.cross_attention.keys_values(memory_MD, grid) for layer in self.decoder)  # type: ignore
         # Contiguous: otherwise each step would copy them.
         memory = [(keys.contiguous(), values.contiguous()) for keys, values in keys_values]
-        return Cache(memory, _padding_bias(grid), num_beams)
+        return Cache(memory, bias_of(grid.mask[:, None, None]), num_beams)
 
     def next(self, token_ids: Tensor, cache: Cache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
@@ -79,7 +79,7 @@ class Transformer(nn.Module):
     def _encode(self, src_ids: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
         """Memory MxD of source ids, and its grid of heads."""
         x_MD, grid = self.source_embedding(src_ids, grid), grid.of_heads(self.config.num_heads)
-        bias = _padding_bias(grid)
+        bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
             x_MD = layer(x_MD, grid, bias)
         return self.encoder_norm(x_MD), grid
@@ -90,7 +90,10 @@ class Transformer(nn.Module):
         Padding is to the right of every token, so the causal mask excludes it too.
         """
         x_ND, grid = self.target_embedding(tgt_ids, grid), grid.of_heads(self.config.num_heads)
-        bias, memory_bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device)), _padding_bias(memory_grid)
+        bias, memory_bias = (
+            bias_of(causal_mask(grid.num_positions, tgt_ids.device)),
+            bias_of(memory_grid.mask[:, None, None]),
+        )
         for layer in self.decoder:
             keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)  # type: ignore
             x_ND = layer(x_ND, grid, bias, Attended(keys_values, memory_bias))
@@ -110,8 +113,7 @@ class EncoderLayer(nn.Module):
     def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor) -> Tensor:
         """MxD to MxD."""
         x_MD = self.self_attention_residual(x_MD, self.self_attention, grid, bias)
-        x_MD = self.feed_forward_residual(x_MD, self.feed_forward)
-        return x_MD
+        return self.feed_forward_residual(x_MD, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -130,8 +132,7 @@ class DecoderLayer(nn.Module):
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
         x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append)
         x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory)
-        x_ND = self.feed_forward_residual(x_ND, self.feed_forward)
-        return x_ND
+        return self.feed_forward_residual(x_ND, self.feed_forward)
 
 
 class FeedForward(nn.Module):
@@ -180,10 +181,6 @@ def final_norm(config: ModelConfig) -> nn.Module:
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """TxT, True where the key is at or before the query."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-def _padding_bias(grid: Grid) -> Tensor:
-    return bias_of(grid.mask)[:, None, None, :]
 
 
 def _initialise(module: nn.Module) -> None:
