@@ -1,9 +1,8 @@
 """How the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
-Embeddings, linear maps, norms, dropout and the loss treat each token by itself, so training packs tokens one after the
-other and these never compute on padding. Attention alone needs a grid of sequences x positions: it gathers its cells
-from the rows of tokens by index, and the rows from its cells, which costs no more than the copy that splitting heads
-needs anyway.
+Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
+alone needs a grid of sequences x positions: it gathers the cells from the rows of tokens by index, and the rows from
+the cells, which costs no more than the copy that splitting heads needs anyway.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from mt_cli.tokenizer import PAD_ID
 # Legend of the shapes: N rows of tokens, B sequences, T positions, H heads.
 
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
-"""Sizes between a number and its double. Shapes should recur: on CPUs each new shape of a bf16 product costs half a
-millisecond, and memory for what was prepared for it, and a batch has thirty products. An epoch of the captions has 60
-shapes of grids instead of 93, and 13 numbers of tokens instead of hundreds."""
+"""Sizes between a number and its double. Shapes should recur: on CPUs a new shape of a bf16 product costs half a
+millisecond, and memory, and a batch has thirty products. An epoch of the captions has 60 shapes of grids instead of 93,
+and 13 numbers of tokens instead of hundreds."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +59,16 @@ class Grid:
     def halves(self, middle: int) -> tuple[Grid, Grid]:
         """The packed grids of the sequences before `middle` and of the others, on the same device."""
         lengths = self.mask[: self.num_sequences].sum(dim=1).cpu().numpy()
-        first, second = (
-            grid_of(each).moved(lambda tensor: tensor.to(self.mask.device))
-            for each in (lengths[:middle], lengths[middle:])
-        )
+        device = self.mask.device
+        first, second = (grid_of(each).moved(lambda x: x.to(device)) for each in (lengths[:middle], lengths[middle:]))
         return first, second
 
     def split_ids(self, ids: Tensor, halves: tuple[Grid, Grid]) -> tuple[Tensor, Tensor]:
         """The packed ids of two halves of this grid."""
-        segments = ids[: self.num_tokens].split([half.num_tokens for half in halves])
-        first, second = (
-            F.pad(each, (0, len(half.positions) - len(each)), value=PAD_ID)
-            for each, half in zip(segments, halves, strict=True)
-        )
-        return first, second
+        start = halves[0].num_tokens
+        first, second = ids[:start], ids[start : self.num_tokens]
+        paddings = [(0, len(half.positions) - half.num_tokens) for half in halves]
+        return F.pad(first, paddings[0], value=PAD_ID), F.pad(second, paddings[1], value=PAD_ID)
 
     def padded(self, ids: Tensor) -> Tensor:
         """Packed ids as a matrix with a row for each sequence, padded on the right."""

@@ -64,13 +64,12 @@ def run_search(
     sentences = torch.arange(len(src_ids), device=src_ids.device)
     active_B = torch.ones_like(sentences, dtype=torch.bool)
     found: dict[int, list[Hypothesis]] = {}
+    decoding, length_penalty = constraints.decoding, constraints.decoding.length_penalty
     while True:
-        allowed = constraints.next_after(state.ids)
-        state = state.extend(model.next(tokens_R, cache), allowed, constraints.decoding)
-        done_B = active_B & state.is_done(constraints.decoding.length_penalty)
+        state = state.extend(model.next(tokens_R, cache), constraints.next_after(state.ids), decoding)
+        done_B = active_B & state.is_done(length_penalty)
         for index in done_B.nonzero()[:, 0].tolist():
-            hypotheses = state.hypotheses(index, constraints.decoding.length_penalty)
-            found[int(sentences[index])] = hypotheses[:num_best]
+            found[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
         if len(found) == len(src_ids):
             return [found[index] for index in range(len(src_ids))]
         active_B &= ~done_B
@@ -110,7 +109,7 @@ class Paths:
 
     @classmethod
     def start(cls, src_ids: Tensor, constraints: Constraints, num_paths: int = 1) -> Paths:
-        """Empty paths. Their random numbers depend on the seed and the source alone, not on the batch."""
+        """Empty paths, with random numbers that depend on the seed and the source alone."""
         scores = torch.zeros(len(src_ids), num_paths, device=src_ids.device)
         random_numbers = scores.new_empty(*scores.shape, 0)
         if constraints.decoding.sample:
@@ -141,10 +140,9 @@ class Paths:
 
     def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
         """The paths of one sentence, best first."""
-        found = []
-        for row, score in zip(self.ids[sentence].tolist(), self.scores[sentence].tolist(), strict=True):
-            length = row.index(EOS_ID)
-            found.append(Hypothesis(row[:length], score / penalty(length + 1, length_penalty)))
+        rows = [ids[: ids.index(EOS_ID)] for ids in self.ids[sentence].tolist()]
+        totals = zip(rows, self.scores[sentence].tolist(), strict=True)
+        found = [Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals]
         return sorted(found, key=lambda each: -each.score)
 
     def select(self, sentences: Tensor) -> Paths:

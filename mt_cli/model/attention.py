@@ -17,14 +17,14 @@ from mt_cli.model.cache import KeysValues
 from mt_cli.model.kernels import attend, attention_weights, take_rows
 
 Append = Callable[[KeysValues], KeysValues]
+"""Puts keys and values after those of a cache; returns all of them."""
 
 
 class Attended(NamedTuple):
-    """The keys and values that queries attend to."""
+    """Keys and values, and the bias Bx1x1xS: 0 where a key may be attended to, -inf elsewhere."""
 
     keys_values: KeysValues
     bias: Tensor
-    """Broadcasts to BxHxTxS: 0 where a query may attend to a key, -inf elsewhere."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -46,34 +46,22 @@ class MultiHeadAttention(nn.Module):
         keys_BHSK = split_heads(self.key(x_MD), grid, self.num_heads)
         return keys_BHSK, split_heads(self.value(x_MD), grid, self.num_heads)
 
-    def mix(self, x_ND: Tensor, grid: Grid, attended: Attended) -> Tensor:
-        """NxD to NxD: the output of queries that attend to keys of their sentences."""
-        (keys_BHSK, values_BHSK), bias = attended
+    def forward(
+        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: KeysValues | None = None, append: Append | None = None
+    ) -> Tensor:
+        """NxD to NxD: rows attend to `memory`, or to the rows of their sentence, and those that `append` adds.
+
+        `bias` broadcasts to BxHxTxS.
+        """
+        keys_BHSK, values_BHSK = self.keys_values(x_ND, grid) if memory is None else memory
+        if append is not None:
+            keys_BHSK, values_BHSK = append((keys_BHSK, values_BHSK))
         query_BHTK = split_heads(self.query(x_ND), grid, self.num_heads)
         if self.recorded is not None:
             self.recorded.append(attention_weights(query_BHTK, keys_BHSK, bias).detach())
         dropout = self.attention_dropout if self.training else 0.0
         mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout)
         return self.output(join_heads(mixed_BHTK, grid))
-
-
-class SelfAttention(MultiHeadAttention):
-    """Attention of rows to rows of the same sentence."""
-
-    def forward(self, x_ND: Tensor, grid: Grid, bias: Tensor, append: Append | None = None) -> Tensor:
-        """NxD to NxD; `append` puts keys and values after those of a cache, and returns them all."""
-        keys_values = self.keys_values(x_ND, grid)
-        if append is not None:
-            keys_values = append(keys_values)
-        return self.mix(x_ND, grid, Attended(keys_values, bias))
-
-
-class CrossAttention(MultiHeadAttention):
-    """Attention of rows to the memory of their sentence."""
-
-    def forward(self, x_ND: Tensor, grid: Grid, memory: Attended) -> Tensor:
-        """NxD to NxD."""
-        return self.mix(x_ND, grid, memory)
 
 
 def split_heads(x_ND: Tensor, grid: Grid, num_heads: int) -> Tensor:

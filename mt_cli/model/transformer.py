@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from mt_cli.batching.batches import Batch
 from mt_cli.batching.packing import Grid, padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.attention import Append, Attended, CrossAttention, SelfAttention
+from mt_cli.model.attention import Append, Attended, MultiHeadAttention
 from mt_cli.model.cache import Cache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
 from mt_cli.model.positions import Embedding
@@ -85,10 +85,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x_MD), grid
 
     def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
-        """Hidden states NxD of target ids, each computed from the positions up to its own.
-
-        Padding is to the right of every token, so the causal mask excludes it too.
-        """
+        """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
         x_ND, grid = self.target_embedding(tgt_ids, grid), grid.of_heads(self.config.num_heads)
         bias, memory_bias = (
             bias_of(causal_mask(grid.num_positions, tgt_ids.device)),
@@ -105,7 +102,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config)
+        self.self_attention = MultiHeadAttention(config)
         self.self_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
@@ -121,17 +118,17 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = SelfAttention(config)
+        self.self_attention = MultiHeadAttention(config)
         self.self_attention_residual = Residual(config)
-        self.cross_attention = CrossAttention(config)
+        self.cross_attention = MultiHeadAttention(config)
         self.cross_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
     def forward(self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Attended, append: Append | None = None) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
-        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append)
-        x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory)
+        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append)
+        x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory.bias, memory.keys_values)
         return self.feed_forward_residual(x_ND, self.feed_forward)
 
 
@@ -165,12 +162,12 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = config.dropout
 
-    def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *inputs: Any) -> Tensor:
-        """NxD to NxD; `inputs` are further arguments of the sub-layer."""
+    def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+        """NxD to NxD; the other arguments are those of the sub-layer."""
         rate = self.dropout if self.training else 0.0
         if self.norm_first:
-            return add_dropped(x_ND, sublayer(self.norm(x_ND), *inputs), rate)
-        return self.norm(add_dropped(x_ND, sublayer(x_ND, *inputs), rate))
+            return add_dropped(x_ND, sublayer(self.norm(x_ND), *args, **kwargs), rate)
+        return self.norm(add_dropped(x_ND, sublayer(x_ND, *args, **kwargs), rate))
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
