@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -32,18 +31,12 @@ from mt_cli.tokenizer import UNK_ID
 class Position:
     """The position of a run in its data."""
 
-    step: int = 0
-    """Optimizer updates done."""
-    epoch: int = 0
-    """Epochs completed."""
-    pool: int = 0
-    """The current pool of batches of the epoch."""
-    num_batches: int = 0
-    """Micro-batches of this pool done."""
-    num_target_tokens: int = 0
-    """Target tokens seen, [EOS] counted."""
-    num_pairs: list[int] = field(default_factory=list)
-    """Pairs seen of each part of the corpus, repetitions counted."""
+    step: int = 0  # Optimizer updates done.
+    epoch: int = 0  # Epochs completed.
+    pool: int = 0  # The current pool of batches of the epoch.
+    num_batches: int = 0  # Micro-batches of this pool done.
+    num_target_tokens: int = 0  # Target tokens seen, [EOS] counted.
+    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, repetitions counted.
 
     def advance(self, step: _Step) -> None:
         """Move to the end of a step."""
@@ -60,23 +53,15 @@ class StepReport:
 
     step: int
     learning_rate: float
-    grad_norm: Tensor
-    """Norm of the gradient before clipping."""
-    cross_entropy: Tensor
-    """Sum over the target tokens, in nats."""
-    num_correct: Tensor
-    """Target tokens for which the reference had the highest score, with dropout."""
-    is_finite: Tensor
-    """Whether loss and gradient were finite; if not, the update was skipped."""
+    grad_norm: Tensor  # Norm of the gradient before clipping.
+    cross_entropy: Tensor  # Sum over the target tokens, in nats.
+    num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
+    is_finite: Tensor  # Whether loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float
-    """Share, 0 to 1, of the rows of both sides that are padding."""
-    elapsed_seconds: float
-    """Of this step alone; on a GPU, until its work was queued."""
-    placed: list[PlacedBatch]
-    """The pairs."""
-    num_splits: int
-    """How often, since the start, a micro-batch was split for lack of memory."""
+    padding_share: float  # Share, 0 to 1, of the rows of both sides that are padding.
+    elapsed_seconds: float  # Of this step alone; on a GPU, until its work was queued.
+    placed: list[PlacedBatch]  # The pairs.
+    num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
 
 def optimization_steps(
@@ -189,7 +174,7 @@ class Gradients:
         if weights[0] is not self.parameters[0]:
             with torch.no_grad():
                 torch._foreach_copy_(weights, self.parameters)
-        return functools.reduce(operator.add, (self._add(batch, num_target_tokens) for batch in micro_batches))
+        return functools.reduce(LossSums.__add__, (self._add(batch, num_target_tokens) for batch in micro_batches))
 
     def fits(self, batch: Batch) -> bool:
         """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""

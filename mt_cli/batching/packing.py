@@ -36,20 +36,13 @@ class Grid:
     and it has no gradient. Padded tokens are the grid itself: row b*T + t is cell (b, t), and there is no index.
     """
 
-    positions: Tensor
-    """N, the position of each row in its sequence; or one position for all."""
-    num_positions: int
-    """Larger than every position."""
-    mask: Tensor
-    """BxT, True where a token may be attended to. Empty sequences have one such cell: attention needs a key."""
-    num_tokens: int
-    """Rows without those added to round up."""
-    num_sequences: int
-    """Sequences without the empty ones."""
-    rows: Tensor | None = None
-    """BxT, the row in each cell; a padding row where there is no token. With heads, BxHxT."""
-    cells: Tensor | None = None
-    """N, the cell b*T + t of each row. With heads, NxH."""
+    positions: Tensor  # N, the position of each row in its sequence; or one position for all.
+    num_positions: int  # Larger than every position.
+    mask: Tensor  # BxT, True where a token may be attended to, and in one cell of each empty sequence.
+    num_tokens: int  # Rows without those added to round up.
+    num_sequences: int  # Sequences without the empty ones.
+    rows: Tensor | None = None  # BxT, the row in each cell, of padding where there is no token. With heads, BxHxT.
+    cells: Tensor | None = None  # N, the cell b*T + t of each row. With heads, NxH.
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Grid:
         """The grid with each tensor moved, such as to a device."""

@@ -15,21 +15,19 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
-FREE = -1
-"""In place of a token: no token is forced."""
+FREE = -1  # In place of a token: no token is forced.
 _TOKENS_BESIDE_RATIO = 10
+
+Prefixes = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Allowed:
     """The tokens that may come next."""
 
-    forbidden: tuple[int, ...]
-    """In all rows."""
-    forced: Tensor
-    """R, the only token that may come, or FREE."""
-    repeated: Tensor | None = None
-    """RxK, tokens that a row may not produce, padded with [PAD]; None: any."""
+    forbidden: tuple[int, ...]  # In all rows.
+    forced: Tensor  # R, the only token that may come, or FREE.
+    repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
 
     def split(self, num_rows: int) -> list[Allowed]:
         """Segments of `num_rows` rows."""
@@ -61,16 +59,12 @@ class Constraints:
     """The limits of the translations of a batch."""
 
     decoding: DecodingConfig
-    max_lengths: Tensor
-    """B, tokens before [EOS]."""
-    prefixes: Tensor
-    """BxP, the tokens that a translation begins with; FREE after them."""
+    max_lengths: Tensor  # B, tokens before [EOS].
+    prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
 
     @classmethod
-    def of(
-        cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Sequence[Sequence[int]], max_positions: int | None
-    ) -> Constraints:
-        """The constraints for sources BxS; a translation has at most `max_positions` tokens, [EOS] included."""
+    def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
+        """The constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
         max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + _TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
             max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
@@ -79,8 +73,8 @@ class Constraints:
         for row, prefix in enumerate(prefixes):
             prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
-        if max_positions is not None:
-            max_lengths_B = max_lengths_B.clamp(max=max_positions - 1)
+        if limit is not None:
+            max_lengths_B = max_lengths_B.clamp(max=limit - 1)
         return cls(decoding, max_lengths_B, prefixes_BP)
 
     def select(self, sentences: Tensor) -> Constraints:

@@ -70,11 +70,7 @@ class TransformerEngine:
 
     @torch.inference_mode()
     def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """As in `Engine`.
-
-        Raises:
-            InputError: if a side has more tokens than the model has positions.
-        """
+        """As in `Engine`; raises InputError if a side has more tokens than the model has positions."""
         self.model.eval()
         lengths = [max(len(source), len(target)) for source, target in pairs]
         limit = self.model.max_positions

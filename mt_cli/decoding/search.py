@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.candidates import best_tokens, sampled_tokens
-from mt_cli.decoding.constraints import Allowed, Constraints
+from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
@@ -36,11 +35,7 @@ class Hypothesis:
 
 
 def search(
-    model: Transformer,
-    src_ids: Tensor,
-    decoding: DecodingConfig,
-    num_best: int = 1,
-    prefixes: Sequence[Sequence[int]] = (),
+    model: Transformer, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
@@ -97,14 +92,10 @@ def worth_keeping(active_B: Tensor) -> Tensor | None:
 class Paths:
     """The state of greedy search or sampling: independent hypotheses, each extended by one token."""
 
-    ids: Tensor
-    """BxNxT; after [EOS], padding."""
-    scores: Tensor
-    """BxN, their log-probabilities up to [EOS]."""
-    is_active: Tensor
-    """BxN, True where a path has not ended."""
-    random_numbers: Tensor
-    """BxNxT, from 0 to 1, one for each token to sample; BxNx0 for greedy search."""
+    ids: Tensor  # BxNxT; tokens after the first [EOS] do not count.
+    scores: Tensor  # BxN, their log-probabilities up to [EOS].
+    is_active: Tensor  # BxN, True where a path has not ended.
+    random_numbers: Tensor  # BxNxT, from 0 to 1, one for each token to sample; BxNx0 for greedy search.
     parents = None
 
     @classmethod
@@ -154,26 +145,19 @@ class Paths:
 class Beams:
     """The state of a beam search. Hypotheses are sorted, best first."""
 
-    ids: Tensor
-    """BxNxT ids of the active hypotheses."""
-    scores: Tensor
-    """BxN, their log-probabilities."""
-    parents: Tensor
-    """BxN, which of the previous hypotheses each continues."""
-    finished_ids: Tensor
-    """BxNxT ids of the best hypotheses that have ended, padded."""
-    finished_scores: Tensor
-    """BxN, their log-probabilities divided by the length penalty; -inf where a hypothesis is missing."""
+    ids: Tensor  # BxNxT ids of the active hypotheses.
+    scores: Tensor  # BxN, their log-probabilities.
+    parents: Tensor  # BxN, which of the previous hypotheses each continues.
+    finished_ids: Tensor  # BxNxT ids of the best hypotheses that have ended, padded.
+    finished_scores: Tensor  # BxN, their log-probabilities divided by the length penalty; -inf if missing.
 
     @classmethod
     def start(cls, num_sentences: int, num_beams: int, device: torch.device) -> Beams:
         """One empty hypothesis for each sentence; the others are impossible."""
         impossible = torch.full((num_sentences, num_beams), -math.inf, device=device)
-        scores = impossible.clone()
-        scores[:, 0] = 0.0
-        parents = torch.zeros_like(scores, dtype=torch.int64)
+        parents = torch.zeros_like(impossible, dtype=torch.int64)
         ids = parents.new_empty(num_sentences, num_beams, 0)
-        return cls(ids, scores, parents, ids, impossible)
+        return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible)
 
     def extend(self, logits_RV: Tensor, allowed: Allowed, decoding: DecodingConfig) -> Beams:
         """The beams one token later: the N best continuations stay active, those of the N best that end are set aside.

@@ -38,8 +38,7 @@ class MultiHeadAttention(nn.Module):
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
-        self.recorded: list[Tensor] | None = None
-        """Where weights are recorded; None: nowhere."""
+        self.recorded: list[Tensor] | None = None  # Weights of every call, if requested.
 
     def keys_values(self, x_MD: Tensor, grid: Grid) -> KeysValues:
         """BxHxSxK keys and values of rows."""

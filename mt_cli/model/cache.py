@@ -34,12 +34,11 @@ class Cache:
 
     def __init__(self, memory: list[KeysValues], memory_bias: Tensor, num_beams: int) -> None:
         self.memory, self.memory_bias, self.num_beams = memory, memory_bias, num_beams
-        self.length = 0
-        """Target positions read."""
+        self.length = 0  # Target positions read.
+        # Bx1xNxC, 0 for the tokens that a beam descends from, -inf for other tokens and for unused columns.
         self.bias = memory_bias.new_empty(len(memory_bias), 1, num_beams, 0)
-        """Bx1xNxC, 0 for the tokens that a beam descends from, -inf for other tokens and for unused columns."""
+        # BxHxCxK, self-attention keys and values of each layer in turn, with room for more columns.
         self._past = [each.new_empty(*each.shape[:2], 0, each.shape[3]) for pair in memory for each in pair]
-        """BxHxCxK, self-attention keys and values of each layer in turn, with room for more columns."""
 
     @property
     def room(self) -> int:

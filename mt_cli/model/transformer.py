@@ -87,10 +87,8 @@ class Transformer(nn.Module):
     def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
         x_ND, grid = self.target_embedding(tgt_ids, grid), grid.of_heads(self.config.num_heads)
-        bias, memory_bias = (
-            bias_of(causal_mask(grid.num_positions, tgt_ids.device)),
-            bias_of(memory_grid.mask[:, None, None]),
-        )
+        bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
+        memory_bias = bias_of(memory_grid.mask[:, None, None])
         for layer in self.decoder:
             keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)  # type: ignore
             x_ND = layer(x_ND, grid, bias, Attended(keys_values, memory_bias))
