@@ -20,12 +20,9 @@ from mt_cli.model.transformer import Transformer
 class LossSums:
     """Sums over the target tokens of a batch, in nats, as tensors without dimension."""
 
-    objective: Tensor
-    """The sum of all terms of the loss: what training minimises."""
-    cross_entropy: Tensor
-    """Minus the log-probability of the references; per token, its exponential is the perplexity."""
-    num_correct: Tensor
-    """Tokens for which the reference had the highest score."""
+    objective: Tensor  # The sum of all terms of the loss: what training minimises.
+    cross_entropy: Tensor  # Minus the log-probability of the references; per token, its exponential is the perplexity.
+    num_correct: Tensor  # Tokens for which the reference had the highest score.
 
     def __add__(self, other: LossSums) -> LossSums:
         """The sums over the tokens of both batches."""

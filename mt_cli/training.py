@@ -229,7 +229,7 @@ def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> i
 def fits_memory(
     objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
 ) -> bool:
-    """Whether an update from a batch of pairs that all have these lengths, [EOS] counted, fits in memory."""
+    """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
     gradients = Gradients(objective.train(), compute_dtype)

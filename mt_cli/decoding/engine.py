@@ -25,8 +25,7 @@ _TOKENS_READ_AT_ONCE = 2048
 class Reading:
     """The probabilities and attention of a given translation."""
 
-    log_probs: list[float]
-    """Of each token and of the end after it, in nats."""
+    log_probs: list[float]  # Of each token and of the end after it, in nats.
     attention: Tensor | None
     """TxS, the attention of each token, and the end, to each source token and its end: the mean of layers and heads."""
 

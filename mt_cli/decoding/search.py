@@ -26,10 +26,8 @@ _SIZES_PER_OCTAVE = 4
 class Hypothesis:
     """One translation."""
 
-    ids: list[int]
-    """Without [SOS] and [EOS]."""
-    score: float
-    """Log-probability (nats, [EOS] included) divided by the length penalty; higher is better."""
+    ids: list[int]  # Without [SOS] and [EOS].
+    score: float  # Log-probability (nats, [EOS] included) divided by the length penalty; higher is better.
     attention: Tensor | None = None
     """TxS, how much each token attends to each source token; only from engines that return it with a search."""
 

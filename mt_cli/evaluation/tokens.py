@@ -17,10 +17,8 @@ from mt_cli.objective import Objective
 class TokenScores:
     """Teacher-forced scores of given translations."""
 
-    loss: float
-    """Cross-entropy without label smoothing, in nats per target token, [EOS] counted."""
-    token_accuracy: float
-    """Share of tokens, 0 to 1, that had the highest score."""
+    loss: float  # Cross-entropy without label smoothing, in nats per target token, [EOS] counted.
+    token_accuracy: float  # Share of tokens, 0 to 1, that had the highest score.
 
     @property
     def perplexity(self) -> float:
