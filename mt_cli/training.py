@@ -81,9 +81,8 @@ def optimization_steps(
     is_cuda = gradients.device.type == "cuda"
     started_at = time.perf_counter()
     while True:
-        batches = epoch_batches(
-            pairs, config.tokens_per_batch, config.seed, position.epoch, position.pool, position.num_batches
-        )
+        place = position.epoch, position.pool, position.num_batches
+        batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
         for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config.micro_batches_per_step)):
             objective.train()
             sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
