@@ -13,7 +13,9 @@ from torch import Tensor
 from mt_cli.batching.batches import pad
 from mt_cli.errors import InputError
 from mt_cli.figures import missing_characters, save_attention, save_attention_grid, save_norms, save_positions
-from mt_cli.model.transformer import LearnedPositions, Transformer, recorded_attention, sinusoids
+from mt_cli.model.positions import LearnedPositions, sinusoids
+from mt_cli.model.recording import recorded_attention
+from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
 from mt_cli.translator import Translator
 

@@ -11,7 +11,7 @@ from mt_cli.config.sections import TrainingConfig
 
 
 def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019); weight decay applies to the matrices of linear maps alone."""
+    """AdamW (Loshchilov and Hutter 2019); weight decay applies only to the matrices of linear maps."""
     decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
     decayed -= {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     parameters = list(model.parameters())
@@ -26,9 +26,9 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
 
 
 def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
-    """Update the parameters if a scalar condition holds, and otherwise nothing; a GPU is not waited for."""
+    """Update the parameters if a scalar condition is true, without waiting for a GPU."""
     if optimizer.defaults["fused"]:
-        # How torch.amp.GradScaler has a fused kernel skip a step: the kernel itself looks at this number.
+        # As torch.amp.GradScaler does: the fused kernel itself reads this number and skips the step.
         optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]
         optimizer.step()
     elif condition:
@@ -37,12 +37,11 @@ def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
 
 @torch.no_grad()
 def weight_and_update_norms(optimizer: torch.optim.AdamW) -> tuple[Tensor, Tensor]:
-    """Length of all weights together, and of the last update, worked out anew from AdamW's averages.
+    """Norm of all weights, and of the last update, recomputed from AdamW's averages; NaN before the first update.
 
-    Their ratio is about 1e-3 in a run that goes well; far more is a learning rate that is too high.
+    Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high.
     """
-    weight_squares: list[Tensor] = []
-    update_squares: list[Tensor] = []
+    norms: tuple[list[Tensor], list[Tensor]] = [], []
     for group in optimizer.param_groups:
         weights = [weight for weight in group["params"] if weight in optimizer.state]
         if not weights:
@@ -56,15 +55,15 @@ def weight_and_update_norms(optimizer: torch.optim.AdamW) -> tuple[Tensor, Tenso
         torch._foreach_mul_(updates, group["lr"] * correction / (1 - beta1**step))
         if group["weight_decay"]:
             torch._foreach_add_(updates, weights, alpha=group["lr"] * group["weight_decay"])
-        weight_squares.extend(norm.square() for norm in torch._foreach_norm(weights))
-        update_squares.extend(norm.square() for norm in torch._foreach_norm(updates))
-    if not weight_squares:  # No update was made yet.
+        for found, tensors in zip(norms, (weights, list(updates)), strict=True):
+            found.extend(norm.square() for norm in torch._foreach_norm(tensors))
+    if not norms[0]:
         return torch.tensor(math.nan), torch.tensor(math.nan)
-    return torch.stack(weight_squares).sum().sqrt(), torch.stack(update_squares).sum().sqrt()
+    return torch.stack(norms[0]).sum().sqrt(), torch.stack(norms[1]).sum().sqrt()
 
 
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:
-    """The rate of step 1, 2, ...; `num_steps` is the last one's number, where it is known.
+    """The rate of step 1, 2, ...; `num_steps` is the number of the last one, if known.
 
     All schedules rise linearly to the peak at `warmup_steps`. `inverse_sqrt` is that of Vaswani et al. 2017,
     equation 3, whose peak is d_model^-0.5 * warmup_steps^-0.5.

@@ -1,13 +1,12 @@
 """The optimisation, as a generator of step reports. Knows nothing of files, BLEU or terminals.
 
-Nothing here waits for the device: sums stay where they are until somebody reads them.
+Nothing here waits for the device: sums stay on it until the caller reads them.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-import operator
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -30,45 +29,39 @@ from mt_cli.tokenizer import UNK_ID
 
 @dataclass
 class Position:
-    """How far a run has come."""
+    """The position of a run in its data."""
 
-    step: int = 0
-    """Optimizer updates done."""
-    epoch: int = 0
-    """Epochs completed."""
-    pool: int = 0
-    """The pool of batches, of the current epoch, that is being read."""
-    num_batches: int = 0
-    """Micro-batches done of this pool."""
-    num_target_tokens: int = 0
-    """Target tokens seen, [EOS] counted."""
-    num_pairs: list[int] = field(default_factory=list)
-    """Pairs seen of each part of the corpus, repetitions counted."""
+    step: int = 0  # Optimizer updates done.
+    epoch: int = 0  # Epochs completed.
+    pool: int = 0  # The current pool of batches of the epoch.
+    num_batches: int = 0  # Micro-batches of this pool done.
+    num_target_tokens: int = 0  # Target tokens seen, [EOS] counted.
+    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, repetitions counted.
+
+    def advance(self, step: _Step) -> None:
+        """Move to the end of a step."""
+        self.step, self.epoch = self.step + 1, self.epoch + step.ends_epoch
+        self.pool, self.num_batches = (0, 0) if step.ends_epoch else (step.placed[-1].pool, step.placed[-1].num_batches)
+        self.num_target_tokens += step.num_target_tokens
+        for batch in step.micro_batches:
+            self.num_pairs = [sum(pair) for pair in zip_longest(self.num_pairs, batch.num_pairs, fillvalue=0)]
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """One optimizer update."""
+    """One optimizer update. Tensors are on the device."""
 
     step: int
     learning_rate: float
-    grad_norm: Tensor
-    """Length of the gradient before clipping, on the device."""
-    cross_entropy: Tensor
-    """Sum over the target tokens, in nats, on the device."""
-    num_correct: Tensor
-    """Target tokens for which the right answer had the highest score, with dropout, on the device."""
-    is_finite: Tensor
-    """Whether loss and gradient were finite, on the device; if not, the update was skipped."""
+    grad_norm: Tensor  # Norm of the gradient before clipping.
+    cross_entropy: Tensor  # Sum over the target tokens, in nats.
+    num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
+    is_finite: Tensor  # Whether loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float
-    """Share, 0 to 1, of the rows of both sides that only fill up."""
-    elapsed_seconds: float
-    """Of this step alone; on a GPU, until its work was handed over."""
-    placed: list[PlacedBatch]
-    """The pairs."""
-    num_splits: int
-    """How often, since the beginning, a micro-batch had to be cut in two for lack of memory."""
+    padding_share: float  # Share, 0 to 1, of the rows of both sides that are padding.
+    elapsed_seconds: float  # Of this step alone; on a GPU, until its work was queued.
+    placed: list[PlacedBatch]  # The pairs.
+    num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
 
 def optimization_steps(
@@ -80,18 +73,17 @@ def optimization_steps(
     position: Position,
     compute_dtype: torch.dtype,
 ) -> Iterator[StepReport]:
-    """Train for ever, a report at each step; `position` says where to begin and is kept up to date.
+    """Train without end, with a report after each step; `position` is where to start and is kept up to date.
 
-    Batches are put together in threads, a few steps ahead, in pinned memory if they go to a GPU.
+    Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU.
     """
     gradients = Gradients(objective, compute_dtype)
     is_cuda = gradients.device.type == "cuda"
     started_at = time.perf_counter()
     while True:
-        batches = epoch_batches(
-            pairs, config.tokens_per_batch, config.seed, position.epoch, position.pool, position.num_batches
-        )
-        for step in in_threads(lambda step: step.collate(is_cuda), _in_steps(batches, config.micro_batches_per_step)):
+        place = position.epoch, position.pool, position.num_batches
+        batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
+        for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config.micro_batches_per_step)):
             objective.train()
             sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
@@ -101,7 +93,7 @@ def optimization_steps(
             is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
             optimizer.zero_grad(set_to_none=True)
-            _advance(position, step)
+            position.advance(step)
             yield StepReport(
                 step=position.step,
                 learning_rate=rate,
@@ -109,8 +101,8 @@ def optimization_steps(
                 cross_entropy=sums.cross_entropy,
                 num_correct=sums.num_correct,
                 is_finite=is_finite,
-                num_target_tokens=sum(batch.num_target_tokens for batch in step.micro_batches),
-                padding_share=_padding_share(step.micro_batches),
+                num_target_tokens=step.num_target_tokens,
+                padding_share=step.padding_share,
                 elapsed_seconds=time.perf_counter() - started_at,
                 placed=step.placed,
                 num_splits=gradients.num_splits,
@@ -126,19 +118,22 @@ class _Step:
     ends_epoch: bool
     micro_batches: list[Batch] = field(default_factory=list)
 
+    @property
+    def num_target_tokens(self) -> int:
+        return sum(batch.num_target_tokens for batch in self.micro_batches)
+
+    @property
+    def padding_share(self) -> float:
+        num_tokens = self.num_target_tokens + sum(batch.num_source_tokens for batch in self.micro_batches)
+        return 1 - num_tokens / sum(batch.num_rows for batch in self.micro_batches)
+
     def collate(self, pin_memory: bool) -> _Step:
-        """The same with ids."""
         batches = [collate(each.pairs, each.indices) for each in self.placed]
         return replace(self, micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches)
 
 
-def _padding_share(batches: list[Batch]) -> float:
-    num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
-    return 1 - num_tokens / sum(batch.num_rows for batch in batches)
-
-
-def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
-    """The micro-batches of each step; one step is read ahead, to know which is the last of the epoch."""
+def _steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
+    """Steps of `size` micro-batches; one step is read ahead, to know the last one of the epoch."""
     placed = list(islice(batches, size))
     if not placed:
         raise CorpusError("corpus.train: there is no pair to train on")
@@ -148,23 +143,12 @@ def _in_steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
         placed = following
 
 
-def _advance(position: Position, step: _Step) -> None:
-    """Move a position beyond the micro-batches of a step."""
-    last = step.placed[-1]
-    position.step += 1
-    position.epoch += step.ends_epoch
-    position.pool, position.num_batches = (0, 0) if step.ends_epoch else (last.pool, last.num_batches)
-    for batch in step.micro_batches:
-        position.num_target_tokens += batch.num_target_tokens
-        position.num_pairs = [sum(pair) for pair in zip_longest(position.num_pairs, batch.num_pairs, fillvalue=0)]
-
-
 class Gradients:
-    """Adds up, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
+    """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    Weights are kept in fp32. Once a step they are cast to `compute_dtype`, in which activations and the gradient of a
-    micro-batch live. A micro-batch for which memory does not suffice is cut in two, as often as needed, which does not
-    change the gradient; from then on, batches of its size are cut before they are tried.
+    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed. A micro-batch that
+    does not fit in memory is split in two, as often as needed, which does not change the gradient; from then on,
+    batches of its size are split at once.
     """
 
     def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
@@ -174,95 +158,78 @@ class Gradients:
         self.device = self.parameters[0].device
         self.num_splits = 0
         self._smallest_too_large = math.inf
-        self._copies: dict[str, Tensor] | None = None
+        self._weights: dict[str, Tensor] = dict(named)
         if compute_dtype != torch.float32:
-            self._copies = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
-        self._weights: dict[str, Tensor] = self._copies or dict(named)
+            self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
 
     def accumulate(self, micro_batches: list[Batch]) -> LossSums:
-        """Add to the parameters' `grad`; return the sums over all target tokens, without a gradient.
+        """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
         Raises:
-            DeviceMemoryError: if memory does not suffice for a single pair.
+            DeviceMemoryError: if a single pair does not fit in memory.
         """
         num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
-        if self._copies is not None:
+        weights = list(self._weights.values())
+        if weights[0] is not self.parameters[0]:
             with torch.no_grad():
-                torch._foreach_copy_(list(self._copies.values()), self.parameters)
-        return functools.reduce(operator.add, (self._add(batch, num_target_tokens) for batch in micro_batches))
+                torch._foreach_copy_(weights, self.parameters)
+        return functools.reduce(LossSums.__add__, (self._add(batch, num_target_tokens) for batch in micro_batches))
 
     def fits(self, batch: Batch) -> bool:
-        """Whether there is memory for an update from a batch, uncut, with AdamW's two moments of every weight.
-
-        Leaves no gradients, and random numbers as they were.
-        """
+        """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             try:
-                moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(2)]
-                self._add_whole(batch, batch.num_target_tokens)
-                del moments
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                return False
+                return self._try(batch, batch.num_target_tokens, num_moments=2) is not None
             finally:
                 for weight in self.parameters:
                     weight.grad = None
-        return True
 
     def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
         if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
-            try:
-                return self._add_whole(batch, num_target_tokens)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                if batch.num_sentences == 1:
-                    raise DeviceMemoryError(
-                        f"the memory of {self.device} does not suffice for one pair of {batch.num_source_tokens:,} and "
-                        f"{batch.num_target_tokens:,} tokens; lower corpus.max_tokens or the sizes of the model"
-                    ) from None
+            sums = self._try(batch, num_target_tokens)
+            if sums is not None:
+                return sums
+            if batch.num_sentences == 1:
+                raise DeviceMemoryError(
+                    f"one pair of {batch.num_source_tokens:,} and {batch.num_target_tokens:,} tokens does not fit in "
+                    f"the memory of {self.device}; lower corpus.max_tokens or the sizes of the model"
+                )
             self._smallest_too_large = batch.num_rows
             self.num_splits += 1
-        # Not within `except`: what the failed attempt holds is free only after it.
         first, second = batch.halves()
         return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
 
-    def _add_whole(self, batch: Batch, num_target_tokens: int) -> LossSums:
-        """Either the whole gradient of a batch is added, or, if memory runs out, nothing."""
-        sums: LossSums = functional_call(self._objective, self._weights, (batch,))
-        in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
-        gradients = [gradient.float() for gradient in in_copies]
+    def _try(self, batch: Batch, num_target_tokens: int, num_moments: int = 0) -> LossSums | None:
+        """Add the whole gradient of a batch; None, with nothing added, if memory runs out."""
+        try:
+            moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
+            sums: LossSums = functional_call(self._objective, self._weights, (batch,))
+            in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
+            gradients = [gradient.float() for gradient in in_copies]
+            del moments
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            return None
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if parameter.grad is None:
-                parameter.grad = gradient
-            else:
-                parameter.grad += gradient
+            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
         return replace(sums, objective=sums.objective.detach())
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """The largest number of tokens from `smallest` to `largest` that fits, to an eighth: doubled, then refined.
-
-    `smallest` is returned without being tried.
-    """
+    """The largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2
-    for eighth in range(7, 0, -1):
-        candidate = size + size * eighth // 8
-        if candidate <= largest and fits(candidate):
-            return candidate
-    return size
+    candidates = (size + size * eighth // 8 for eighth in range(7, 0, -1))
+    return next((each for each in candidates if each <= largest and fits(each)), size)
 
 
 def fits_memory(
     objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
 ) -> bool:
-    """Whether there is memory for an update from a batch in which all pairs have these lengths, [EOS] counted."""
-    longest = max(source_length, target_length)
-    num_pairs = max(1, batch_tokens // longest)
+    """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
+    num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    batch = collate(EncodedPairs.from_ids(*sides), range(num_pairs))
     gradients = Gradients(objective.train(), compute_dtype)
-    return gradients.fits(batch.to(gradients.device))
+    return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))

@@ -1,4 +1,4 @@
-"""What a translation may look like: how long, what never, what twice, how it begins. Knows ids, not models.
+"""Which tokens a translation may have: its length, its prefix, repetitions. Knows ids; does not know models.
 
 Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix.
 """
@@ -15,33 +15,28 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
-FREE = -1
-"""Stands where no token is forced."""
+FREE = -1  # In place of a token: no token is forced.
 _TOKENS_BESIDE_RATIO = 10
+
+Prefixes = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Which tokens may come next."""
+    """The tokens that may come next."""
 
-    forbidden: tuple[int, ...]
-    """In no row."""
-    forced: Tensor
-    """R, the only token that may come, or FREE."""
-    repeated: Tensor | None = None
-    """RxK, tokens that this row may not produce (filled up with [PAD]); None: no row has any."""
+    forbidden: tuple[int, ...]  # In all rows.
+    forced: Tensor  # R, the only token that may come, or FREE.
+    repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
 
-    def split(self, rows: int) -> list[Allowed]:
-        """The same for so many rows at a time."""
-        forced = self.forced.split(rows)
-        repeated: Sequence[Tensor | None] = [None] * len(forced) if self.repeated is None else self.repeated.split(rows)
+    def split(self, num_rows: int) -> list[Allowed]:
+        """Segments of `num_rows` rows."""
+        forced = self.forced.split(num_rows)
+        repeated = [None] * len(forced) if self.repeated is None else self.repeated.split(num_rows)
         return [Allowed(self.forbidden, *each) for each in zip(forced, repeated, strict=True)]
 
     def apply(self, log_probs_RV: Tensor) -> Tensor:
-        """Log-probabilities with -inf for what may not come; the probability of that is not given to other tokens.
-
-        A row that would have nothing left may end.
-        """
+        """Write -inf for tokens that may not come; a row without any other token may end."""
         ends_R = log_probs_RV[:, EOS_ID].clone()
         if (is_forced_R := self.forced != FREE).any():
             forced_R1 = self.forced[is_forced_R, None]
@@ -64,52 +59,44 @@ class Constraints:
     """The limits of the translations of a batch."""
 
     decoding: DecodingConfig
-    max_lengths: Tensor
-    """B, tokens before [EOS]."""
-    prefixes: Tensor
-    """BxP, how the translations begin; FREE after that."""
+    max_lengths: Tensor  # B, tokens before [EOS].
+    prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
 
     @classmethod
-    def of(
-        cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Sequence[Sequence[int]], max_positions: int | None
-    ) -> Constraints:
-        """Those of sources BxS; a translation has at most `max_positions` tokens, [EOS] included."""
-        device = src_ids.device
+    def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
+        """The constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
         max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + _TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
             max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
         longest = max(map(len, prefixes), default=0)
-        prefixes_BP = torch.full((len(src_ids), longest), FREE, device=device)
+        prefixes_BP = torch.full((len(src_ids), longest), FREE, device=src_ids.device)
         for row, prefix in enumerate(prefixes):
             prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
-        if max_positions is not None:
-            max_lengths_B = max_lengths_B.clamp(max=max_positions - 1)
+        if limit is not None:
+            max_lengths_B = max_lengths_B.clamp(max=limit - 1)
         return cls(decoding, max_lengths_B, prefixes_BP)
 
     def select(self, sentences: Tensor) -> Constraints:
-        """Those of these sentences."""
+        """The constraints of these sentences."""
         return replace(self, max_lengths=self.max_lengths[sentences], prefixes=self.prefixes[sentences])
 
     def next_after(self, ids_BNT: Tensor) -> Allowed:
-        """What may follow hypotheses."""
-        num_beams, length = ids_BNT.shape[1:]
+        """The tokens that may follow hypotheses."""
+        decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
         forced_B = torch.where(self.max_lengths == length, EOS_ID, FREE)
         if length < self.prefixes.shape[1]:
             forced_B = torch.where(self.prefixes[:, length] != FREE, self.prefixes[:, length], forced_B)
-        forbidden: tuple[int, ...] = NEVER_PRODUCED
-        if self.decoding.unk == "avoid":
-            forbidden = (*forbidden, UNK_ID)
-        if length < self.decoding.min_length:
-            forbidden = (*forbidden, EOS_ID)
-        size = self.decoding.no_repeat_ngram
-        repeated = None if size is None or length < size else _repeated(ids_BNT.flatten(0, 1), size)
-        return Allowed(forbidden, forced_B.repeat_interleave(num_beams), repeated)
-
-
-def _repeated(ids_RT: Tensor, size: int) -> Tensor:
-    """RxK tokens that would make the last tokens an n-gram of this size that a row has already; [PAD] elsewhere."""
-    windows_RKC = ids_RT.unfold(1, size, 1)
-    last_R1C = ids_RT[:, None, ids_RT.shape[1] - size + 1 :]
-    is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
-    return torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
+        forbidden = [*NEVER_PRODUCED]
+        if decoding.unk == "avoid":
+            forbidden.append(UNK_ID)
+        if length < decoding.min_length:
+            forbidden.append(EOS_ID)
+        repeated, size = None, decoding.no_repeat_ngram
+        if size is not None and length >= size:
+            # Tokens that would repeat an n-gram of the row: what followed its last n - 1 tokens before.
+            windows_RKC = ids_BNT.flatten(0, 1).unfold(1, size, 1)
+            last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
+            is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
+            repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
+        return Allowed(tuple(forbidden), forced_B.repeat_interleave(num_beams), repeated)

@@ -1,4 +1,4 @@
-"""What a translator asks of a model: to find translations of ids, and to read given ones."""
+"""The two verbs that a translator needs of a model: search for translations of ids, and read given ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import InputError
-from mt_cli.model.transformer import Transformer, recorded_attention
+from mt_cli.model.recording import recorded_attention
+from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
@@ -22,12 +23,11 @@ _TOKENS_READ_AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Reading:
-    """What a model makes of a given translation."""
+    """The probabilities and attention of a given translation."""
 
-    log_probs: list[float]
-    """Of each token and of the end after it, in nats."""
+    log_probs: list[float]  # Of each token and of the end after it, in nats.
     attention: Tensor | None
-    """TxS, how much each token, and the end, attends to each source token and its end: the mean of layers and heads."""
+    """TxS, the attention of each token, and the end, to each source token and its end: the mean of layers and heads."""
 
 
 class Engine(Protocol):
@@ -36,24 +36,27 @@ class Engine(Protocol):
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; they begin with the prefixes, if there are any."""
+        """The best hypotheses for each source, best first; they begin with the prefixes, if given."""
 
     def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """How likely the model holds the target of each pair, given its source."""
+        """The reading of the target of each pair, given its source."""
 
 
 class TransformerEngine:
-    """Our own model. What is in a batch, and in which order, changes no result but by rounding."""
+    """Our own model. Batching and order change no result except by rounding.
+
+    Args:
+        model: the model.
+        on_done: called with the number of sentences after each batch of a search.
+    """
 
     def __init__(self, model: Transformer, on_done: Callable[[int], object] = lambda number: None) -> None:
-        self.model = model
-        self._on_done = on_done
-        """Called with the number of sentences whenever some have been searched."""
+        self.model, self._on_done = model, on_done
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """As `Engine` says, long sources first, in batches of `batch_tokens`."""
+        """As in `Engine`; long sources first, in batches of `batch_tokens`."""
         self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
         found: dict[int, list[Hypothesis]] = {}
@@ -66,11 +69,7 @@ class TransformerEngine:
 
     @torch.inference_mode()
     def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """As `Engine` says.
-
-        Raises:
-            InputError: if a side has more tokens than the model has positions.
-        """
+        """As in `Engine`; raises InputError if a side has more tokens than the model has positions."""
         self.model.eval()
         lengths = [max(len(source), len(target)) for source, target in pairs]
         limit = self.model.max_positions
@@ -83,11 +82,10 @@ class TransformerEngine:
 
     def _read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        expected_BT = self._padded(targets, end=EOS_ID)
         with recorded_attention(self.model) as record:
             logits_BTV = self.model(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
-        log_probs_BTV = logits_BTV.float().log_softmax(dim=-1)
-        log_probs_BT = log_probs_BTV.gather(2, expected_BT[..., None])[..., 0].cpu()
+        expected_BT1 = self._padded(targets, end=EOS_ID)[..., None]
+        log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, expected_BT1)[..., 0].cpu()
         weights_BHTS = [weights for name, (weights,) in record.items() if "cross" in name]
         attention_BTS = torch.stack(weights_BHTS).float().mean(dim=(0, 2)).cpu()
         return [
@@ -96,5 +94,4 @@ class TransformerEngine:
         ]
 
     def _padded(self, sequences: Sequence[Ids], start: int | None = None, end: int | None = None) -> Tensor:
-        rows = [torch.tensor(ids, dtype=torch.int64) for ids in sequences]
-        return pad(rows, start, end).to(next(self.model.parameters()).device)
+        return pad(sequences, start, end).to(next(self.model.parameters()).device)

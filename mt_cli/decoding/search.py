@@ -1,13 +1,12 @@
 """Greedy search, sampling and beam search over ids. Knows a model and special tokens; does not know text.
 
-Legend of the shapes: B sentences, N beams, T target positions, S source positions, V vocabulary, R = B x N rows.
+Legend of the shapes: B sentences, N beams, T target positions, V vocabulary, C candidates, R = B x N rows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,8 +14,8 @@ from torch import Tensor
 
 from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.candidates import best_tokens, drawn_tokens
-from mt_cli.decoding.constraints import Constraints
+from mt_cli.decoding.candidates import best_tokens, sampled_tokens
+from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
@@ -27,199 +26,174 @@ _SIZES_PER_OCTAVE = 4
 class Hypothesis:
     """One translation."""
 
-    ids: list[int]
-    """Without [SOS] and [EOS]."""
-    score: float
-    """Log-probability (nats, [EOS] included) divided by the length penalty; higher is better."""
+    ids: list[int]  # Without [SOS] and [EOS].
+    score: float  # Log-probability (nats, [EOS] included) divided by the length penalty; higher is better.
     attention: Tensor | None = None
-    """TxS, how much each token attends to each source token, from engines that say so only as they search."""
+    """TxS, how much each token attends to each source token; only from engines that return it with a search."""
 
 
 def search(
-    model: Transformer,
-    src_ids: Tensor,
-    decoding: DecodingConfig,
-    num_best: int = 1,
-    prefixes: Sequence[Sequence[int]] = (),
+    model: Transformer, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
 ) -> list[list[Hypothesis]]:
-    """For each sentence of `src_ids` BxS its `num_best` hypotheses, best first; with sampling, as many draws.
+    """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
-    A translation begins with the `prefixes` of its sentence, if any are given.
+    A hypothesis begins with the prefix of its sentence, if `prefixes` are given.
     """
     constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions)
     if decoding.sample or max(decoding.beam_size, num_best) == 1:
-        return path_search(model, src_ids, constraints, num_best)
-    return beam_search(model, src_ids, constraints, num_best)
+        return run_search(model, src_ids, constraints, Paths.start(src_ids, constraints, num_best), num_best)
+    beams = Beams.start(len(src_ids), max(decoding.beam_size, num_best), src_ids.device)
+    return run_search(model, src_ids, constraints, beams, num_best)
 
 
 @torch.inference_mode()
-def path_search(
-    model: Transformer, src_ids: Tensor, constraints: Constraints, num_paths: int = 1
+def run_search(
+    model: Transformer, src_ids: Tensor, constraints: Constraints, state: Paths | Beams, num_best: int = 1
 ) -> list[list[Hypothesis]]:
-    """Translations, best first, that never look back: greedily the likeliest token at every position, or one drawn."""
-    decoding, device = constraints.decoding, src_ids.device
-    cache = model.start_cache(*model.encode(src_ids), num_paths)
-    sentences = torch.arange(len(src_ids), device=device)
-    ids_BNT = torch.empty(len(src_ids), num_paths, 0, dtype=torch.int64, device=device)
-    tokens_BN = torch.full((len(src_ids), num_paths), SOS_ID, device=device)
-    scores_BN = torch.zeros(len(src_ids), num_paths, device=device)
-    going_BN = torch.ones_like(tokens_BN, dtype=torch.bool)
-    chances_BNT = _chances(src_ids, constraints, num_paths) if decoding.sample else None
-    found: dict[int, list[Hypothesis]] = {index: [] for index in range(len(src_ids))}
+    """Extend a state token by token until every sentence is done; the `num_best` hypotheses of each, best first."""
+    num_beams = state.ids.shape[1]
+    cache = model.start(src_ids, num_beams)
+    tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
+    sentences = torch.arange(len(src_ids), device=src_ids.device)
+    active_B = torch.ones_like(sentences, dtype=torch.bool)
+    found: dict[int, list[Hypothesis]] = {}
+    decoding, length_penalty = constraints.decoding, constraints.decoding.length_penalty
     while True:
-        logits_RV, allowed = model.decode_next(tokens_BN.flatten(), cache), constraints.next_after(ids_BNT)
-        if chances_BNT is None:
-            log_probs_R1, tokens_R1 = best_tokens(logits_RV, 1, allowed)
-        else:
-            # Finished paths that are only filling may have gone beyond their numbers.
-            chances_R = chances_BNT[:, :, min(ids_BNT.shape[2], chances_BNT.shape[2] - 1)].flatten()
-            log_probs_R1, tokens_R1 = drawn_tokens(logits_RV, chances_R, decoding, allowed)
-        tokens_BN, scores_BN = tokens_R1.view_as(tokens_BN), scores_BN + log_probs_R1.view_as(scores_BN)
-        ends_BN = going_BN & (tokens_BN == EOS_ID)
-        for sentence, path in ends_BN.nonzero().tolist():
-            score = float(scores_BN[sentence, path]) / penalty(ids_BNT.shape[2] + 1, decoding.length_penalty)
-            found[int(sentences[sentence])].append(Hypothesis(ids_BNT[sentence, path].tolist(), score))
-        ids_BNT = torch.cat([ids_BNT, tokens_BN[..., None]], dim=2)
-        going_BN &= ~ends_BN
-        if not going_BN.any():
-            return [sorted(found[index], key=lambda each: -each.score) for index in range(len(src_ids))]
-        if (kept := worth_keeping(going_BN.any(dim=1))) is not None:
-            cache.select(sentences=kept)
-            constraints = constraints.select(kept)
-            sentences, tokens_BN, scores_BN, ids_BNT, going_BN = (
-                tensor[kept] for tensor in (sentences, tokens_BN, scores_BN, ids_BNT, going_BN)
-            )
-            chances_BNT = None if chances_BNT is None else chances_BNT[kept]
+        state = state.extend(model.next(tokens_R, cache), constraints.next_after(state.ids), decoding)
+        done_B = active_B & state.is_done(length_penalty)
+        for index in done_B.nonzero()[:, 0].tolist():
+            found[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
+        if len(found) == len(src_ids):
+            return [found[index] for index in range(len(src_ids))]
+        active_B &= ~done_B
+        kept = worth_keeping(active_B)
+        cache.select(state.parents, kept)
+        if kept is not None:
+            state, constraints = state.select(kept), constraints.select(kept)
+            sentences, active_B = sentences[kept], active_B[kept]
+        tokens_R = state.ids[:, :, -1].flatten()
 
 
-def _chances(src_ids: Tensor, constraints: Constraints, num_paths: int) -> Tensor:
-    """BxNxT numbers from 0 to 1 that depend on the seed and the sentence alone, whatever else is in the batch."""
-    longest = int(constraints.max_lengths.max()) + 1
-    rows = []
-    for ids in src_ids.tolist():
-        content = repr((constraints.decoding.seed, ids[: ids.index(EOS_ID)]))
-        seed = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
-        drawn_TN = torch.rand(longest, num_paths, generator=torch.Generator().manual_seed(seed))
-        rows.append(drawn_TN.T)
-    return torch.stack(rows).to(src_ids.device)
+def worth_keeping(active_B: Tensor) -> Tensor | None:
+    """The sentences to continue with, of which finished ones are padding; None: all.
 
-
-def worth_keeping(going_B: Tensor) -> Tensor | None:
-    """Which sentences to go on with, the finished ones among them being filling; None: with all.
-
-    A batch shrinks to sizes that recur, for which oneDNN has its products ready, and only by a sixth at least, since
-    every key and value is copied.
+    A batch shrinks to sizes that recur, for which oneDNN has its products ready, and by a sixth at least, since every
+    key and value is copied.
     """
-    num_kept = min(len(going_B), round_up(int(going_B.sum()), _SIZES_PER_OCTAVE))
-    if num_kept * 6 > len(going_B) * 5:
+    num_kept = min(len(active_B), round_up(int(active_B.sum()), _SIZES_PER_OCTAVE))
+    if num_kept * 6 > len(active_B) * 5:
         return None
-    return going_B.to(torch.uint8).argsort(descending=True, stable=True)[:num_kept]
+    return active_B.to(torch.uint8).argsort(descending=True, stable=True)[:num_kept]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The state of greedy search or sampling: independent hypotheses, each extended by one token."""
+
+    ids: Tensor  # BxNxT; tokens after the first [EOS] do not count.
+    scores: Tensor  # BxN, their log-probabilities up to [EOS].
+    is_active: Tensor  # BxN, True where a path has not ended.
+    random_numbers: Tensor  # BxNxT, from 0 to 1, one for each token to sample; BxNx0 for greedy search.
+    parents = None
+
+    @classmethod
+    def start(cls, src_ids: Tensor, constraints: Constraints, num_paths: int = 1) -> Paths:
+        """Empty paths, with random numbers that depend on the seed and the source alone."""
+        scores = torch.zeros(len(src_ids), num_paths, device=src_ids.device)
+        random_numbers = scores.new_empty(*scores.shape, 0)
+        if constraints.decoding.sample:
+            rows, longest = [], int(constraints.max_lengths.max()) + 1
+            for ids in src_ids.tolist():
+                content = repr((constraints.decoding.seed, ids[: ids.index(EOS_ID)]))
+                seed = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
+                rows.append(torch.rand(longest, num_paths, generator=torch.Generator().manual_seed(seed)).T)
+            random_numbers = torch.stack(rows).to(src_ids.device)
+        return cls(src_ids.new_empty(*scores.shape, 0), scores, scores == 0, random_numbers)
+
+    def extend(self, logits_RV: Tensor, allowed: Allowed, decoding: DecodingConfig) -> Paths:
+        """The paths one token later: the likeliest one, or a sample."""
+        if decoding.sample:
+            # Ended paths may be longer than their random numbers.
+            position = min(self.ids.shape[2], self.random_numbers.shape[2] - 1)
+            chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), decoding, allowed)
+        else:
+            chosen = best_tokens(logits_RV, 1, allowed)
+        log_probs_BN, tokens_BN = (each.view_as(self.scores) for each in chosen)
+        ids_BNT = torch.cat([self.ids, tokens_BN[..., None]], dim=2)
+        scores_BN = torch.where(self.is_active, self.scores + log_probs_BN, self.scores)
+        return Paths(ids_BNT, scores_BN, self.is_active & (tokens_BN != EOS_ID), self.random_numbers)
+
+    def is_done(self, length_penalty: float) -> Tensor:
+        """B, True where all paths have ended."""
+        return ~self.is_active.any(dim=1)
+
+    def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
+        """The paths of one sentence, best first."""
+        rows = [ids[: ids.index(EOS_ID)] for ids in self.ids[sentence].tolist()]
+        totals = zip(rows, self.scores[sentence].tolist(), strict=True)
+        found = [Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals]
+        return sorted(found, key=lambda each: -each.score)
+
+    def select(self, sentences: Tensor) -> Paths:
+        """The paths of these sentences."""
+        return Paths(*(tensor[sentences] for tensor in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class Beams:
     """The state of a beam search. Hypotheses are sorted, best first."""
 
-    ids: Tensor
-    """BxNxT ids of the hypotheses that go on."""
-    scores: Tensor
-    """BxN, their log-probabilities."""
-    parents: Tensor
-    """BxN, which of the former hypotheses each continues."""
-    finished_ids: Tensor
-    """BxNxT ids of the best hypotheses that have ended, padded."""
-    finished_scores: Tensor
-    """BxN, their log-probabilities divided by the length penalty; -inf where there is none yet."""
+    ids: Tensor  # BxNxT ids of the active hypotheses.
+    scores: Tensor  # BxN, their log-probabilities.
+    parents: Tensor  # BxN, which of the previous hypotheses each continues.
+    finished_ids: Tensor  # BxNxT ids of the best hypotheses that have ended, padded.
+    finished_scores: Tensor  # BxN, their log-probabilities divided by the length penalty; -inf if missing.
 
     @classmethod
-    def start(cls, num_sentences: int, beam_size: int, device: torch.device) -> Beams:
+    def start(cls, num_sentences: int, num_beams: int, device: torch.device) -> Beams:
         """One empty hypothesis for each sentence; the others are impossible."""
-        ids = torch.empty(num_sentences, beam_size, 0, dtype=torch.int64, device=device)
-        impossible = torch.full((num_sentences, beam_size), -math.inf, device=device)
-        scores = impossible.clone()
-        scores[:, 0] = 0.0
-        parents = torch.zeros(num_sentences, beam_size, dtype=torch.int64, device=device)
-        return cls(ids, scores, parents, ids, impossible)
+        impossible = torch.full((num_sentences, num_beams), -math.inf, device=device)
+        parents = torch.zeros_like(impossible, dtype=torch.int64)
+        ids = parents.new_empty(num_sentences, num_beams, 0)
+        return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible)
+
+    def extend(self, logits_RV: Tensor, allowed: Allowed, decoding: DecodingConfig) -> Beams:
+        """The beams one token later: the N best continuations stay active, those of the N best that end are set aside.
+
+        Each beam offers its 2N best tokens. At most N of the 2N best continuations end, so N active ones are left.
+        """
+        num_beams = self.ids.shape[1]
+        candidates = best_tokens(logits_RV, 2 * num_beams, allowed)
+        log_probs_BNC, tokens_BNC = (each.unflatten(0, (-1, num_beams)) for each in candidates)
+        num_candidates = tokens_BNC.shape[2]
+        totals_BNC = self.scores[..., None] + log_probs_BNC
+        totals_BC, flat_BC = totals_BNC.flatten(1).topk(min(2, num_candidates) * num_beams)
+        parents_BC, tokens_BC = flat_BC // num_candidates, tokens_BNC.flatten(1).gather(1, flat_BC)
+        ids_BCT = torch.cat([pick(self.ids, parents_BC), tokens_BC[..., None]], dim=2)
+        ends_BC = tokens_BC == EOS_ID
+        scores_BN, active_BN = totals_BC.masked_fill(ends_BC, -math.inf).topk(num_beams)
+
+        normalised_BC = totals_BC / penalty(ids_BCT.shape[2], decoding.length_penalty)
+        ended_BC = normalised_BC.masked_fill(~ends_BC, -math.inf)
+        finished_scores_BN, kept_BN = torch.cat([self.finished_scores, ended_BC[:, :num_beams]], dim=1).topk(num_beams)
+        padded = torch.nn.functional.pad(self.finished_ids, (0, 1), value=PAD_ID)
+        finished_ids_BNT = pick(torch.cat([padded, ids_BCT[:, :num_beams]], dim=1), kept_BN)
+        parents_BN = parents_BC.gather(1, active_BN)
+        return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
 
     def is_done(self, length_penalty: float) -> Tensor:
-        """B, True where N hypotheses have ended and none that goes on has, as it stands, a better score."""
-        best_alive = self.scores[:, 0] / penalty(max(1, self.ids.shape[2]), length_penalty)
-        return (self.finished_scores[:, -1] >= best_alive) | self.scores[:, 0].isneginf()
+        """B, True where N hypotheses have ended and no active one has, as it is, a better score."""
+        best_active = self.scores[:, 0] / penalty(max(1, self.ids.shape[2]), length_penalty)
+        return (self.finished_scores[:, -1] >= best_active) | self.scores[:, 0].isneginf()
+
+    def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
+        """The finished hypotheses of one sentence, best first."""
+        found = zip(self.finished_ids[sentence].tolist(), self.finished_scores[sentence].tolist(), strict=True)
+        return [Hypothesis(row[: row.index(EOS_ID)], score) for row, score in found if score > -math.inf]
 
     def select(self, sentences: Tensor) -> Beams:
         """The beams of these sentences."""
         return Beams(*(tensor[sentences] for tensor in vars(self).values()))
-
-
-def extend(beams: Beams, log_probs_BNC: Tensor, tokens_BNC: Tensor, length_penalty: float) -> Beams:
-    """The beams one token later: the N best continuations go on; those among the N best that end are set aside.
-
-    Each beam offers its C best tokens, best first. Of the 2N best continuations at most N end, so that N are always
-    left to go on.
-    """
-    num_beams, num_candidates = log_probs_BNC.shape[1:]
-    totals_BNC = beams.scores[..., None] + log_probs_BNC
-    totals_BC, flat_BC = totals_BNC.flatten(1).topk(min(2, num_candidates) * num_beams)
-    parents_BC, tokens_BC = flat_BC // num_candidates, tokens_BNC.flatten(1).gather(1, flat_BC)
-    ids_BCT = torch.cat([pick(beams.ids, parents_BC), tokens_BC[..., None]], dim=2)
-    ends_BC = tokens_BC == EOS_ID
-    scores_BN, alive_BN = totals_BC.masked_fill(ends_BC, -math.inf).topk(num_beams)
-
-    normalised_BN = (totals_BC / penalty(ids_BCT.shape[2], length_penalty)).masked_fill(~ends_BC, -math.inf)
-    pool_scores = torch.cat([beams.finished_scores, normalised_BN[:, :num_beams]], dim=1)
-    padded = torch.nn.functional.pad(beams.finished_ids, (0, 1), value=PAD_ID)
-    pool_ids = torch.cat([padded, ids_BCT[:, :num_beams]], dim=1)
-    finished_scores_BN, kept_BN = pool_scores.topk(num_beams)
-    return Beams(
-        ids=pick(ids_BCT, alive_BN),
-        scores=scores_BN,
-        parents=parents_BC.gather(1, alive_BN),
-        finished_ids=pick(pool_ids, kept_BN),
-        finished_scores=finished_scores_BN,
-    )
-
-
-@torch.inference_mode()
-def beam_search(
-    model: Transformer, src_ids: Tensor, constraints: Constraints, num_best: int = 1
-) -> list[list[Hypothesis]]:
-    """The `num_best` hypotheses of each sentence, best first."""
-    decoding, device = constraints.decoding, src_ids.device
-    num_beams = max(decoding.beam_size, num_best)
-    cache = model.start_cache(*model.encode(src_ids), num_beams)
-    sentences = torch.arange(len(src_ids), device=device)
-    beams = Beams.start(len(src_ids), num_beams, device)
-    tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=device)
-    going_B = torch.ones_like(sentences, dtype=torch.bool)
-    found: dict[int, list[Hypothesis]] = {}
-    while True:
-        logits_RV = model.decode_next(tokens_R, cache)
-        candidates = best_tokens(logits_RV, 2 * num_beams, constraints.next_after(beams.ids))
-        log_probs_BNC, tokens_BNC = (each.unflatten(0, (-1, num_beams)) for each in candidates)
-        beams = extend(beams, log_probs_BNC, tokens_BNC, decoding.length_penalty)
-        done_B = going_B & beams.is_done(decoding.length_penalty)
-        for index in done_B.nonzero()[:, 0].tolist():
-            found[int(sentences[index])] = hypotheses(beams, index)[:num_best]
-        going_B &= ~done_B
-        if len(found) == len(src_ids):
-            return [found[index] for index in range(len(src_ids))]
-        kept = worth_keeping(going_B)
-        cache.select(beams.parents, kept)
-        if kept is not None:
-            beams, constraints = beams.select(kept), constraints.select(kept)
-            sentences, going_B = sentences[kept], going_B[kept]
-        tokens_R = beams.ids[:, :, -1].flatten()
-
-
-def hypotheses(beams: Beams, sentence: int) -> list[Hypothesis]:
-    """The finished hypotheses of one sentence, best first."""
-    scores = beams.finished_scores[sentence].tolist()
-    rows = beams.finished_ids[sentence].tolist()
-    return [
-        Hypothesis(row[: row.index(EOS_ID)], score)
-        for row, score in zip(rows, scores, strict=True)
-        if score > -math.inf
-    ]
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:

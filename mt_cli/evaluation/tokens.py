@@ -15,12 +15,10 @@ from mt_cli.objective import Objective
 
 @dataclass(frozen=True)
 class TokenScores:
-    """How well a model predicts given translations, token by token."""
+    """Teacher-forced scores of given translations."""
 
-    loss: float
-    """Cross-entropy without label smoothing, in nats per target token, [EOS] counted."""
-    token_accuracy: float
-    """Share of tokens, 0 to 1, that had the highest score."""
+    loss: float  # Cross-entropy without label smoothing, in nats per target token, [EOS] counted.
+    token_accuracy: float  # Share of tokens, 0 to 1, that had the highest score.
 
     @property
     def perplexity(self) -> float:
@@ -32,18 +30,16 @@ class TokenScores:
 def score_tokens(
     objective: Objective, pairs: EncodedPairs, batch_tokens: int, indices: Sequence[int] | None = None
 ) -> TokenScores:
-    """Teacher-forced scores over all pairs, or over those with some indices."""
+    """The scores over all pairs, or over those with the given indices."""
     objective.eval()
     device = next(objective.parameters()).device
     chosen = range(len(pairs)) if indices is None else indices
     lengths = pairs.lengths().max(axis=0)[list(chosen)].tolist()
-    cross_entropy = torch.zeros((), dtype=torch.float64)
-    num_correct = torch.zeros((), dtype=torch.float64)
-    num_tokens = 0
+    cross_entropy, num_correct, num_tokens = 0.0, 0.0, 0
     for places in batches_in_order(lengths, batch_tokens):
-        batch = collate(pairs, [chosen[place] for place in places]).to(device)
-        sums = objective(batch)
-        cross_entropy += sums.cross_entropy.cpu()
-        num_correct += sums.num_correct.cpu()
+        batch = collate(pairs, [chosen[place] for place in places])
+        sums = objective(batch.to(device))
+        cross_entropy += float(sums.cross_entropy)
+        num_correct += float(sums.num_correct)
         num_tokens += batch.num_target_tokens
-    return TokenScores(float(cross_entropy) / num_tokens, float(num_correct) / num_tokens)
+    return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)

@@ -8,14 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.transformer import (
-    Embedding,
-    FeedForward,
-    MultiHeadAttention,
-    SinusoidalPositions,
-    Transformer,
-    sinusoids,
-)
+from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.positions import Embedding, SinusoidalPositions, sinusoids
+from mt_cli.model.transformer import FeedForward, Transformer
 from mt_cli.tokenizer import EOS, SOS, UNK, TokenizerPair
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}

@@ -26,24 +26,20 @@ def be_plain() -> None:
     import torch.nn.functional as F
 
     from mt_cli import objective
-    from mt_cli.model import layouts, transformer
+    from mt_cli.model import attention, positions, transformer
 
-    def attend(query, key, value, mask, dropout=0.0):
-        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+    def attend(query, key, value, bias, dropout=0.0):
+        return F.scaled_dot_product_attention(query, key, value, bias, dropout)
 
-    def cross_entropy(hidden, weight, targets, num_tokens, smoothing, workspace=None):
-        logits, targets = (hidden @ weight.T)[:num_tokens], targets[:num_tokens]
-        return objective.LossSums(
-            F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing),
-            F.cross_entropy(logits.detach(), targets, reduction="sum"),
-            (logits.argmax(dim=-1) == targets).sum(),
-        )
+    def loss(hidden, weight, targets, num_tokens, smoothing, workspace):
+        sums = objective.smoothed_cross_entropy(hidden[:num_tokens], weight, targets[:num_tokens], smoothing)
+        return sums.objective, sums.cross_entropy, sums.num_correct
 
-    transformer.attend = attend
-    transformer.drop = lambda x, rate: F.dropout(x, rate)
+    attention.attend = attend
+    transformer.drop = positions.drop = lambda x, rate: F.dropout(x, rate)
     transformer.add_dropped = lambda x, y, rate: x + F.dropout(y, rate)
-    layouts.take_rows = lambda x, rows, cells: x[rows]
-    objective.smoothed_cross_entropy = cross_entropy
+    attention.take_rows = lambda x, rows, cells: x[rows]
+    objective.fused_loss = loss
 
 
 def run(kind: str, seed: int, epochs: int, threads: int, folder: Path) -> None:

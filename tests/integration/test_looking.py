@@ -13,7 +13,8 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.inspection import KINDS, draw_model, look_into, parameter_table
-from mt_cli.model.transformer import Transformer, sinusoids
+from mt_cli.model.positions import sinusoids
+from mt_cli.model.transformer import Transformer
 from mt_cli.translator import Translator
 
 

@@ -151,7 +151,7 @@ def test_similar_lengths_share_a_batch():
     lengths = torch.randint(1, 40, (5_000, 1)).expand(-1, 2).tolist()
     pairs = mixed(lengths, 1_000)
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 1_000, 1, 0)]
-    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target_grid.is_key.numel() for b in batches)
+    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target_grid.mask.numel() for b in batches)
     assert padding < 0.15
 
 
@@ -163,7 +163,7 @@ def test_both_sides_of_a_batch_are_of_similar_length():
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
     num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
     assert num_tokens / sum(batch.src_ids.numel() + batch.tgt_input_ids.numel() for batch in batches) > 0.97
-    cells = sum(grid.is_key.numel() for batch in batches for grid in (batch.source_grid, batch.target_grid))
+    cells = sum(grid.mask.numel() for batch in batches for grid in (batch.source_grid, batch.target_grid))
     assert num_tokens / cells > 0.87
 
 

@@ -8,7 +8,7 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.decoding.candidates import largest
 from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.search import beam_search, path_search, penalty, search, worth_keeping
+from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, SOS_ID, UNK_ID
 
@@ -48,8 +48,9 @@ def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
     constraints = Constraints.of(src_ids, decoding, (), None)
-    greedy = path_search(model, src_ids, constraints)
-    for (ours,), (beam,) in zip(greedy, beam_search(model, src_ids, constraints), strict=True):
+    greedy = run_search(model, src_ids, constraints, Paths.start(src_ids, constraints))
+    beams = run_search(model, src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
+    for (ours,), (beam,) in zip(greedy, beams, strict=True):
         assert ours.ids == beam.ids
         assert ours.score == pytest.approx(beam.score, abs=1e-4)
 
@@ -120,7 +121,7 @@ def test_a_larger_length_penalty_never_shortens():
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_learned_positions_end_a_translation_where_they_end(beam_size):
+def test_a_translation_is_no_longer_than_the_learned_positions(beam_size):
     torch.manual_seed(0)
     config = ModelConfig(d_model=16, d_ff=16, num_heads=2, positions="learned", max_positions=9)
     model = Transformer(config, 7, 7).eval()
@@ -142,18 +143,18 @@ def test_the_largest_values_are_those_that_sorting_whole_rows_finds(size, number
 
 
 def test_a_batch_shrinks_when_enough_of_it_is_finished():
-    going = torch.ones(100, dtype=torch.bool)
-    assert worth_keeping(going) is None
-    going[::4] = False
-    assert worth_keeping(going).tolist() == [n for n in range(100) if n % 4] + [0, 4, 8, 12, 16]
-    going[:] = False
-    going[7] = True
-    assert worth_keeping(going)[0] == 7 and len(worth_keeping(going)) == 8
-    assert worth_keeping(going[:8]) is None
+    active = torch.ones(100, dtype=torch.bool)
+    assert worth_keeping(active) is None
+    active[::4] = False
+    assert worth_keeping(active).tolist() == [n for n in range(100) if n % 4] + [0, 4, 8, 12, 16]
+    active[:] = False
+    active[7] = True
+    assert worth_keeping(active)[0] == 7 and len(worth_keeping(active)) == 8
+    assert worth_keeping(active[:8]) is None
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
-def test_unknown_words_are_produced_where_they_may_be(beam_size):
+def test_unknown_words_are_produced_only_where_they_are_allowed(beam_size):
     model = tiny(seed=2, spread=0.2)
     with torch.no_grad():
         model.projection.weight[UNK_ID] = model.projection.weight[4:].mean(dim=0) * 1.5
@@ -220,7 +221,7 @@ def test_no_ngram_comes_twice(changes, size):
 
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_a_translation_for_which_no_token_is_left_ends(changes):
-    model, sources = tiny(seed=8), some_sources(5)  # Three words that may come, and each but once.
+    model, sources = tiny(seed=8), some_sources(5)  # Three words are allowed, each of them once.
     for best, *_ in found_by(model, sources, no_repeat_ngram=1, min_length=8, **changes):
         assert sorted(best.ids) == [4, 5, 6]
         assert best.score > -100
@@ -228,20 +229,20 @@ def test_a_translation_for_which_no_token_is_left_ends(changes):
 
 def test_sampling_repeats_with_its_seed_and_differs_with_another():
     model, sources = tiny(seed=9, spread=0.5), some_sources(20)
-    draws = [
+    samples = [
         [h.ids for each in found_by(model, sources, num_best=3, sample=True, seed=seed) for h in each]
         for seed in (1, 1, 2)
     ]
-    assert draws[0] == draws[1] != draws[2]
+    assert samples[0] == samples[1] != samples[2]
     alone = [h.ids for source in sources for h in found_by(model, [source], num_best=3, sample=True)[0]]
-    assert alone == draws[0]
+    assert alone == samples[0]
 
 
 def test_samples_come_as_often_as_they_are_likely():
     model, (source,) = tiny(seed=1), some_sources(1)
     model.double()
-    draws = [found_by(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)]
-    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for each in draws for hypothesis in each)
+    samples = [found_by(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)]
+    counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for each in samples for hypothesis in each)
     logits = model(padded([source]), torch.tensor([[SOS_ID]]))[0, 0].detach()
     allowed = [EOS_ID, 4, 5, 6]
     expected = logits[allowed].softmax(dim=-1) * 2000
@@ -254,9 +255,9 @@ def test_samples_come_as_often_as_they_are_likely():
 def test_the_narrowest_sampling_is_greedy(narrow):
     model, sources = tiny(seed=2), some_sources(10)
     greedy = found_by(model, sources, beam_size=1)
-    drawn = found_by(model, sources, sample=True, **narrow)
-    assert [h[0].ids for h in greedy] == [h[0].ids for h in drawn]
-    assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in drawn], abs=1e-5)
+    sampled = found_by(model, sources, sample=True, **narrow)
+    assert [h[0].ids for h in greedy] == [h[0].ids for h in sampled]
+    assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in sampled], abs=1e-5)
 
 
 def test_samples_are_sorted_and_scored_as_the_model_reads_them():

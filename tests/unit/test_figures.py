@@ -14,7 +14,7 @@ from mt_cli.figures import (
     save_positions,
 )
 from mt_cli.inspection import note_on_fonts
-from mt_cli.model.transformer import sinusoids
+from mt_cli.model.positions import sinusoids
 
 
 def test_the_darkest_cell_is_where_the_weight_is(tmp_path):

@@ -1,8 +1,16 @@
 import pytest
 import torch
-import torch.nn.functional as F
 
-from mt_cli.model.kernels import add_dropped, attend, attention_weights, drop, take_rows
+from mt_cli.model import kernels
+from mt_cli.model.kernels import add_dropped, attend, attention_weights, bias_of, drop, take_rows
+
+
+@pytest.fixture(params=["cpu", "other"], autouse=True)
+def kind(request, monkeypatch):
+    """The kind of device whose implementations are used; both run on a CPU."""
+    if request.param == "other":
+        monkeypatch.setattr(kernels, "is_cpu", lambda x: False)
+    return request.param
 
 
 def values_and_gradients(function, *inputs, dtype=torch.float32):
@@ -13,42 +21,65 @@ def values_and_gradients(function, *inputs, dtype=torch.float32):
     return values, *torch.autograd.grad((values * weights).sum(), leaves)
 
 
-def test_attention_agrees_with_torch():
-    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
+def some_attention():
     mask = torch.rand(2, 1, 5, 7) > 0.3
     mask[..., 0] = True
-    expected = F.scaled_dot_product_attention(query, key, value, mask)
-    assert torch.allclose(attend(query, key, value, mask), expected, atol=1e-6)
-    assert torch.allclose(attention_weights(query, key, mask) @ value, expected, atol=1e-6)
-    assert (attention_weights(query, key, mask)[~mask.expand(2, 4, 5, 7)] == 0).all()
+    return torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8), mask
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
+def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance):
+    *inputs, mask = some_attention()
+
+    def equation(query, key, value):
+        scores = query @ key.transpose(-1, -2) / 8**0.5
+        return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ value
+
+    ours = values_and_gradients(lambda *each: attend(*each, bias_of(mask)), *inputs, dtype=dtype)
+    for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
+        assert one.dtype == dtype
+        assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
+
+
+def test_attention_weights_are_those_that_attention_uses_and_zero_where_the_mask_is_false():
+    query, key, value, mask = some_attention()
+    weights = attention_weights(query, key, bias_of(mask))
+    assert torch.allclose(weights @ value, attend(query, key, value, bias_of(mask)), atol=1e-5)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 4, 5))
+    assert (weights[~mask.expand(2, 4, 5, 7)] == 0).all()
+
+
+def test_attention_dropout_keeps_the_mean():
+    query, key, value, mask = some_attention()
+    repeated = [each[:1].expand(4_000, -1, -1, -1) for each in (query, key, value)]
+    dropped, whole = (attend(*repeated, bias_of(mask[:1]), rate) for rate in (0.25, 0.0))
+    assert not torch.allclose(dropped, whole)
+    assert torch.allclose(dropped.mean(dim=0), whole[0], atol=0.2)
+
+
+def test_a_bias_is_zero_where_the_mask_is_true_and_minus_infinity_elsewhere():
+    assert bias_of(torch.tensor([True, False])).tolist() == [0.0, -torch.inf]
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
-def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate):
+def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate, kind):
     x = torch.ones(1_000, 401, requires_grad=True)
     y = drop(x, rate)
     y.sum().backward()
     dropped = (y == 0).float().mean()
-    assert abs(dropped - round(rate * 256) / 256) < 0.005
+    assert abs(dropped - (round(rate * 256) / 256 if kind == "cpu" else rate)) < 0.005
     assert abs(y.mean() - 1) < 0.01
     assert torch.equal(x.grad, y.detach())
     assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
 
 
-def test_no_dropout_is_the_identity():
-    x = torch.randn(3, 5)
-    assert drop(x, 0.0) is x
-
-
-@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
-def test_attention_has_the_gradients_of_torch(dtype, tolerance):
-    query, key, value = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8)
-    mask = torch.rand(2, 1, 5, 7) > 0.3
-    mask[..., 0] = True
-    ours = values_and_gradients(lambda *each: attend(*each, mask), query, key, value, dtype=dtype)
-    theirs = values_and_gradients(lambda *each: F.scaled_dot_product_attention(*each, mask), query, key, value)
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropped_elements_are_zero_and_the_others_scaled(dtype):
+    x = torch.randn(1_000, 40).to(dtype)
+    y = drop(x, 0.25)
+    kept = y != 0
+    assert torch.allclose(y[kept], x[kept] * (256 / 192), rtol=1e-2)
+    assert 0.24 < 1 - kept.float().mean() < 0.26
 
 
 def test_residual_dropout_is_a_sum_with_dropout():
@@ -61,16 +92,14 @@ def test_residual_dropout_is_a_sum_with_dropout():
         assert torch.allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dropped_units_are_zero_and_the_others_scaled(dtype):
-    x = torch.randn(1_000, 40).to(dtype)
-    y = drop(x, 0.25)
-    kept = y != 0
-    assert torch.allclose(y[kept], x[kept] * (256 / 192), rtol=1e-2)
-    assert 0.24 < 1 - kept.float().mean() < 0.26
+def test_no_dropout_is_the_identity_and_uses_no_random_numbers():
+    x, state = torch.randn(3, 5), torch.get_rng_state()
+    assert drop(x, 0.0) is x
+    assert torch.equal(add_dropped(x, x, 0.0), 2 * x)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_taking_rows_there_and_back_is_indexing():
+def test_taking_rows_is_indexing_with_its_gradient():
     x = torch.randn(6, 3)
     rows, cells = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
     ours = values_and_gradients(lambda x: take_rows(x, rows, cells), x)

@@ -5,71 +5,103 @@ import torch.nn.functional as F
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
+from mt_cli.model import fused_loss as fused
+from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import Objective, smoothed_cross_entropy
+from mt_cli.objective import LossSums, Objective, smoothed_cross_entropy
+
+
+def some_inputs(num_tokens):
+    return torch.randn(num_tokens, 8), torch.randn(37, 8), torch.randint(0, 37, (num_tokens,))
+
+
+def sums_and_gradients(loss, hidden, weight):
+    """What a loss gives for hidden states and a weight, and its gradients by both."""
+    leaves = [each.clone().requires_grad_() for each in (hidden, weight)]
+    sums = loss(*leaves)
+    return sums, torch.autograd.grad(sums.objective, leaves)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("num_tokens", [1, 5, 1_100, 5_000])
-def test_loss_and_gradient_agree_with_torch(smoothing, num_tokens):
-    hidden = torch.randn(num_tokens, 8, requires_grad=True)
-    weight = torch.randn(37, 8, requires_grad=True)
-    targets = torch.randint(0, 37, (num_tokens,))
-    sums = smoothed_cross_entropy(hidden, weight, targets, num_tokens, smoothing)
-    ours = torch.autograd.grad(sums.objective / num_tokens, (hidden, weight))
+def test_the_definition_agrees_with_torch(smoothing):
+    hidden, weight, targets = some_inputs(50)
+    sums = smoothed_cross_entropy(hidden, weight, targets, smoothing)
     logits = hidden @ weight.T
-    loss = F.cross_entropy(logits, targets, label_smoothing=smoothing)
-    theirs = torch.autograd.grad(loss, (hidden, weight))
-    assert sums.objective.item() / num_tokens == pytest.approx(loss.item(), rel=1e-5)
-    assert sums.cross_entropy.item() == pytest.approx(
-        F.cross_entropy(logits, targets, reduction="sum").item(), rel=1e-5
-    )
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    assert sums.objective.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert sums.cross_entropy.item() == pytest.approx(F.cross_entropy(logits, targets, reduction="sum").item())
     assert sums.num_correct.item() == (logits.argmax(dim=-1) == targets).sum().item()
-    for our_grad, their_grad in zip(ours, theirs, strict=True):
-        assert torch.allclose(our_grad, their_grad, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 1), (5, 5), (600, 300), (1_100, 1_100), (5_000, 4_500)])
+@pytest.mark.parametrize("kind", ["cpu", "other"])
+def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
+    monkeypatch, smoothing, num_rows, num_tokens, kind
+):
+    if kind == "other":
+        monkeypatch.setattr(fused, "is_cpu", lambda x: False)
+    hidden, weight, targets = some_inputs(num_rows)
+    workspace = Workspace()
+    for _ in range(2):  # The second time, in used memory.
+        ours, our_gradients = sums_and_gradients(
+            lambda *each: LossSums(*fused_loss(*each, targets, num_tokens, smoothing, workspace)), hidden, weight
+        )
+        theirs, their_gradients = sums_and_gradients(
+            lambda hidden, weight: smoothed_cross_entropy(hidden[:num_tokens], weight, targets[:num_tokens], smoothing),
+            hidden,
+            weight,
+        )
+        for name in ("objective", "cross_entropy", "num_correct"):
+            assert getattr(ours, name).item() == pytest.approx(getattr(theirs, name).item(), rel=1e-5)
+        for one, other in zip(our_gradients, their_gradients, strict=True):
+            assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+        assert (our_gradients[0][num_tokens:] == 0).all()
+
+
+def test_the_fused_loss_without_gradients_is_the_same():
+    hidden, weight, targets = some_inputs(700)
+    workspace, inputs = Workspace(), (hidden.requires_grad_(), weight, targets, 700, 0.1)
+    with torch.inference_mode():
+        without = fused_loss(*inputs, workspace)
+    for one, other in zip(fused_loss(*inputs, workspace), without, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_bf16_gives_a_loss_and_a_gradient_near_the_exact_ones():
     hidden, weight, targets = torch.randn(600, 64), torch.randn(1_000, 64) / 8, torch.randint(0, 1_000, (600,))
-    results = []
-    for dtype in (torch.float64, torch.bfloat16):
-        inputs = [each.to(dtype).requires_grad_() for each in (hidden, weight)]
-        sums = smoothed_cross_entropy(*inputs, targets, 600, 0.1)
-        results.append((sums.objective.double(), *torch.autograd.grad(sums.objective, inputs)))
-    (exact_loss, *exact), (rough_loss, *rough) = results
-    assert rough_loss.item() == pytest.approx(exact_loss.item(), rel=2e-3)
-    for one, other in zip(exact, rough, strict=True):
-        assert torch.cosine_similarity(one.double().flatten(), other.double().flatten(), dim=0) > 0.999
+    exact, exact_gradients = sums_and_gradients(
+        lambda *each: smoothed_cross_entropy(*each, targets, 0.1), hidden, weight
+    )
+    rough, rough_gradients = sums_and_gradients(
+        lambda *each: LossSums(*fused_loss(*each, targets, 600, 0.1, Workspace())), hidden.bfloat16(), weight.bfloat16()
+    )
+    assert rough.objective.item() == pytest.approx(exact.objective.item(), rel=2e-3)
+    for one, other in zip(exact_gradients, rough_gradients, strict=True):
+        assert torch.cosine_similarity(one.flatten(), other.float().flatten(), dim=0) > 0.999
 
 
 def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
-    hidden = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    hidden = torch.tensor([[1.0, 0.0]])
     weight = torch.tensor([[500.0, 0.0], [-500.0, 0.0], [0.0, 1.0]])
-    sums = smoothed_cross_entropy(hidden, weight, torch.tensor([1]), 1, 0.0)
+    sums, (gradient, _) = sums_and_gradients(
+        lambda *each: LossSums(*fused_loss(*each, torch.tensor([1]), 1, 0.0, Workspace())), hidden, weight
+    )
     assert sums.cross_entropy.item() == pytest.approx(1_000.0)
-    sums.objective.backward()
-    assert hidden.grad[0, 0].item() == pytest.approx(1_000.0)
+    assert gradient[0, 0].item() == pytest.approx(1_000.0)
 
 
-def test_sums_of_batches_add_up_and_padding_counts_nothing():
+def test_the_objective_is_the_definition_over_the_tokens_of_a_batch_and_sums_of_batches_add_up():
     pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]])
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10).eval()
     objective = Objective(model, label_smoothing=0.1)
+    batch = collate(pairs, [0, 1, 2])
     with torch.no_grad():
-        together = objective(collate(pairs, [0, 1, 2]))
-        apart = [objective(collate(pairs, [index])) for index in range(3)]
+        together = objective(batch)
+        first, second, third = (objective(collate(pairs, [index])) for index in range(3))
+        real = slice(batch.num_target_tokens)
+        hidden, weight = model.hidden_states(batch)[real], model.projection.weight
+        defined = smoothed_cross_entropy(hidden, weight, batch.tgt_output_ids[real], 0.1)
     for name in ("objective", "cross_entropy", "num_correct"):
-        assert getattr(together, name).item() == pytest.approx(
-            sum(getattr(sums, name).item() for sums in apart), rel=1e-5
-        )
-
-
-def test_filling_counts_nothing_and_has_no_gradient():
-    hidden, weight, targets = torch.randn(600, 8, requires_grad=True), torch.randn(37, 8), torch.randint(0, 37, (600,))
-    sums = smoothed_cross_entropy(hidden, weight, targets, 300, 0.1)
-    without = smoothed_cross_entropy(hidden[:300], weight, targets[:300], 300, 0.1)
-    for name in ("objective", "cross_entropy", "num_correct"):
-        assert getattr(sums, name).item() == pytest.approx(getattr(without, name).item(), rel=1e-5)
-    (gradient,) = torch.autograd.grad(sums.objective, hidden)
-    assert (gradient[300:] == 0).all()
-    assert torch.allclose(gradient[:300], torch.autograd.grad(without.objective, hidden)[0][:300], atol=1e-6)
+        for sums in (first + second + third, defined):
+            assert getattr(together, name).item() == pytest.approx(getattr(sums, name).item(), rel=1e-5)

@@ -48,7 +48,7 @@ def test_the_norms_are_those_of_the_weights_and_of_what_the_last_update_changed(
             weight.grad = torch.randn_like(weight)
         before = [weight.detach().clone() for weight in model.parameters()]
         optimizer.step()
-    changes = [weight.detach() - former for weight, former in zip(model.parameters(), before, strict=True)]
+    changes = [weight.detach() - previous for weight, previous in zip(model.parameters(), before, strict=True)]
     weight_norm, update_norm = weight_and_update_norms(optimizer)
     assert float(weight_norm) == pytest.approx(
         float(torch.cat([w.detach().flatten() for w in model.parameters()]).norm())

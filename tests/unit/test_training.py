@@ -11,8 +11,9 @@ from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
+from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.experiment.state import RunState, follow
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, step_if
 from mt_cli.training import Gradients, Position, StepReport, fits_memory, largest_batch, optimization_steps
@@ -77,7 +78,7 @@ def test_bf16_activations_give_an_fp32_gradient_near_the_exact_one():
 
 
 class Scarce:
-    """Memory for batches of up to so many pairs: stands in the place of an objective's forward."""
+    """An objective's forward with memory for batches of up to `num_pairs` pairs."""
 
     def __init__(self, objective, num_pairs):
         self._forward, self._num_pairs = objective.forward, num_pairs
@@ -92,7 +93,7 @@ class Scarce:
 
 @pytest.mark.parametrize("num_pairs", [1, 7, 20])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_batch_cut_for_lack_of_memory_gives_the_same_gradient(monkeypatch, num_pairs, dtype):
+def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(monkeypatch, num_pairs, dtype):
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
     batch = collate(pairs, range(40))
     expected = gradient_of(objective, [batch], dtype)
@@ -110,7 +111,7 @@ def test_a_batch_cut_for_lack_of_memory_gives_the_same_gradient(monkeypatch, num
     assert sums.num_correct.item() == pytest.approx(float(objective(batch).num_correct), abs=3)
 
 
-def test_what_was_too_large_once_is_not_tried_again(monkeypatch):
+def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
     pairs, objective = some_pairs(), tiny_objective()
     scarce = Scarce(objective, 20)
     monkeypatch.setattr(objective, "forward", scarce)
@@ -121,14 +122,14 @@ def test_what_was_too_large_once_is_not_tried_again(monkeypatch):
     assert gradients.num_splits == 1
 
 
-def test_memory_for_not_even_one_pair_is_said(monkeypatch):
+def test_a_single_pair_that_does_not_fit_in_memory_is_an_error(monkeypatch):
     objective = tiny_objective()
     monkeypatch.setattr(objective, "forward", Scarce(objective, 0))
-    with pytest.raises(DeviceMemoryError, match="one pair of"):
+    with pytest.raises(DeviceMemoryError, match=r"one pair of .* does not fit"):
         Gradients(objective, torch.float32).accumulate([collate(some_pairs(), range(3))])
 
 
-def test_other_errors_are_not_taken_for_a_lack_of_memory(monkeypatch):
+def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
     objective = tiny_objective()
 
     def fail(batch):
@@ -154,7 +155,7 @@ def test_the_largest_batch_is_found_to_an_eighth(smallest, largest, limit):
     assert all(size <= largest for size in tried)
 
 
-def test_trying_a_batch_leaves_no_trace(monkeypatch):
+def test_trying_a_batch_leaves_no_gradients_and_no_change_of_random_numbers(monkeypatch):
     objective = tiny_objective()
     state = torch.get_rng_state()
     assert fits_memory(objective, torch.bfloat16, 5, 7, 70)
@@ -178,6 +179,26 @@ def run_steps(number, position=None, objective=None, optimizer=None, **options):
     return reports, objective, optimizer, position
 
 
+def test_a_whole_update_reads_nothing_back_from_the_device():
+    config = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    objective = Objective(outline(config, 12, 12).to("meta"), 0.1).train()
+    optimizer = build_optimizer(objective, TrainingConfig())
+    gradients = Gradients(objective, torch.bfloat16)
+    sums = gradients.accumulate([collate(some_pairs(), range(start, start + 20)).to("meta") for start in (0, 20)])
+    norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, 1.0)
+    optimizer.step()
+    assert sums.objective.is_meta and norm.is_meta
+    assert all(weight.grad.is_meta and optimizer.state[weight] for weight in objective.parameters())
+
+
+def test_training_and_validation_measure_the_same_loss():
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
+    sums = Gradients(objective.train(), torch.float32).accumulate([collate(pairs, range(40))])
+    scores, num_tokens = score_tokens(objective, pairs, 60), int(pairs.lengths()[1].sum()) + 40
+    assert sums.cross_entropy.item() / num_tokens == pytest.approx(scores.loss, rel=1e-5)
+    assert sums.num_correct.item() / num_tokens == pytest.approx(scores.token_accuracy)
+
+
 def weights_of(objective):
     return torch.cat([weight.detach().flatten() for weight in objective.parameters()])
 
@@ -190,7 +211,7 @@ def test_same_seed_gives_the_same_run():
     assert torch.equal(*weights)
 
 
-def test_a_run_taken_up_at_its_position_goes_on_as_if_it_had_not_stopped():
+def test_a_run_resumed_at_its_position_equals_one_that_did_not_stop():
     torch.manual_seed(3)
     whole = weights_of(run_steps(12)[1])
     torch.manual_seed(3)
@@ -199,7 +220,7 @@ def test_a_run_taken_up_at_its_position_goes_on_as_if_it_had_not_stopped():
     assert torch.equal(weights_of(run_steps(7, copied, objective, optimizer)[1]), whole)
 
 
-def test_training_lowers_the_loss_and_counts_what_it_sees():
+def test_training_lowers_the_loss_and_counts_its_tokens():
     reports, _, _, position = run_steps(60)
     first, last = reports[0], reports[-1]
     assert last.cross_entropy / last.num_target_tokens < 0.8 * first.cross_entropy / first.num_target_tokens
@@ -208,7 +229,7 @@ def test_training_lowers_the_loss_and_counts_what_it_sees():
     assert position.epoch == sum(len(report.placed) for report in reports) // micro_batches_per_epoch() > 1
 
 
-def test_a_step_counts_its_right_tokens_over_all_its_micro_batches(monkeypatch):
+def test_a_step_counts_its_correct_tokens_over_all_its_micro_batches(monkeypatch):
     objective, counted = tiny_objective(), []
     forward = objective.forward
 
@@ -239,7 +260,7 @@ def test_accumulation_takes_fewer_steps_per_epoch():
 
 
 @pytest.mark.parametrize("fused", [True, False])
-def test_a_step_that_is_not_finite_is_skipped_and_the_next_is_as_if_it_had_not_been(fused):
+def test_a_step_that_is_not_finite_changes_neither_weights_nor_the_next_step(fused):
     objective, untouched = tiny_objective(), tiny_objective()
     optimizers = [torch.optim.AdamW(each.parameters(), lr=0.1, fused=fused) for each in (objective, untouched)]
     for is_bad in (False, True, False):

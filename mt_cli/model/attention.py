@@ -1,0 +1,79 @@
+"""Multi-head attention over rows of tokens (Vaswani et al. 2017, section 3.2.2).
+
+Legend of the shapes: N rows of queries, M rows of keys, B sentences, T query positions, S key positions, D d_model,
+H heads, K d_head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from mt_cli.batching.packing import Grid
+from mt_cli.config.sections import ModelConfig
+from mt_cli.model.cache import KeysValues
+from mt_cli.model.kernels import attend, attention_weights, take_rows
+
+Append = Callable[[KeysValues], KeysValues]
+"""Puts keys and values after those of a cache; returns all of them."""
+
+
+class Attended(NamedTuple):
+    """Keys and values, and the bias Bx1x1xS: 0 where a key may be attended to, -inf elsewhere."""
+
+    keys_values: KeysValues
+    bias: Tensor
+
+
+class MultiHeadAttention(nn.Module):
+    """Several attentions over slices of the width, in parallel."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_heads
+        self.query = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.key = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.attention_dropout = config.attention_dropout
+        self.output = nn.Linear(config.d_model, config.d_model)
+        self.recorded: list[Tensor] | None = None  # Weights of every call, if requested.
+
+    def keys_values(self, x_MD: Tensor, grid: Grid) -> KeysValues:
+        """BxHxSxK keys and values of rows."""
+        keys_BHSK = split_heads(self.key(x_MD), grid, self.num_heads)
+        return keys_BHSK, split_heads(self.value(x_MD), grid, self.num_heads)
+
+    def forward(
+        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: KeysValues | None = None, append: Append | None = None
+    ) -> Tensor:
+        """NxD to NxD: rows attend to `memory`, or to the rows of their sentence, and those that `append` adds.
+
+        `bias` broadcasts to BxHxTxS.
+        """
+        keys_BHSK, values_BHSK = self.keys_values(x_ND, grid) if memory is None else memory
+        if append is not None:
+            keys_BHSK, values_BHSK = append((keys_BHSK, values_BHSK))
+        query_BHTK = split_heads(self.query(x_ND), grid, self.num_heads)
+        if self.recorded is not None:
+            self.recorded.append(attention_weights(query_BHTK, keys_BHSK, bias).detach())
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout)
+        return self.output(join_heads(mixed_BHTK, grid))
+
+
+def split_heads(x_ND: Tensor, grid: Grid, num_heads: int) -> Tensor:
+    """BxHxTxK of NxD rows, by the index of a grid of heads if it is packed."""
+    if grid.rows is None or grid.cells is None:
+        return x_ND.view(grid.num_sequences, -1, num_heads, x_ND.shape[1] // num_heads).transpose(1, 2)
+    x_RK = take_rows(x_ND.view(len(x_ND) * num_heads, -1), grid.rows.flatten(), grid.cells.flatten())
+    return x_RK.view(*grid.rows.shape, -1)
+
+
+def join_heads(x_BHTK: Tensor, grid: Grid) -> Tensor:
+    """NxD rows of BxHxTxK, the inverse of `split_heads`."""
+    if grid.rows is None or grid.cells is None:
+        return x_BHTK.transpose(1, 2).flatten(start_dim=2).flatten(end_dim=1)
+    x_RK = take_rows(x_BHTK.flatten(end_dim=2), grid.cells.flatten(), grid.rows.flatten())
+    return x_RK.view(len(grid.cells), -1)

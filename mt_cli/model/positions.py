@@ -1,0 +1,67 @@
+"""Token embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5).
+
+Legend of the shapes: N tokens, D d_model.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from mt_cli.batching.packing import Grid
+from mt_cli.config.sections import ModelConfig
+from mt_cli.model.kernels import drop
+
+
+class Embedding(nn.Module):
+    """Token embeddings times sqrt(d_model), plus positions."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, config.d_model)
+        is_learned = config.positions == "learned"
+        self.positions = LearnedPositions(config) if is_learned else SinusoidalPositions(config.d_model)
+        self.scale = math.sqrt(config.d_model)
+        self.dropout = config.dropout
+
+    def forward(self, ids_N: Tensor, grid: Grid) -> Tensor:
+        """NxD of ids at the positions of a grid."""
+        positions_ND = self.positions(grid.positions, grid.num_positions)
+        x_ND = torch.add(positions_ND.to(self.table.weight.dtype), self.table(ids_N), alpha=self.scale)
+        return drop(x_ND, self.dropout) if self.training else x_ND
+
+
+class SinusoidalPositions(nn.Module):
+    """Sines in the even dimensions, cosines in the odd ones (section 3.5). The table grows as needed."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoids(256, d_model), persistent=False)
+
+    def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
+        """NxD encodings of positions below `num_positions`."""
+        if num_positions > len(self.table):
+            self.table = sinusoids(2 * num_positions, self.table.shape[1]).to(self.table.device)
+        return self.table[positions_N]
+
+
+class LearnedPositions(nn.Embedding):
+    """A trained table of positions, of limited length (Gehring et al. 2017)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.max_positions, config.d_model)
+
+    def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
+        """NxD encodings of positions below `num_positions`."""
+        return self.weight[positions_N]
+
+
+def sinusoids(num_positions: int, d_model: int) -> Tensor:
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos of the same, as num_positions x D on the CPU."""
+    frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
+    angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)
