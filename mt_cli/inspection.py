@@ -161,15 +161,3 @@ def choice_table(insight: Insight) -> Iterator[str]:
     for step, choice in enumerate(insight.choices, start=1):
         others = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.others)
         yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {others}"
-
-
-def note_on_fonts(texts: Sequence[str]) -> str | None:
-    """What to do about characters that no installed font has; None if there are none."""
-    missing = missing_characters(texts)
-    if not missing:
-        return None
-    shown = " ".join(missing[:10]) + (" ..." if len(missing) > 10 else "")
-    return (
-        f"no installed font has {shown}; such characters are drawn as boxes. Install one, such as the package "
-        "fonts-noto-cjk or fonts-noto-core of Debian, or draw SVG and look at it where there is one"
-    )
