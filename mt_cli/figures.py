@@ -56,7 +56,7 @@ def attention_pixels(
 
     with _attention(weights_TS, source_tokens, target_tokens, ()) as figure:
         figure.set_dpi(80)
-        canvas = FigureCanvasAgg(figure)
+        canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()
         return np.array(canvas.buffer_rgba())[..., :3]
 

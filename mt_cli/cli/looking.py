@@ -46,10 +46,11 @@ def inspect(
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
+    from mt_cli.figures import font_note
     from mt_cli.storage import make_folder
 
     folder = path / "pictures" if output is None else output
-    insight = None if sentence is None else inspection.look_into(translator, sentence)
+    trace = None if sentence is None else inspection.trace_translation(translator, sentence)
     try:
         if output is None:
             make_folder(folder)
@@ -58,18 +59,18 @@ def inspect(
     except OSError as error:
         raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
     notes = []
-    if insight is None:
+    if trace is None:
         lines = inspection.parameter_table(translator.model)
         paths = inspection.draw_model(translator, folder, ending, positions)
     else:
-        lines = [insight.text, *inspection.choice_table(insight)]
+        lines = [trace.text, *inspection.choice_table(trace)]
         if (beam_size := translator.decoding.beam_size) > 1:
             notes.append(
                 f"This is greedy search; mt translate keeps {beam_size} beginnings at a time and may end elsewhere."
             )
-        if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
+        if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             notes.append(f"mt: {note}")
-        paths = inspection.draw_attention(insight, folder, ending)
+        paths = inspection.draw_attention(trace, folder, ending)
     show(*lines)
     print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
 
