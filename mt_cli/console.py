@@ -8,7 +8,6 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -25,7 +24,7 @@ _mode = "auto"
 
 
 def show_progress(mode: str) -> None:
-    """Show progress from now on as bars, as lines, not at all, or (`auto`) as bars on a terminal and else as lines.
+    """Set how progress is shown: bars, lines, nothing, or (`auto`) bars on a terminal and lines elsewhere.
 
     Raises:
         InputError: for another mode.
@@ -37,16 +36,16 @@ def show_progress(mode: str) -> None:
 
 
 class Progress:
-    """How far a stage has come, with rate and time left: a bar on standard error, or a line now and then.
+    """Progress of a stage, with rate and time left: a bar on standard error, or a line now and then.
 
     Args:
-        description: the stage.
-        total: items of it; None if nobody knows.
-        unit: what an item is.
-        done: items that are done already.
-        max_seconds: when it ends at the latest, from now on; None: when all items are done.
-        is_quiet: whether `auto` means nothing at all where there is no terminal.
-        leave: whether the bar stays when the stage is over.
+        description: the name of the stage.
+        total: number of items; None if it is unknown.
+        unit: what an item is called.
+        done: items done before.
+        max_seconds: time limit from now on; None for no limit.
+        is_quiet: whether `auto` shows nothing where there is no terminal.
+        leave: whether the bar stays on the terminal at the end.
     """
 
     def __init__(
@@ -65,28 +64,20 @@ class Progress:
         self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
         self._started_at = self._said_at = time.monotonic()
         self._before, self._values, self._max_seconds = done, "", max_seconds
+        looks: Any = {"unit": f" {unit}s", "unit_scale": total is None or total > 10_000, "dynamic_ncols": True}
         self._bar: tqdm[Any] = tqdm(
-            total=total,
-            initial=done,
-            desc=description,
-            unit=f" {unit}s",
-            unit_scale=total is None or total > 10_000,
-            disable=not has_bar,
-            dynamic_ncols=True,
-            leave=leave,
+            total=total, initial=done, desc=description, disable=not has_bar, leave=leave, **looks
         )
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
-        """The bar as a context that gives a function to advance it by; without a bar, a line says the rate."""
+        """Context manager that gives `advance`; at the end of a long stage without a bar, a line shows the rate."""
         with self:
             yield self.advance
         seconds, done = time.monotonic() - self._started_at, self._done - self._before
@@ -94,13 +85,13 @@ class Progress:
             say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items, counted."""
+        """The items, each counted after its use."""
         for item in items:
             yield item
             self.advance()
 
     def advance(self, amount: int = 1) -> None:
-        """Go on by `amount`."""
+        """Count `amount` more items."""
         self._done += amount
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
@@ -110,16 +101,16 @@ class Progress:
     def _line(self) -> str:
         seconds = self._said_at - self._started_at
         rate = (self._done - self._before) / seconds
-        of_all = f" of {self._total:,}" if self._total else ""
-        ends = [(self._total - self._done) / rate] if self._total and rate else []
+        of_total = f" of {self._total:,}" if self._total else ""
+        limits = [(self._total - self._done) / rate] if self._total and rate else []
         if self._max_seconds is not None:
-            ends.append(max(0.0, self._max_seconds - seconds))
-        left = f", {tqdm.format_interval(min(ends))} left" if ends else ""
+            limits.append(max(0.0, self._max_seconds - seconds))
+        left = f", {tqdm.format_interval(min(limits))} left" if limits else ""
         values = f"  {self._values}" if self._values else ""
-        return f"{self._description}: {self._done:,}{of_all} {self._unit}s, {rate:,.1f} a second{left}{values}"
+        return f"{self._description}: {self._done:,}{of_total} {self._unit}s, {rate:,.1f} a second{left}{values}"
 
     def show(self, **values: str) -> None:
-        """Show some values beside the bar from now on."""
+        """Show these values next to the progress from now on."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())
         self._bar.set_postfix(values, refresh=False)
 
@@ -130,16 +121,16 @@ def say(message: str = "") -> None:
 
 
 def clock(seconds: float) -> str:
-    """A time for people: `1:02:03`."""
+    """A duration for display: `1:02:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def harmless(text: str) -> str:
-    """Text as a terminal may have it, without characters that steer it.
+    """Text without control characters, which could steer a terminal.
 
-    Joiners, invisible as they are, belong to the spelling of some scripts and stay.
+    Joiners stay: they are invisible, but belong to the spelling of some scripts.
     """
     return "".join(map(_harmless, text))
 
@@ -153,7 +144,7 @@ def _harmless(character: str) -> str:
 
 
 def fitted(text: str, num_columns: int) -> str:
-    """Text in at most so many columns of a terminal, with an ellipsis where it is cut, and nothing that steers it."""
+    """Harmless text in at most `num_columns` columns of a terminal, with an ellipsis where it is truncated."""
     shown = harmless(text)
     ends = list(accumulate(map(_num_columns, shown)))
     if not ends or ends[-1] <= num_columns:
@@ -162,7 +153,6 @@ def fitted(text: str, num_columns: int) -> str:
 
 
 def _num_columns(character: str) -> int:
-    """How wide a terminal draws a character."""
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

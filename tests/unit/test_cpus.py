@@ -16,7 +16,7 @@ hog = os.fork()
 if hog == 0:
     while True:
         pass
-cpus._SECONDS_WORTH_A_SHARE = 0.5
+cpus._MIN_SECONDS_OF_A_SHARE = 0.5
 contention = cpus.CpuContention()
 ends_at = time.monotonic() + 1
 while time.monotonic() < ends_at:
