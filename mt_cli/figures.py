@@ -17,6 +17,9 @@ from torch import Tensor
 from mt_cli.errors import InputError, MtError
 from mt_cli.storage import write_atomically
 
+Tokens = Sequence[str]
+Titles = Sequence[Sequence[str]]
+
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
 _CELL_INCHES = (0.13, 0.32)
@@ -26,11 +29,7 @@ _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False
 
 
 def save_attention(
-    weights: Tensor,
-    source_tokens: Sequence[str],
-    target_tokens: Sequence[str],
-    path: Path,
-    titles: Sequence[Sequence[str]] = (),
+    weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, path: Path, titles: Titles = ()
 ) -> None:
     """Write heat maps of attention, a row for each target token, a column for each source token.
 
@@ -38,8 +37,8 @@ def save_attention(
         weights: one heat map (T x S), or a grid of them (rows x columns x T x S), which share their tokens.
         source_tokens: the labels at the top.
         target_tokens: the labels at the left.
-        path: a file whose suffix is a format of matplotlib.
-        titles: a title for each heat map of a grid.
+        path: the file; its suffix names the format.
+        titles: rows x columns; one for each heat map of a grid.
 
     Raises:
         InputError: if the suffix names no picture format, or the file cannot be written.
@@ -48,9 +47,7 @@ def save_attention(
         _save(figure, path)
 
 
-def attention_pixels(
-    weights_TS: Tensor, source_tokens: Sequence[str], target_tokens: Sequence[str]
-) -> NDArray[np.uint8]:
+def attention_pixels(weights_TS: Tensor, source_tokens: Tokens, target_tokens: Tokens) -> NDArray[np.uint8]:
     """The picture of `save_attention` as height x width x 3."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -102,9 +99,7 @@ def shown_token(token: str) -> str:
 
 
 @contextmanager
-def _attention(
-    weights: Tensor, source_tokens: Sequence[str], target_tokens: Sequence[str], titles: Sequence[Sequence[str]]
-) -> Iterator[Any]:
+def _attention(weights: Tensor, source_tokens: Tokens, target_tokens: Tokens, titles: Titles) -> Iterator[Any]:
     """A figure with a grid of heat maps, their tokens at the left and at the top, and a colour scale."""
     maps = weights.float().cpu().numpy()
     maps = maps.reshape(-1, maps.shape[1] if maps.ndim == 4 else 1, *maps.shape[-2:])
@@ -143,7 +138,7 @@ def _heat_map(figure: Any, values: NDArray[Any], box: Sequence[float]) -> Any:
     return axes
 
 
-def _label_inches(tokens: Sequence[str], size: float) -> float:
+def _label_inches(tokens: Tokens, size: float) -> float:
     """Space for tokens of this font size; East Asian characters are twice as wide."""
     widths = (sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in token) for token in tokens)
     return 0.15 + 0.62 * size / 72 * max(widths, default=0)

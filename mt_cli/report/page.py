@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mt_cli.config.loading import differences
+from mt_cli.console import clock
 from mt_cli.errors import MtError
 from mt_cli.experiment.scoring import LABELS
 from mt_cli.figures import shown_token
@@ -72,22 +73,17 @@ def _tiles(run: RunFiles) -> dict[str, str]:
     if report is None:
         last = run.rows[-1] if run.rows else {}
         seconds = last.get("elapsed_seconds", 0.0)
-        return {"not finished: last step": f"{last.get('step', 0):,}", "trained for": _hours(seconds)}
+        return {"not finished: last step": f"{last.get('step', 0):,}", "trained for": clock(seconds)}
     shown = [name for name in ("bleu", "chrf") if name in report.scores]
     return {f"{LABELS[name]} on {report.split}": f"{report.scores[name].score:.2f}" for name in shown} | {
         "equal to their reference": f"{report.exact_match:.1f} %",
         "best step": f"{report.best_step:,}",
         "steps": f"{report.num_steps:,}",
-        "trained for": _hours(report.elapsed_seconds),
+        "trained for": clock(report.elapsed_seconds),
         "target tokens": f"{report.num_target_tokens:,}",
         "parameters": f"{report.num_parameters:,}",
         "stopped because of": report.stopped_because,
     }
-
-
-def _hours(elapsed_seconds: float) -> str:
-    minutes, seconds = divmod(round(elapsed_seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
 
 
 def _scores(runs: Sequence[RunFiles]) -> Table:
