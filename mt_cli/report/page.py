@@ -1,15 +1,12 @@
-"""The content of the page: summary, scores, curves, samples, attention, data, config, environment.
-
-The markup is in `page.html` and `style.css`.
-"""
+"""What the page shows: charts, samples, attention, differences. The markup is in `page.html` and `style.css`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 
 from mt_cli.config.loading import differences
 from mt_cli.console import clock
@@ -32,69 +29,26 @@ _CHARTS = {
     "Target tokens a second": ("train/tokens_per_second",),
 }
 _NUM_COLOURS = 6
-_NUM_PICTURES = 2
-_LONGEST_PICTURE = 40
-
-
-class Table(NamedTuple):
-    """A table whose columns have a title and a CSS class."""
-
-    columns: Sequence[tuple[str, str]]
-    rows: list[list[str]]
+_NUM_HEAT_MAPS = 2
+_MAX_TOKENS = 40
 
 
 def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
     """The page of the first run, compared with the others; its translator, if given, draws attention."""
     first, *others = runs
-    sections: dict[str, Iterable[Any]] = {
-        "Scores": [_scores(runs)],
-        "Curves": _charts(runs),
-        "Samples": _samples(runs),
-        "Attention": islice(_heat_maps(first, translator), _NUM_PICTURES) if translator else (),
-        "Data": [_data(first)],
-        "Config": [_changed_options(first, other) for other in others],
-        "Environment": [_environment(runs)],
-    }
-    filled = {
-        title: contents
-        for title, some in sections.items()
-        if (contents := [each for each in some if not isinstance(each, Table) or each.rows]) or title == "Config"
-    }
     environment = Environment(
-        loader=PackageLoader("mt_cli.report", ""), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("mt_cli.report", ""), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.get_template("page.html", globals={"short": short_number})
-    page = template.render(run=first, others=others, tiles=_tiles(first), sections=filled)
+    environment.globals |= {"labels": LABELS, "clock": clock, "short": short_number}
+    page = environment.get_template("page.html").render(
+        runs=runs,
+        charts=list(_charts(runs)),
+        samples=_samples(runs),
+        heat_maps=islice(_heat_maps(first, translator), _NUM_HEAT_MAPS) if translator else (),
+        changed_options=[(other, differences(first.config, other.config)) for other in others],
+        environments=_environments(runs),
+    )
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
-
-
-def _tiles(run: RunFiles) -> dict[str, str]:
-    report = run.report
-    if report is None:
-        last = run.rows[-1] if run.rows else {}
-        seconds = last.get("elapsed_seconds", 0.0)
-        return {"not finished: last step": f"{last.get('step', 0):,}", "trained for": clock(seconds)}
-    shown = [name for name in ("bleu", "chrf") if name in report.scores]
-    return {f"{LABELS[name]} on {report.split}": f"{report.scores[name].score:.2f}" for name in shown} | {
-        "equal to their reference": f"{report.exact_match:.1f} %",
-        "best step": f"{report.best_step:,}",
-        "steps": f"{report.num_steps:,}",
-        "trained for": clock(report.elapsed_seconds),
-        "target tokens": f"{report.num_target_tokens:,}",
-        "parameters": f"{report.num_parameters:,}",
-        "stopped because of": report.stopped_because,
-    }
-
-
-def _scores(runs: Sequence[RunFiles]) -> Table:
-    rows = []
-    for run in runs:
-        for test in [run.report, *run.report.extra_tests.values()] if run.report else []:
-            for name, found in test.scores.items():
-                interval = f" ± {found.confidence_95:.2f}" if found.confidence_95 is not None else ""
-                rows.append([run.name, test.split, LABELS[name], f"{found.score:.2f}{interval}", found.signature])
-    columns = [("run", ""), ("test set", ""), ("metric", ""), ("score", "number"), ("signature", "signature")]
-    return Table(columns, rows)
 
 
 def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
@@ -128,30 +82,12 @@ def _heat_maps(run: RunFiles, translator: Translator) -> Iterator[dict[str, Any]
         except MtError:  # The sentence is too long for the model.
             continue
         sides = {"source_tokens": trace.source_tokens, "target_tokens": trace.output_tokens}
-        if max(map(len, sides.values())) <= _LONGEST_PICTURE:
+        if max(map(len, sides.values())) <= _MAX_TOKENS:
             tokens = {side: list(map(shown_token, some)) for side, some in sides.items()}
             yield {**tokens, "weights": trace.mean_cross_attention.tolist()}
 
 
-def _data(run: RunFiles) -> Table:
-    rows = []
-    for part in run.report.corpora if run.report else []:
-        counts = part.dropped | ({"held out for valid": part.num_held_out} if part.num_held_out else {})
-        left_out = ", ".join(f"{reason} {number:,}" for reason, number in counts.items()) or "none"
-        numbers = ["" if number is None else f"{number:,}" for number in (part.num_read, part.num_kept)]
-        rows.append([part.corpus, part.name, *numbers, left_out])
-    columns = [("corpus", ""), ("source", ""), ("pairs read", "number"), ("kept", "number"), ("left out", "")]
-    return Table(columns, rows)
-
-
-def _changed_options(first: RunFiles, other: RunFiles) -> Table:
-    changed = differences(first.config, other.config)
-    rows = [[key, *map(str, values)] for key, values in changed.items()]
-    return Table([("option", "code"), (first.name, ""), (other.name, "")], rows)
-
-
-def _environment(runs: Sequence[RunFiles]) -> Table:
+def _environments(runs: Sequence[RunFiles]) -> dict[str, list[Any]]:
     columns = [{**run.report.hardware, **run.report.versions} if run.report else {} for run in runs]
     keys = dict.fromkeys(key for column in columns for key in column)
-    rows = [[key, *(str(column.get(key, "")) for column in columns)] for key in keys]
-    return Table([("", ""), *((run.name, "") for run in runs)], rows)
+    return {key: [column.get(key, "") for column in columns] for key in keys}

@@ -55,6 +55,11 @@ class Part(BaseModel):
     num_held_out: int = 0
     dropped: dict[str, int] = {}
 
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of pairs by the reason for which they are not in this corpus."""
+        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
+
 
 class Report(SplitScores):
     """The fields of `report.json` that are shown."""

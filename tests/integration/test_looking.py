@@ -155,7 +155,7 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
         assert f'<h2 id="{part.lower()}">{part}</h2>' in text
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
-    assert '<td class="code">training.max_epochs</td><td class="">30</td><td class="">31</td>' in text
+    assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     num_held_out = report["corpora"][0]["num_held_out"]
     assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count("<polyline") >= 10
