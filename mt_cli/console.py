@@ -7,6 +7,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -35,39 +36,32 @@ def show_progress(mode: str) -> None:
     _mode = mode
 
 
+@dataclass(eq=False)
 class Progress:
     """Progress of a stage, with rate and time left: a bar on standard error, or a line now and then.
 
-    Args:
-        description: the name of the stage.
-        total: number of items; None if it is unknown.
-        unit: what an item is called.
-        done: items done before.
-        max_seconds: time limit from now on; None for no limit.
-        is_quiet: whether `auto` shows nothing where there is no terminal.
-        leave: whether the bar stays on the terminal at the end.
+    A total of None is unknown; `done` items were done before. If `is_quiet`, the mode `auto` shows nothing where there
+    is no terminal. Unless `leave`, the bar disappears at the end.
     """
 
-    def __init__(
-        self,
-        description: str,
-        total: int | None,
-        unit: str,
-        done: int = 0,
-        *,
-        max_seconds: float | None = None,
-        is_quiet: bool = False,
-        leave: bool = True,
-    ) -> None:
-        self._description, self._total, self._unit, self._done = description, total, unit, done
+    description: str
+    total: int | None
+    unit: str
+    done: int = 0
+    _: KW_ONLY
+    max_seconds: float | None = None
+    """A time limit from now on."""
+    is_quiet: bool = False
+    leave: bool = True
+
+    def __post_init__(self) -> None:
         has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
-        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
+        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not self.is_quiet))
         self._started_at = self._said_at = time.monotonic()
-        self._before, self._values, self._max_seconds = done, "", max_seconds
-        looks: Any = {"unit": f" {unit}s", "unit_scale": total is None or total > 10_000, "dynamic_ncols": True}
-        self._bar: tqdm[Any] = tqdm(
-            total=total, initial=done, desc=description, disable=not has_bar, leave=leave, **looks
-        )
+        self._before, self._values = self.done, ""
+        units: Any = {"unit": f" {self.unit}s", "unit_scale": self.total is None or self.total > 10_000}
+        bar: Any = {"disable": not has_bar, "dynamic_ncols": True, "leave": self.leave}
+        self._bar: tqdm[Any] = tqdm(desc=self.description, total=self.total, initial=self.done, **units, **bar)
 
     def __enter__(self) -> Progress:
         return self
@@ -80,9 +74,9 @@ class Progress:
         """Context manager that gives `advance`; at the end of a long stage without a bar, a line shows the rate."""
         with self:
             yield self.advance
-        seconds, done = time.monotonic() - self._started_at, self._done - self._before
+        seconds, done = time.monotonic() - self._started_at, self.done - self._before
         if done and seconds > _SECONDS_WORTH_A_LINE and _mode != "none":
-            say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
+            say(f"{self.description}: {done:,} {self.unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
         """The items, each counted after its use."""
@@ -92,7 +86,7 @@ class Progress:
 
     def advance(self, amount: int = 1) -> None:
         """Count `amount` more items."""
-        self._done += amount
+        self.done += amount
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
             self._said_at = time.monotonic()
@@ -100,14 +94,14 @@ class Progress:
 
     def _line(self) -> str:
         seconds = self._said_at - self._started_at
-        rate = (self._done - self._before) / seconds
-        of_total = f" of {self._total:,}" if self._total else ""
-        limits = [(self._total - self._done) / rate] if self._total and rate else []
-        if self._max_seconds is not None:
-            limits.append(max(0.0, self._max_seconds - seconds))
+        rate = (self.done - self._before) / seconds
+        of_total = f" of {self.total:,}" if self.total else ""
+        limits = [(self.total - self.done) / rate] if self.total and rate else []
+        if self.max_seconds is not None:
+            limits.append(max(0.0, self.max_seconds - seconds))
         left = f", {tqdm.format_interval(min(limits))} left" if limits else ""
         values = f"  {self._values}" if self._values else ""
-        return f"{self._description}: {self._done:,}{of_total} {self._unit}s, {rate:,.1f} a second{left}{values}"
+        return f"{self.description}: {self.done:,}{of_total} {self.unit}s, {rate:,.1f} a second{left}{values}"
 
     def show(self, **values: str) -> None:
         """Show these values next to the progress from now on."""
