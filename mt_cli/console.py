@@ -25,11 +25,7 @@ _mode = "auto"
 
 
 def show_progress(mode: str) -> None:
-    """Set how progress is shown: bars, lines, nothing, or (`auto`) bars on a terminal and lines elsewhere.
-
-    Raises:
-        InputError: for another mode.
-    """
+    """Set how progress is shown; `auto` is a bar on a terminal and lines elsewhere. Raises InputError if unknown."""
     global _mode
     if mode not in MODES:
         raise InputError(f"--progress {mode}: use {', '.join(MODES)}")

@@ -33,15 +33,8 @@ def save_attention(
 ) -> None:
     """Write heat maps of attention, a row for each target token, a column for each source token.
 
-    Args:
-        weights: one heat map (T x S), or a grid of them (rows x columns x T x S), which share their tokens.
-        source_tokens: the labels at the top.
-        target_tokens: the labels at the left.
-        path: the file; its suffix names the format.
-        titles: rows x columns; one for each heat map of a grid.
-
-    Raises:
-        InputError: if the suffix names no picture format, or the file cannot be written.
+    `weights` are one heat map (T x S), or a grid of them (rows x columns x T x S) with `titles` (rows x columns). The
+    suffix of `path` is the format. Raises InputError if it is not a picture format, or the file cannot be written.
     """
     with _attention(weights, source_tokens, target_tokens, titles) as figure:
         _save(figure, path)
@@ -52,7 +45,7 @@ def attention_pixels(weights_TS: Tensor, source_tokens: Tokens, target_tokens: T
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     with _attention(weights_TS, source_tokens, target_tokens, ()) as figure:
-        figure.set_dpi(80)
+        figure.set_dpi(100)
         canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()
         return np.array(canvas.buffer_rgba())[..., :3]

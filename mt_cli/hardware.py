@@ -19,11 +19,7 @@ from mt_cli.errors import InputError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device with this name; `auto` is CUDA if available, else MPS, else CPU.
-
-    Raises:
-        InputError: if it is not available.
-    """
+    """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -40,11 +36,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """The number format named `fp32` or `bf16`; `auto` is bf16 if the device multiplies it in hardware.
-
-    Raises:
-        InputError: for another name.
-    """
+    """`fp32` or `bf16` as a type; `auto` is bf16 if `has_fast_bf16`. Raises InputError for another name."""
     if name not in ("auto", "fp32", "bf16"):
         raise InputError(f"unknown precision {name!r}; use auto, fp32 or bf16")
     if name == "auto":

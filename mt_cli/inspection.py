@@ -57,8 +57,7 @@ class Trace:
 def trace_translation(translator: Translator, sentence: str) -> Trace:
     """Translate a sentence greedily and record every choice and all attention.
 
-    Raises:
-        InputError: if it is empty, or longer than the model was trained for.
+    Raises InputError if it is empty, or longer than the model was trained for.
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
@@ -121,10 +120,8 @@ def choice_table(trace: Trace) -> Iterator[str]:
 def draw_model(translator: Translator, folder: Path, suffix: str, num_positions: int | None = None) -> list[Path]:
     """Draw the positional encoding and the norms of the embeddings.
 
-    Without `num_positions`, 100 positions are drawn, or all learned ones if there are fewer.
-
-    Raises:
-        InputError: if the model has learned fewer than `num_positions`, or a picture cannot be written.
+    Without `num_positions`, 100 are drawn, or all learned ones if there are fewer. Raises InputError if the model has
+    learned fewer than `num_positions`, or a picture cannot be written.
     """
     model = translator.model
     embedding = model.source_embedding

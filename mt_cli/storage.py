@@ -60,7 +60,7 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 def check_plain(folder: Path) -> None:
     """Raise RunError if a run directory contains anything but files and folders.
 
-    Files that grow are written in place, so that a link would lead out of the folder and a pipe would block.
+    Files that grow are written in place: a link would lead out of the folder, and a pipe would block.
     """
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):  # Another process has renamed it in the meantime.
@@ -87,10 +87,8 @@ def write_text(path: Path, text: str) -> None:
 def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     """Have `write` fill a temporary file, flush it to disk and rename it: a crash leaves the old file or the new one.
 
-    A link with the name of either is replaced; its target does not change.
-
-    Raises:
-        MtError: if the file cannot be written; the old file is unchanged.
+    A link with the name of either is replaced; its target does not change. Raises MtError if the file cannot be
+    written; the old file is then unchanged.
     """
     temporary = path.with_name(path.name + ".tmp")
     with writing(path):
@@ -117,11 +115,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """Context manager that gives an empty folder, and renames it to `folder` at the end, or removes it after an error.
 
     Anything but an empty folder that has the name already, or gets it in the meantime, stays as it is. A process that
-    is killed leaves `NAME.unfinished-XXXXXXXX`, which does not prevent a second attempt.
-
-    Raises:
-        InputError: if the name is taken, or the folder cannot be made.
-        MtError: if the folder cannot be written.
+    is killed leaves `NAME.unfinished-XXXXXXXX`, which does not prevent a second attempt. Raises InputError if the name
+    is taken or the folder cannot be made, MtError if it cannot be written.
     """
     if folder.name in ("", "..") or (os.path.lexists(folder) and not _is_empty_folder(folder)):
         raise InputError(f"{folder}: exists already; give a new folder")
