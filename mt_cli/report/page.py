@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import Any
 
-from jinja2 import Environment, PackageLoader
+from jinja2 import Environment, PackageLoader, Template
 
 from mt_cli.config.loading import differences
 from mt_cli.console import clock
@@ -36,11 +37,7 @@ _MAX_TOKENS = 40
 def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
     """The page of the first run, compared with the others; its translator, if given, draws attention."""
     first, *others = runs
-    environment = Environment(
-        loader=PackageLoader("mt_cli.report", ""), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.globals |= {"labels": LABELS, "clock": clock, "short": short_number}
-    page = environment.get_template("page.html").render(
+    page = _template().render(
         runs=runs,
         charts=list(_charts(runs)),
         samples=_samples(runs),
@@ -49,6 +46,13 @@ def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
         environments=_environments(runs),
     )
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
+
+
+@cache
+def _template() -> Template:
+    loader = PackageLoader("mt_cli.report", "")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("page.html", globals={"labels": LABELS, "clock": clock, "short": short_number})
 
 
 def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
