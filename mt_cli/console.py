@@ -7,8 +7,8 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from itertools import accumulate
-from types import TracebackType
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -25,83 +25,64 @@ _mode = "auto"
 
 
 def show_progress(mode: str) -> None:
-    """Show progress from now on as bars, as lines, not at all, or (`auto`) as bars on a terminal and else as lines.
-
-    Raises:
-        InputError: for another mode.
-    """
+    """Set how progress is shown; `auto` is a bar on a terminal and lines elsewhere. Raises InputError if unknown."""
     global _mode
     if mode not in MODES:
         raise InputError(f"--progress {mode}: use {', '.join(MODES)}")
     _mode = mode
 
 
+@dataclass(eq=False)
 class Progress:
-    """How far a stage has come, with rate and time left: a bar on standard error, or a line now and then.
+    """Progress of a stage, with rate and time left: a bar on standard error, or a line now and then.
 
-    Args:
-        description: the stage.
-        total: items of it; None if nobody knows.
-        unit: what an item is.
-        done: items that are done already.
-        max_seconds: when it ends at the latest, from now on; None: when all items are done.
-        is_quiet: whether `auto` means nothing at all where there is no terminal.
-        leave: whether the bar stays when the stage is over.
+    A total of None is unknown; `done` items were done before. If `is_quiet`, the mode `auto` shows nothing where there
+    is no terminal. Unless `leave`, the bar disappears at the end.
     """
 
-    def __init__(
-        self,
-        description: str,
-        total: int | None,
-        unit: str,
-        done: int = 0,
-        *,
-        max_seconds: float | None = None,
-        is_quiet: bool = False,
-        leave: bool = True,
-    ) -> None:
-        self._description, self._total, self._unit, self._done = description, total, unit, done
+    description: str
+    total: int | None
+    unit: str
+    done: int = 0
+    _: KW_ONLY
+    max_seconds: float | None = None
+    """A time limit from now on."""
+    is_quiet: bool = False
+    leave: bool = True
+
+    def __post_init__(self) -> None:
         has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
-        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not is_quiet))
+        self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not self.is_quiet))
         self._started_at = self._said_at = time.monotonic()
-        self._before, self._values, self._max_seconds = done, "", max_seconds
-        self._bar: tqdm[Any] = tqdm(
-            total=total,
-            initial=done,
-            desc=description,
-            unit=f" {unit}s",
-            unit_scale=total is None or total > 10_000,
-            disable=not has_bar,
-            dynamic_ncols=True,
-            leave=leave,
-        )
+        self._before, self._values = self.done, ""
+        units: Any = {"unit": f" {self.unit}s", "unit_scale": self.total is None or self.total > 10_000}
+        bar: Any = {"disable": not has_bar, "dynamic_ncols": True, "leave": self.leave}
+        self._bar: tqdm[Any] = tqdm(desc=self.description, total=self.total, initial=self.done, **units, **bar)
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.close()
 
     @contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
-        """The bar as a context that gives a function to advance it by; without a bar, a line says the rate."""
+        """Context manager that gives `advance`; at the end of a long stage without a bar, a line shows the rate."""
         with self:
             yield self.advance
-        seconds, done = time.monotonic() - self._started_at, self._done - self._before
+        seconds, done = time.monotonic() - self._started_at, self.done - self._before
         if done and seconds > _SECONDS_WORTH_A_LINE and _mode != "none":
-            say(f"{self._description}: {done:,} {self._unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
+            say(f"{self.description}: {done:,} {self.unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The same items, counted."""
+        """The items, each counted after its use."""
         for item in items:
             yield item
             self.advance()
 
     def advance(self, amount: int = 1) -> None:
-        """Go on by `amount`."""
-        self._done += amount
+        """Count `amount` more items."""
+        self.done += amount
         self._bar.update(amount)
         if self._has_lines and time.monotonic() - self._said_at > _SECONDS_BETWEEN_LINES:
             self._said_at = time.monotonic()
@@ -109,17 +90,17 @@ class Progress:
 
     def _line(self) -> str:
         seconds = self._said_at - self._started_at
-        rate = (self._done - self._before) / seconds
-        of_all = f" of {self._total:,}" if self._total else ""
-        ends = [(self._total - self._done) / rate] if self._total and rate else []
-        if self._max_seconds is not None:
-            ends.append(max(0.0, self._max_seconds - seconds))
-        left = f", {tqdm.format_interval(min(ends))} left" if ends else ""
+        rate = (self.done - self._before) / seconds
+        of_total = f" of {self.total:,}" if self.total else ""
+        limits = [(self.total - self.done) / rate] if self.total and rate else []
+        if self.max_seconds is not None:
+            limits.append(max(0.0, self.max_seconds - seconds))
+        left = f", {tqdm.format_interval(min(limits))} left" if limits else ""
         values = f"  {self._values}" if self._values else ""
-        return f"{self._description}: {self._done:,}{of_all} {self._unit}s, {rate:,.1f} a second{left}{values}"
+        return f"{self.description}: {self.done:,}{of_total} {self.unit}s, {rate:,.1f} a second{left}{values}"
 
     def show(self, **values: str) -> None:
-        """Show some values beside the bar from now on."""
+        """Show these values next to the progress from now on."""
         self._values = ", ".join(f"{name} {value}" for name, value in values.items())
         self._bar.set_postfix(values, refresh=False)
 
@@ -130,16 +111,16 @@ def say(message: str = "") -> None:
 
 
 def clock(seconds: float) -> str:
-    """A time for people: `1:02:03`."""
+    """A duration for display: `1:02:03`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def harmless(text: str) -> str:
-    """Text as a terminal may have it, without characters that steer it.
+    """Text without control characters, which could steer a terminal.
 
-    Joiners, invisible as they are, belong to the spelling of some scripts and stay.
+    Joiners stay: they are invisible, but belong to the spelling of some scripts.
     """
     return "".join(map(_harmless, text))
 
@@ -153,7 +134,7 @@ def _harmless(character: str) -> str:
 
 
 def fitted(text: str, num_columns: int) -> str:
-    """Text in at most so many columns of a terminal, with an ellipsis where it is cut, and nothing that steers it."""
+    """Harmless text in at most `num_columns` columns of a terminal, with an ellipsis where it is truncated."""
     shown = harmless(text)
     ends = list(accumulate(map(_num_columns, shown)))
     if not ends or ends[-1] <= num_columns:
@@ -162,7 +143,6 @@ def fitted(text: str, num_columns: int) -> str:
 
 
 def _num_columns(character: str) -> int:
-    """How wide a terminal draws a character."""
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -1,9 +1,9 @@
-"""CPUs that other programs use too. Knows no torch, so that it can be asked before torch is loaded. Linux only.
+"""Threads, and CPUs that other programs use too. Imports no torch, so that it can run before torch is loaded.
 
-The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, has them
-spin for milliseconds before they sleep. Beside another program that takes the CPU from the thread they wait for: two
-threads on two CPUs did 4.7 steps a second alone, 1.5 beside one program, and 2.4 if they spin less
-(`docs/benchmarks.md`).
+The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, lets them spin
+for milliseconds before they sleep. If another program runs, spinning threads take the CPU from the thread that they
+wait for: two threads on two CPUs did 4.7 steps a second alone, 1.5 next to one other program, and 2.4 if they spin
+less (`docs/benchmarks.md`).
 """
 
 from __future__ import annotations
@@ -22,46 +22,34 @@ from typing import TypeVar
 T = TypeVar("T")
 U = TypeVar("U")
 
-_THREADS = 2
+_NUM_THREADS = 2
+_SPIN_COUNT_IF_BUSY = "1000"
+_MIN_SECONDS_OF_A_SHARE = 10.0
+
+
+def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+    """`map` in threads, a few items ahead, with results in order."""
+    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+        waiting: deque[Future[U]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _NUM_THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def spin_less_if_busy() -> None:
-    """Have threads sleep sooner if CPUs are in use now; no effect where the user has set that, or torch is loaded."""
+    """Let threads sleep sooner if CPUs are busy; no effect if the user has set that, or torch is loaded."""
     if "torch" in sys.modules or {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
         return
-    idle = idle_cpus(_SECONDS_LOOKED_AT)
+    idle = idle_cpus(0.2)
     if idle is not None and idle < (os.cpu_count() or 1) - 0.5:
-        os.environ["GOMP_SPINCOUNT"] = _FEW_SPINS
-
-
-_SECONDS_LOOKED_AT = 0.2
-_FEW_SPINS = "1000"
-
-
-class CpuContention:
-    """How much of their time this process' threads wait for a CPU that other programs use. Linux only."""
-
-    def __init__(self) -> None:
-        self._before = _seconds_on_cpus()
-
-    def waiting_share(self) -> float | None:
-        """Share, 0 to 1, of the time since this was last asked that threads ready to run had no CPU.
-
-        None if they have been ready for less than ten seconds, which are counted on, or the system does not say.
-        """
-        now = _seconds_on_cpus()
-        running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))
-        if running + waiting < _SECONDS_WORTH_A_SHARE:
-            return None
-        self._before = now
-        return waiting / (running + waiting)
-
-
-_SECONDS_WORTH_A_SHARE = 10.0
+        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT_IF_BUSY
 
 
 def idle_cpus(seconds: float = 0.5) -> float | None:
-    """How many CPUs have nothing to do, the mean of so many seconds from now; None where the system does not say."""
+    """The mean number of idle CPUs in the next `seconds`; None except on Linux."""
     times = []
     for pause in (seconds, 0):
         with suppress(OSError, ValueError):  # Only Linux has this file.
@@ -74,23 +62,30 @@ def idle_cpus(seconds: float = 0.5) -> float | None:
     return (times[1][0] - times[0][0]) / (times[1][1] - times[0][1]) * times[1][2]
 
 
+class CpuContention:
+    """How long the threads of this process wait for a CPU that other programs use."""
+
+    def __init__(self) -> None:
+        self._before = _seconds_on_cpus()
+
+    def waiting_share(self) -> float | None:
+        """The share (0 to 1) of time that threads ready to run had no CPU, since the last share was returned.
+
+        None if they were ready for less than ten seconds, which then count towards the next share, and except on Linux.
+        """
+        now = _seconds_on_cpus()
+        running, waiting = (max(0.0, after - before) for after, before in zip(now, self._before, strict=True))
+        if running + waiting < _MIN_SECONDS_OF_A_SHARE:
+            return None
+        self._before = now
+        return waiting / (running + waiting)
+
+
 def _seconds_on_cpus() -> tuple[float, float]:
     """How long the threads of this process have run on CPUs, and how long they have waited for one."""
     times = [0, 0]
     for path in Path("/proc/self/task").glob("*/schedstat"):
-        with suppress(OSError, ValueError):  # A thread that has ended meanwhile.
+        with suppress(OSError, ValueError):  # The thread has ended in the meantime.
             running, waiting, _ = map(int, path.read_text(encoding="ascii").split())
             times = [times[0] + running, times[1] + waiting]
     return times[0] / 1e9, times[1] / 1e9
-
-
-def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
-    """`map` in threads, a few items ahead, results in order."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[U]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()

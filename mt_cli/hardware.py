@@ -1,4 +1,4 @@
-"""What this machine can do: devices, number formats, threads. Knows torch; does not know models or runs."""
+"""Devices, precision, seeds and memory of this machine. Knows torch; does not know models or runs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ from mt_cli.errors import InputError
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of a config's `training.device`; `auto` is CUDA, then MPS, then CPU.
-
-    Raises:
-        InputError: if it is not there.
-    """
+    """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -40,11 +36,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """The number format called `fp32` or `bf16`; `auto` is bf16 where products are faster in it.
-
-    Raises:
-        InputError: if it has another name.
-    """
+    """`fp32` or `bf16` as a type; `auto` is bf16 if `has_fast_bf16`. Raises InputError for another name."""
     if name not in ("auto", "fp32", "bf16"):
         raise InputError(f"unknown precision {name!r}; use auto, fp32 or bf16")
     if name == "auto":
@@ -53,7 +45,7 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def has_fast_bf16(device: torch.device) -> bool:
-    """Whether the hardware itself multiplies bf16: CUDA from Ampere on, CPUs with AVX512-BF16 or AMX."""
+    """Whether a device multiplies bf16 in hardware: CUDA since Ampere, CPUs with AVX512-BF16 or AMX."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
@@ -70,23 +62,22 @@ def seed_everything(seed: int) -> None:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether an error of PyTorch means that a device's memory did not suffice."""
+    """Whether an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "backend out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
 
 
 def memory_of(device: torch.device) -> int:
-    """Bytes of memory that a device has in all."""
+    """Total memory of a device in bytes."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
+    with suppress(ValueError, OSError, AttributeError):  # Windows has no `sysconf`.
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # Windows has no such function.
-        return sys.maxsize
+    return sys.maxsize
 
 
 def memory_used(device: torch.device) -> int | None:
-    """Bytes of memory that tensors on a GPU, or this process, have at the moment; None where nobody says."""
+    """Memory in bytes that tensors on a GPU, or this process on a CPU, use now; None if it is unknown."""
     if device.type == "cuda":
         return int(torch.cuda.memory_allocated(device))
     with suppress(OSError, ValueError, IndexError, AttributeError):  # Only Linux has this file.
@@ -96,7 +87,7 @@ def memory_used(device: torch.device) -> int | None:
 
 
 def describe_hardware(device: torch.device) -> dict[str, Any]:
-    """Machine, device and threads, for reports."""
+    """Machine, device and number of threads, for reports."""
     return {
         "machine": f"{platform.system()} {platform.machine()}",
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
@@ -107,50 +98,43 @@ def describe_hardware(device: torch.device) -> dict[str, Any]:
 
 def describe_versions() -> dict[str, str]:
     """Versions of Python and of the packages that results depend on."""
-    packages = ("mt-cli", "torch", "datasets", "tokenizers", "safetensors", "sacrebleu", "tensorboard")
     versions = {"python": platform.python_version()}
-    for package in packages:
-        try:
+    for package in ("mt-cli", "torch", "datasets", "tokenizers", "safetensors", "sacrebleu", "tensorboard"):
+        versions[package] = "not installed"
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = "not installed"
     return versions
+
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _MADV_HUGEPAGE, _HUGE_PAGE = -1, -2, -4, 14, 2**21
+_MAX_HEAP_BYTES = 2**36
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
 
 
 def keep_memory() -> None:
     """Let glibc keep freed memory for the next step, in huge pages where the system has them.
 
-    Otherwise it gives each tensor's pages back and asks for them anew. A training step of 4,000 tokens (8.09 M
-    parameters, bf16, two cores) had 46,000 page faults without it, 1,200 with memory kept and 13 with huge pages;
-    peak memory is the same.
+    By default it returns the pages of each tensor to the system and requests them again. A training step of 4,000
+    tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
+    huge pages. Peak memory is the same.
     """
-    # Other C libraries, and Windows, have no such functions.
-    with suppress(OSError, AttributeError, TypeError, ValueError):
+    with suppress(OSError, AttributeError, TypeError, ValueError):  # Other C libraries lack these functions.
         libc = ctypes.CDLL(None)
         for option, value in {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 2**26}.items():
             libc.mallopt(option, value)
-        # Address space at the end of the heap, not memory: a page is taken when it is written to.
+        if Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() == "2":
+            return  # Without overcommitting, address space counts as memory.
+        # Address space at the end of the heap, not memory: a page is allocated when it is first written to.
         libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = _POINTER, [_SIZE], [_POINTER]
-        size = min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2, _HEAP_BYTES)
-        address = libc.malloc(size) if _overcommits() else None
-        if address:
+        size = min(memory_of(torch.device("cpu")) // 2, _MAX_HEAP_BYTES)
+        if address := libc.malloc(size):
             start = -(-address // _HUGE_PAGE) * _HUGE_PAGE
             libc.madvise.argtypes = [_POINTER, _SIZE, ctypes.c_int]
             libc.madvise(start, (address + size - start) // _HUGE_PAGE * _HUGE_PAGE, _MADV_HUGEPAGE)
             libc.free(address)
 
 
-def _overcommits() -> bool:
-    """Whether address space costs nothing; where the administrator forbids overcommitting, it is counted as memory."""
-    return Path("/proc/sys/vm/overcommit_memory").read_text(encoding="ascii").strip() != "2"
-
-
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _MADV_HUGEPAGE, _HUGE_PAGE = -1, -2, -4, 14, 2**21
-_HEAP_BYTES = 2**36
-_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_size_t
-
-
 def release_memory() -> None:
-    """Give memory that is no longer used back to the system; glibc keeps it otherwise, a gigabyte at times."""
-    with suppress(OSError, AttributeError, TypeError):  # Other C libraries, and Windows, have no such function.
+    """Return unused memory to the system; glibc may keep a gigabyte otherwise."""
+    with suppress(OSError, AttributeError, TypeError):  # Other C libraries lack this function.
         ctypes.CDLL(None).malloc_trim(0)

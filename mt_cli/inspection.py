@@ -1,9 +1,9 @@
-"""A model looked at from inside: its parameters, what its heads attend to, and how it chooses word after word."""
+"""The inside of a model: its parameters, what its heads attend to, and how greedy search chooses each token."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mt_cli.batching.batches import pad
 from mt_cli.errors import InputError
-from mt_cli.figures import missing_characters, save_attention, save_attention_grid, save_norms, save_positions
+from mt_cli.figures import save_attention, save_norms, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
@@ -20,54 +20,8 @@ from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
 from mt_cli.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
-_POSITIONS_SHOWN = 100
-
-
-def parameter_table(model: Transformer) -> list[str]:
-    """A line for each parameter, layers of one shape together, with its shape, number and share; then sums of parts."""
-    total = sum(weight.numel() for weight in model.parameters())
-    groups: dict[str, list[tuple[str, Tensor]]] = {}
-    for name, weight in model.named_parameters():
-        groups.setdefault(re.sub(r"^(encoder|decoder)\.\d+\.", r"\1.N.", name), []).append((name, weight))
-    lines = [f"{'parameter':<52}{'shape':>14}{'layers':>8}{'number':>14}{'share':>8}"]
-    for name, members in groups.items():
-        shape = " x ".join(map(str, members[0][1].shape))
-        number = sum(weight.numel() for _, weight in members)
-        layers = str(len(members)) if ".N." in name else ""
-        lines.append(f"{name:<52}{shape:>14}{layers:>8}{number:>14,}{number / total:>8.1%}")
-    lines.append("")
-    for part, module in model.named_children():
-        own = {id(weight): weight.numel() for weight in module.parameters()}
-        if own:
-            number = sum(own.values())
-            lines.append(f"{part:<74}{number:>14,}{number / total:>8.1%}")
-    lines.append(f"{'all, tied tables counted once':<74}{total:>14,}{1:>8.1%}")
-    return lines
-
-
-def draw_model(translator: Translator, folder: Path, ending: str, num_positions: int | None = None) -> list[Path]:
-    """Pictures of the positional encoding and of the embeddings' lengths.
-
-    Without `num_positions`, 100 are drawn, or all there are if fewer have been learned.
-
-    Raises:
-        InputError: if fewer positions than `num_positions` have been learned.
-    """
-    model = translator.model
-    embedding = model.source_embedding
-    if isinstance(embedding.positions, LearnedPositions):
-        table = embedding.positions.weight.detach()[: num_positions or _POSITIONS_SHOWN]
-        if num_positions is not None and len(table) < num_positions:
-            raise InputError(f"{num_positions} positions: this model has learned {len(table)}, and there are no others")
-    else:
-        table = sinusoids(num_positions or _POSITIONS_SHOWN, model.config.d_model)
-    tables = {"source": embedding.table.weight, "target": model.target_embedding.table.weight}
-    if tables["source"] is tables["target"]:
-        tables = {"source and target": tables["source"]}
-    paths = [folder / f"positions.{ending}", folder / f"embeddings.{ending}"]
-    save_positions(table, paths[0])
-    save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[1])
-    return paths
+_DEFAULT_NUM_POSITIONS = 100
+_NUM_RUNNERS_UP = 3
 
 
 @dataclass(frozen=True)
@@ -76,32 +30,36 @@ class Choice:
 
     token: str
     probability: float
-    others: list[tuple[str, float]]
-    """What else was likely, and how likely, likeliest first."""
+    runners_up: list[tuple[str, float]]
+    """The likeliest other tokens with their probabilities, best first."""
 
 
 @dataclass(frozen=True)
-class Insight:
-    """A sentence, how it was translated greedily, and what was attended to meanwhile."""
+class Trace:
+    """A sentence, its greedy translation, and the attention weights of every head."""
 
     source_tokens: list[str]
     """With [EOS]."""
     target_tokens: list[str]
-    """What the decoder read: [SOS] and the translation."""
+    """Input of the decoder: [SOS] and the translation."""
     output_tokens: list[str]
-    """What it said: the translation and [EOS]."""
+    """Output of the decoder: the translation and [EOS]."""
     text: str
     choices: list[Choice]
-    attention: dict[str, list[Tensor]]
-    """For each of `KINDS`, weights HxTxS of each layer."""
+    attention: dict[str, Tensor]
+    """For each of `KINDS`, weights of layers x heads x T x S."""
+
+    @property
+    def mean_cross_attention(self) -> Tensor:
+        """Cross-attention from output tokens to source tokens (T x S), mean over layers and heads."""
+        return self.attention[KINDS[2]].mean(dim=(0, 1))
 
 
 @torch.inference_mode()
-def look_into(translator: Translator, sentence: str, num_others: int = 3) -> Insight:
-    """Translate a sentence greedily, and note all on the way.
+def trace_translation(translator: Translator, sentence: str) -> Trace:
+    """Translate a sentence greedily and record every choice and all attention.
 
-    Raises:
-        InputError: if it is empty, or longer than the model was trained for.
+    Raises InputError if it is empty, or longer than the model was trained for.
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
@@ -110,68 +68,95 @@ def look_into(translator: Translator, sentence: str, num_others: int = 3) -> Ins
         raise InputError("the sentence is empty")
     if len(ids) > translator.max_tokens:
         raise InputError(f"found {len(ids)} tokens; give a sentence of up to {translator.max_tokens}")
-    greedy = translator.decoding.greedy
-    ((best,),) = translator.engine.search([ids], greedy)
+    ((best,),) = translator.engine.search([ids], translator.decoding.greedy)
     device = next(model.parameters()).device
     src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
     with recorded_attention(model) as record:
         logits_TV = model(src_ids, tgt_ids)[0]
     probabilities_TV = logits_TV.float().softmax(dim=-1)
-    choices = [
-        _choice(target, probabilities_V, chosen, num_others)
-        for probabilities_V, chosen in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)
-    ]
-    attention: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+    choices = [_choice(target, *step) for step in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)]
+    layers: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
     for name, (weights_BHTS,) in record.items():  # Such as `decoder.0.cross_attention`.
         kind = KINDS[0] if name.startswith("encoder") else KINDS[2] if "cross" in name else KINDS[1]
-        attention[kind].append(weights_BHTS[0].float().cpu())
-    tokens = target.tokens(best.ids)
-    (text,) = target.decode([best.ids])
-    return Insight([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
+        layers[kind].append(weights_BHTS[0].float().cpu())
+    attention = {kind: torch.stack(weights) for kind, weights in layers.items()}
+    tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
+    return Trace([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
 
 
-def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int, num_others: int) -> Choice:
-    values, indices = probabilities_V.topk(min(num_others + 1, len(probabilities_V)))
-    likely = zip(tokenizer.tokens(indices.tolist()), values.tolist(), indices.tolist(), strict=True)
-    others = [(token, value) for token, value, index in likely if index != chosen][:num_others]
-    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), others)
+def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int) -> Choice:
+    values, indices = probabilities_V.topk(min(_NUM_RUNNERS_UP + 1, len(probabilities_V)))
+    likeliest = zip(tokenizer.tokens(indices.tolist()), values.tolist(), indices.tolist(), strict=True)
+    others = [(token, probability) for token, probability, index in likeliest if index != chosen]
+    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), others[:_NUM_RUNNERS_UP])
 
 
-def draw_attention(insight: Insight, folder: Path, ending: str) -> list[Path]:
-    """For each kind of attention a grid of heat maps, layers downwards, heads to the right, their mean at the end."""
-    source, target, output = insight.source_tokens, insight.target_tokens, insight.output_tokens
-    sides = {KINDS[0]: (source, source), KINDS[1]: (target, target), KINDS[2]: (source, output)}
-    paths = []
-    for kind, (columns, rows) in sides.items():
-        maps = [[*weights_HTS, weights_HTS.mean(dim=0)] for weights_HTS in insight.attention[kind]]
-        titles = [
-            [*(f"layer {layer}, head {head}" for head in range(1, len(row))), f"layer {layer}, mean"]
-            for layer, row in enumerate(maps, start=1)
-        ]
-        paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}.{ending}")
-        save_attention_grid(maps, titles, columns, rows, paths[-1])
-    mean = torch.stack(insight.attention[KINDS[2]]).mean(dim=(0, 1))
-    paths.append(folder / f"cross_attention_mean.{ending}")
-    save_attention(mean, source, output, paths[-1])
-    return paths
+def parameter_table(model: Transformer) -> list[str]:
+    """Lines with shape, number and share of each parameter, layers of one shape together; then sums by module."""
+    total = sum(weight.numel() for weight in model.parameters())
+    groups: dict[str, list[Tensor]] = {}
+    for name, weight in model.named_parameters():
+        groups.setdefault(re.sub(r"^(encoder|decoder)\.\d+\.", r"\1.N.", name), []).append(weight)
+    lines = [f"{'parameter':<52}{'shape':>14}{'layers':>8}{'number':>14}{'share':>8}"]
+    for name, members in groups.items():
+        shape = " x ".join(map(str, members[0].shape))
+        number = sum(weight.numel() for weight in members)
+        layers = len(members) if ".N." in name else ""
+        lines.append(f"{name:<52}{shape:>14}{layers:>8}{number:>14,}{number / total:>8.1%}")
+    lines.append("")
+    for name, module in model.named_children():
+        if number := sum(weight.numel() for weight in module.parameters()):
+            lines.append(f"{name:<74}{number:>14,}{number / total:>8.1%}")
+    return [*lines, f"{'all, tied tables counted once':<74}{total:>14,}{1:>8.1%}"]
 
 
-def choice_table(insight: Insight) -> Iterator[str]:
+def choice_table(trace: Trace) -> Iterator[str]:
     """A line for each step: the token, its probability, and the runners-up with theirs."""
-    width = max(len(choice.token) for choice in insight.choices) + 2
+    width = max(len(choice.token) for choice in trace.choices) + 2
     yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
-    for step, choice in enumerate(insight.choices, start=1):
-        others = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.others)
+    for step, choice in enumerate(trace.choices, start=1):
+        others = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.runners_up)
         yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {others}"
 
 
-def note_on_fonts(texts: Sequence[str]) -> str | None:
-    """What to do about characters that no installed font has; None if there are none."""
-    missing = missing_characters(texts)
-    if not missing:
-        return None
-    shown = " ".join(missing[:10]) + (" ..." if len(missing) > 10 else "")
-    return (
-        f"no installed font has {shown}; such characters are drawn as boxes. Install one, such as the package "
-        "fonts-noto-cjk or fonts-noto-core of Debian, or draw SVG and look at it where there is one"
-    )
+def draw_model(translator: Translator, folder: Path, suffix: str, num_positions: int | None = None) -> list[Path]:
+    """Draw the positional encoding and the norms of the embeddings.
+
+    Without `num_positions`, 100 are drawn, or all learned ones if there are fewer. Raises InputError if the model has
+    learned fewer than `num_positions`, or a picture cannot be written.
+    """
+    model = translator.model
+    embedding = model.source_embedding
+    if isinstance(embedding.positions, LearnedPositions):
+        table = embedding.positions.weight.detach()[: num_positions or _DEFAULT_NUM_POSITIONS]
+        if num_positions is not None and len(table) < num_positions:
+            raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
+    else:
+        table = sinusoids(num_positions or _DEFAULT_NUM_POSITIONS, model.config.d_model)
+    tables = {"source": embedding.table.weight, "target": model.target_embedding.table.weight}
+    if tables["source"] is tables["target"]:
+        tables = {"source and target": tables["source"]}
+    paths = [folder / f"positions.{suffix}", folder / f"embeddings.{suffix}"]
+    save_positions(table, paths[0])
+    save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[1])
+    return paths
+
+
+def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
+    """Draw a grid of heat maps for each kind of attention (a row a layer, a column a head, their mean at the end).
+
+    Then draw the mean of the cross-attention. Raises InputError if a picture cannot be written.
+    """
+    source, target = trace.source_tokens, trace.target_tokens
+    sides = ((source, source), (target, target), (source, trace.output_tokens))
+    paths = []
+    for (kind, weights_LHTS), tokens in zip(trace.attention.items(), sides, strict=True):
+        num_layers, num_heads = weights_LHTS.shape[:2]
+        columns = [*(f"head {head}" for head in range(1, num_heads + 1)), "mean"]
+        titles = [[f"layer {layer}, {column}" for column in columns] for layer in range(1, num_layers + 1)]
+        maps = torch.cat([weights_LHTS, weights_LHTS.mean(dim=1, keepdim=True)], dim=1)
+        paths.append(folder / f"{kind.replace(' ', '_').replace('-', '_')}.{suffix}")
+        save_attention(maps, *tokens, paths[-1], titles)
+    paths.append(folder / f"cross_attention_mean.{suffix}")
+    save_attention(trace.mean_cross_attention, source, trace.output_tokens, paths[-1])
+    return paths

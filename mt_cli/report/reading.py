@@ -1,4 +1,4 @@
-"""What a run directory says of its run, as far as a page can use it. The files may come from elsewhere."""
+"""The files of a run directory that a page shows. They are untrusted: a damaged one is named and left out."""
 
 from __future__ import annotations
 
@@ -31,24 +31,22 @@ class Score(BaseModel):
     confidence_95: FiniteFloat | None = None
 
 
-class Scored(BaseModel):
+class SplitScores(BaseModel):
     """Scores on one test set."""
 
     split: str
     exact_match: FiniteFloat = 0.0
     scores: dict[str, Score]
-    """By the keys of `LABELS`."""
+    """By the keys of `LABELS`, under which `report.json` has them."""
 
     @model_validator(mode="before")
     @classmethod
-    def _scores_are_together(cls, tree: Any) -> Any:
-        if not isinstance(tree, dict):
-            return tree
-        return tree | {"scores": {name: tree[name] for name in LABELS if name in tree}}
+    def _collect_scores(cls, tree: Any) -> Any:
+        return tree | {"scores": {key: tree[key] for key in LABELS if key in tree}} if isinstance(tree, dict) else tree
 
 
 class Part(BaseModel):
-    """What became of one source of a corpus."""
+    """The statistics of one source of a corpus."""
 
     corpus: str = ""
     name: str = ""
@@ -57,11 +55,16 @@ class Part(BaseModel):
     num_held_out: int = 0
     dropped: dict[str, int] = {}
 
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of pairs by the reason for which they are not in this corpus."""
+        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
-class Report(Scored):
-    """What of `report.json` is shown."""
 
-    extra_tests: dict[str, Scored] = {}
+class Report(SplitScores):
+    """The fields of `report.json` that are shown."""
+
+    extra_tests: dict[str, SplitScores] = {}
     stopped_because: str
     best_step: int
     num_steps: int
@@ -75,33 +78,28 @@ class Report(Scored):
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run directory says of its run."""
+    """The content of a run directory."""
 
-    path: Path
+    name: str
     config: Config
     rows: list[dict[str, float]]
-    """Of `metrics.jsonl`."""
+    """The rows of `metrics.jsonl`."""
     samples: list[tuple[str, str, str]]
     """Source, reference and hypothesis at the last validation."""
     report: Report | None
-    """None if the run has not ended."""
+    """None if the run has not finished."""
 
     @classmethod
     def read(cls, path: Path) -> RunFiles:
-        """Those of a directory, without files that cannot be used, which are named; raises RunError if it is no run."""
+        """Read what is usable; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
         return cls(
-            path,
+            path.resolve().name,
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
             _usable(_read_report, directory.report_path),
         )
-
-    @property
-    def name(self) -> str:
-        """The directory's name."""
-        return self.path.resolve().name
 
 
 def _read_report(path: Path) -> Report:
@@ -109,11 +107,11 @@ def _read_report(path: Path) -> Report:
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
-    """What `read` finds in a file; None if there is none, or, which is said, none that can be used."""
+    """The content of a file, or None; the user is told of a file that exists but cannot be used."""
     try:
         return read(path)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        say(f"mt: {path}: {reason(error)[:200]}; the page does without this file")
+        say(f"mt: {path}: {reason(error)[:200]}; the page leaves this file out")
         return None

@@ -23,14 +23,14 @@ def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
     assert "1 below" in out
 
 
-def test_the_doctor_sees_that_runs_is_no_directory(mt, tmp_path):
+def test_the_doctor_reports_a_file_named_runs(mt, tmp_path):
     (tmp_path / "runs").write_text("")
     status, out, _ = mt("doctor")
     assert status == 1
     assert "runs is no directory" in out
 
 
-def test_the_doctor_speaks_of_threads_memory_and_disk(mt, monkeypatch):
+def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(mt, monkeypatch):
     monkeypatch.setattr("torch.get_num_threads", lambda: 4096)
     monkeypatch.setattr("mt_cli.doctor._MIN_MEMORY", 2**60)
     monkeypatch.setattr("mt_cli.doctor._MIN_FREE_DISK", 2**60)

@@ -1,4 +1,5 @@
 import json
+import math
 import os
 import re
 import shutil
@@ -12,7 +13,7 @@ import torch
 from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.inspection import KINDS, draw_model, look_into, parameter_table
+from mt_cli.inspection import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
 from mt_cli.translator import Translator
@@ -32,25 +33,21 @@ def test_the_parameter_table_counts_every_weight_once(translator):
     assert any(re.match(r"encoder\.N\.self_attention\.query\.weight +32 x 32 ", line) for line in lines)
 
 
-def test_what_is_seen_of_a_sentence_is_how_it_was_translated(translator):
-    insight = look_into(translator, "one two three.")
-    assert insight.text == translator.translate(["one two three."], beam_size=1)[0] == "ONE TWO THREE."
-    assert (
-        [choice.token for choice in insight.choices] == insight.output_tokens == ["ONE", "TWO", "THREE", "￭.", "[EOS]"]
-    )
-    for choice in insight.choices:
-        assert choice.probability > choice.others[0][1] >= choice.others[-1][1] >= 0
-        assert choice.probability + sum(probability for _, probability in choice.others) <= 1.001
-    score = sum(translator.score(["one two three."], [insight.text])[0].token_scores)
-    import math
-
-    assert math.prod(choice.probability for choice in insight.choices) == pytest.approx(math.exp(score), rel=1e-3)
-    for kind, (weights, *others) in insight.attention.items():
-        size = len(insight.target_tokens), len(insight.source_tokens)
+def test_a_trace_agrees_with_greedy_translation_and_with_scoring(translator):
+    trace = trace_translation(translator, "one two three.")
+    assert trace.text == translator.translate(["one two three."], beam_size=1)[0] == "ONE TWO THREE."
+    assert [choice.token for choice in trace.choices] == trace.output_tokens == ["ONE", "TWO", "THREE", "￭.", "[EOS]"]
+    for choice in trace.choices:
+        assert choice.probability > choice.runners_up[0][1] >= choice.runners_up[-1][1] >= 0
+        assert choice.probability + sum(probability for _, probability in choice.runners_up) <= 1.001
+    score = sum(translator.score(["one two three."], [trace.text])[0].token_scores)
+    assert math.prod(choice.probability for choice in trace.choices) == pytest.approx(math.exp(score), rel=1e-3)
+    for kind, (weights, *others) in trace.attention.items():
+        size = len(trace.target_tokens), len(trace.source_tokens)
         expected = {KINDS[0]: (size[1], size[1]), KINDS[1]: (size[0], size[0]), KINDS[2]: size}[kind]
         assert not others and weights.shape == (2, *expected)
         assert weights.sum(dim=-1).flatten().tolist() == pytest.approx([1.0] * 2 * expected[0], abs=1e-5)
-    decoder = insight.attention[KINDS[1]][0]
+    decoder = trace.attention[KINDS[1]][0]
     assert not decoder.triu(diagonal=1).any()
 
 
@@ -67,7 +64,7 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
 
 
 @pytest.mark.parametrize("sentence", [(), ("one two.",)])
-def test_a_reader_that_goes_away_leaves_the_pictures(trained, tmp_path, sentence):
+def test_the_pictures_are_drawn_even_if_standard_output_is_closed(trained, tmp_path, sentence):
     command = [sys.executable, "-m", "mt_cli", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # Each line goes out at once, as those of a long table do.
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -89,13 +86,13 @@ def drawn(monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "number"), [((), 100), (("--positions", 7), 7), (("--positions", 300), 300)])
-def test_as_many_positions_are_drawn_as_asked_for(mt, trained, drawn, options, number):
+def test_the_requested_number_of_positions_is_drawn(mt, trained, drawn, options, number):
     assert mt("inspect", "--run", trained, "--output", "pictures", *options)[0] == 0
     (table,) = drawn
     assert torch.equal(table, sinusoids(number, 32))
 
 
-def test_learned_positions_are_drawn_as_far_as_there_are_any(translator, tmp_path, drawn):
+def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn):
     config = ModelConfig(d_model=32, num_heads=2, positions="learned", max_positions=40)
     model = Transformer(config, 9, 9)
     learned = Translator(TransformerEngine(model), (None, None), translator.decoding, 6)
@@ -118,7 +115,7 @@ def test_learned_positions_are_drawn_as_far_as_there_are_any(translator, tmp_pat
         (("--run", "nothing"), "nothing"),
     ],
 )
-def test_what_cannot_be_inspected_is_named(mt, trained, tmp_path, arguments, words):
+def test_bad_arguments_of_inspect_are_named(mt, trained, tmp_path, arguments, words):
     (tmp_path / "file").write_text("", encoding="utf-8")
     run = () if "--run" in arguments else ("--run", trained)
     status, _, err = mt("inspect", *arguments, *run)
@@ -126,7 +123,7 @@ def test_what_cannot_be_inspected_is_named(mt, trained, tmp_path, arguments, wor
 
 
 class Page(HTMLParser):
-    """Checks that tags are closed, and collects what a page would load."""
+    """Checks that tags are closed, and collects the addresses that a page would load."""
 
     def __init__(self, text):
         super().__init__()
@@ -163,7 +160,7 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     num_held_out = report["corpora"][0]["num_held_out"]
     assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count("<polyline") >= 10
-    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text)
+    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text, re.DOTALL)
     assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
 
 
@@ -177,7 +174,7 @@ def test_text_in_a_report_is_text(mt, trained, tmp_path):
     assert "<script" not in text and "&lt;script&gt;" in text and "a&amp;b" in text
 
 
-def test_a_run_that_is_not_finished_or_damaged_is_reported_as_far_as_it_goes(mt, trained, tmp_path):
+def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "run" / "report.json").unlink()
     shutil.rmtree(tmp_path / "run" / "checkpoints")

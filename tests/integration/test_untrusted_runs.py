@@ -187,7 +187,7 @@ def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
     """Each part of `report.json` in turn is missing, or has another value: of several parts only one has this one."""
     config = RunDirectory(run).config()
     monkeypatch.setattr(RunDirectory, "config", lambda directory: config)  # It takes most of the time.
-    monkeypatch.setattr("mt_cli.report.page._config", lambda *runs: "")
+    monkeypatch.setattr("mt_cli.config.sections.Config.to_yaml", lambda config: "")
     monkeypatch.setattr("mt_cli.cli.looking.load_translator", lambda *options: None)
     (run / "metrics.jsonl").unlink()
     path = run / "report.json"
@@ -216,7 +216,7 @@ def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
 def test_a_report_that_is_no_json_is_named(attempt, run, commands, content):
     (run / "report.json").write_bytes(content)
     status, err = attempt(*commands["report"])
-    assert status == 0 and "report.json: " in err and err.endswith("the page does without this file\n")
+    assert status == 0 and "report.json: " in err and err.endswith("the page leaves this file out\n")
 
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
@@ -228,7 +228,7 @@ def test_a_curve_has_no_points_but_numbers(attempt, monkeypatch, run, tag, value
     (run / "report.json").unlink()
     assert attempt("report", "--run", run)[0] == 0
     page = (run / "report.html").read_text(encoding="utf-8")
-    assert "nan" not in page and ">inf" not in page and '<polyline class="curve"' in page
+    assert "nan" not in page and ">inf" not in page and '<polyline class="curve ' in page
 
 
 def test_what_is_too_large_is_not_read(attempt, run, commands):

@@ -1,11 +1,42 @@
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from mt_cli import cpus
-from mt_cli.cpus import CpuContention, idle_cpus, spin_less_if_busy
+from mt_cli.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy
+
+
+def test_this_module_does_not_load_torch():
+    command = [sys.executable, "-c", "import sys, mt_cli.cpus; sys.exit('torch' in sys.modules)"]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_results_of_threads_come_in_the_order_of_items_with_few_items_taken_ahead():
+    taken = []
+
+    def items():
+        for number in range(20):
+            taken.append(number)
+            yield number
+
+    def work(number):
+        time.sleep(0.002 * (number % 2 == 0))  # An even item ends after the next odd one.
+        return number * 10
+
+    for done, result in enumerate(in_threads(work, items())):
+        assert result == done * 10 and len(taken) <= done + 4
+    assert taken == list(range(20))
+
+
+def test_an_error_in_a_thread_is_raised_where_its_result_would_come():
+    results = in_threads(lambda number: 1 // number, [1, 1, 0, 1])
+    assert [next(results), next(results)] == [1, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
 
 SHARE_OF_WAITING = """
 import os, time
@@ -16,7 +47,7 @@ hog = os.fork()
 if hog == 0:
     while True:
         pass
-cpus._SECONDS_WORTH_A_SHARE = 0.5
+cpus._MIN_SECONDS_OF_A_SHARE = 0.5
 contention = cpus.CpuContention()
 ends_at = time.monotonic() + 1
 while time.monotonic() < ends_at:
@@ -26,14 +57,14 @@ print(contention.waiting_share())
 """
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system does not count waiting")
-def test_a_process_beside_another_on_one_cpu_waits_for_a_good_part_of_its_time():
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this system has no schedstat")
+def test_a_process_that_shares_one_cpu_waits_for_part_of_its_time():
     command = [sys.executable, "-c", SHARE_OF_WAITING]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
     assert float(result.stdout) > 0.2
 
 
-def test_too_little_work_says_nothing_of_waiting(monkeypatch):
+def test_short_work_gives_no_share_and_counts_towards_the_next(monkeypatch):
     times = iter([(5.0, 1.0), (9.0, 2.0), (15.0, 11.0)])
     monkeypatch.setattr("mt_cli.cpus._seconds_on_cpus", lambda: next(times))
     contention = CpuContention()
@@ -41,8 +72,8 @@ def test_too_little_work_says_nothing_of_waiting(monkeypatch):
     assert contention.waiting_share() == 0.5
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system does not say what its CPUs do")
-def test_idle_cpus_are_some_of_those_there_are():
+@pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="this system has no /proc/stat")
+def test_the_number_of_idle_cpus_is_at_most_that_of_all():
     assert 0 <= idle_cpus(0.1) <= os.cpu_count()
 
 
@@ -56,7 +87,7 @@ def test_idle_cpus_are_some_of_those_there_are():
         (0.0, {"OMP_WAIT_POLICY": "ACTIVE"}, None),
     ],
 )
-def test_threads_spin_less_on_a_busy_machine_unless_the_user_has_a_say(monkeypatch, idle, variables, expected):
+def test_threads_spin_less_on_a_busy_machine_unless_the_user_has_set_it(monkeypatch, idle, variables, expected):
     monkeypatch.setattr(cpus, "idle_cpus", lambda seconds: idle)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setattr(os, "environ", dict(variables))

@@ -5,41 +5,38 @@ from matplotlib import image
 
 from mt_cli import figures
 from mt_cli.errors import InputError
-from mt_cli.figures import (
-    attention_pixels,
-    missing_characters,
-    save_attention,
-    save_attention_grid,
-    save_norms,
-    save_positions,
-)
-from mt_cli.inspection import note_on_fonts
+from mt_cli.figures import attention_pixels, font_note, save_attention, save_norms, save_positions
 from mt_cli.model.positions import sinusoids
 
 
-def test_the_darkest_cell_is_where_the_weight_is(tmp_path):
+def cell_box(target, source):
+    """Where a picture changes when one weight does: top, left, bottom, right."""
     weights = torch.zeros(3, 4)
-    weights[1, 2] = 1.0
-    pixels = attention_pixels(weights, list("abcd"), list("xyz")).astype(float).mean(axis=2)
-    # The cells lie at the lower right; each is looked at in its middle.
-    height, width = pixels.shape
-    cell = 19
-    corner = height - 4 - 3 * cell, width - 4 - 4 * cell
-    values = [
-        [pixels[int(corner[0] + (t + 0.5) * cell), int(corner[1] + (s + 0.5) * cell)] for s in range(4)]
-        for t in range(3)
-    ]
-    assert np.unravel_index(np.argmin(values), (3, 4)) == (1, 2)
+    pictures = []
+    for weight in (0.0, 1.0):
+        weights[target, source] = weight
+        pictures.append(attention_pixels(weights, list("abcd"), list("xyz")).astype(int))
+    changed = np.argwhere((pictures[0] - pictures[1]).sum(axis=2) > 300)  # Darker, not only touched at an edge.
+    return *changed.min(axis=0), *changed.max(axis=0)
 
 
-@pytest.mark.parametrize("ending", ["png", "svg"])
-def test_a_grid_has_a_title_for_every_head_and_all_tokens(tmp_path, ending):
-    path = tmp_path / f"grid.{ending}"
+def test_a_weight_darkens_the_cell_in_the_row_of_its_target_and_the_column_of_its_source_token():
+    boxes = [[cell_box(target, source) for source in range(4)] for target in range(3)]
+    for target in range(3):
+        for source in range(4):
+            top, left, bottom, right = boxes[target][source]
+            assert (top, bottom) == boxes[target][0][0::2] and (left, right) == boxes[0][source][1::2]
+            assert target == 0 or top > boxes[target - 1][source][2]
+            assert source == 0 or left > boxes[target][source - 1][3]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_grid_has_a_title_for_every_head_and_all_tokens(tmp_path, suffix):
+    path = tmp_path / f"grid.{suffix}"
     titles = [[f"layer {layer}, head {head}" for head in range(4)] for layer in range(2)]
-    maps = [[torch.rand(100, 90) for _ in row] for row in titles]
     tokens = [f"token{number}" for number in range(100)]
-    save_attention_grid(maps, titles, tokens[:90], tokens, path)
-    if ending == "svg":
+    save_attention(torch.rand(2, 4, 100, 90), tokens[:90], tokens, path, titles)
+    if suffix == "svg":
         text = path.read_text(encoding="utf-8")
         assert all(title in text for row in titles for title in row)
         assert text.count(">token7<") == 4 + 2 and ">token99<" in text
@@ -58,31 +55,34 @@ def test_the_same_content_gives_the_same_svg(tmp_path):
     assert lines[0] == lines[1]
 
 
-@pytest.mark.parametrize("tokens", [["שלום", "עולם"], ["مرحبا", "بالعالم"], ["$x$", "a_b", "%"], ["￭", "▁", "▁a"]])
-def test_all_kinds_of_tokens_are_drawn(tmp_path, tokens):
-    save_attention(
-        torch.eye(2).repeat(1, len(tokens) // 2 + 1)[:2, : len(tokens)], tokens, ["x", "y"], tmp_path / "a.png"
-    )
-    assert (tmp_path / "a.png").stat().st_size > 1000
-    assert missing_characters(["$x$", "a_b", "%", "Łódź", "שלום"]) == ""
+@pytest.mark.parametrize(
+    ("token", "shown"),
+    [("שלום", "שלום"), ("مرحبا", "مرحبا"), ("$x$", "$x$"), ("a_b", "a_b"), ("￭ing", "ing"), ("▁a", "·a")],
+)
+def test_a_token_is_drawn_as_text_and_not_as_markup(tmp_path, token, shown):
+    save_attention(torch.eye(2), [token, "x"], ["y", "z"], tmp_path / "a.svg")
+    assert f">{shown}<" in (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert font_note([token]) is None
 
 
-def test_characters_that_no_font_has_are_named(tmp_path, monkeypatch):
+def test_characters_that_no_font_has_are_named_and_drawn_as_boxes(tmp_path, monkeypatch):
     monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [])
-    figures._font_file_of.cache_clear()
+    figures._font_of.cache_clear()
     try:
-        assert missing_characters(["a", "你好", "￭.", "▁b"]) == "你好"
-        assert "你 好" in note_on_fonts(["你好"]) and note_on_fonts(["hello"]) is None
+        assert "no installed font has 你 好;" in font_note(["a", "你好", "￭.", "▁b"])
+        assert font_note(["hello"]) is None
         save_attention(torch.ones(1, 1), ["你"], ["a"], tmp_path / "a.png")
-        assert attention_pixels(torch.ones(1, 1), ["你"], ["a"]).shape[2] == 3
+        missing = attention_pixels(torch.ones(1, 1), ["你"], ["a"])
+        assert not np.array_equal(missing, attention_pixels(torch.ones(1, 1), [" "], ["a"]))
     finally:
-        figures._font_file_of.cache_clear()
+        figures._font_of.cache_clear()
 
 
 def test_positions_and_norms_are_drawn(tmp_path):
-    save_positions(sinusoids(100, 64), tmp_path / "positions.png")
+    save_positions(sinusoids(100, 64), tmp_path / "positions.svg")
     save_norms({"source": torch.rand(500), "target": torch.rand(400)}, tmp_path / "norms.svg")
-    assert "target" in (tmp_path / "norms.svg").read_text()
+    for name, words in (("positions", ("position", "dimension")), ("norms", ("source", "target"))):
+        assert all(f">{word}<" in (tmp_path / f"{name}.svg").read_text() for word in words)
 
 
 @pytest.mark.parametrize("name", ["a.xyz", "missing/a.png"])

@@ -1,11 +1,74 @@
 import platform
+import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
-from mt_cli.hardware import is_out_of_memory
+from mt_cli.errors import InputError
+from mt_cli.hardware import (
+    has_fast_bf16,
+    is_out_of_memory,
+    pick_device,
+    pick_precision,
+    seed_everything,
+)
+
+CPU = torch.device("cpu")
+
+
+def test_equal_seeds_give_equal_random_numbers_in_python_numpy_and_torch():
+    def numbers(seed):
+        seed_everything(seed)
+        return random.random(), np.random.random(), torch.rand(()).item()
+
+    first, other = numbers(1), numbers(2)
+    assert numbers(1) == first and all(one != two for one, two in zip(first, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("has_cuda", "has_mps", "expected"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")]
+)
+def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expected):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: has_cuda)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: int(has_cuda))
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
+    assert pick_device("auto").type == expected
+    for name, is_available in (("cpu", True), ("cuda", has_cuda), ("cuda:1", False), ("mps", has_mps), ("tpu", False)):
+        if is_available:
+            assert pick_device(name) == torch.device(name)
+        else:
+            with pytest.raises(InputError, match=f"device '?{name}"):
+                pick_device(name)
+
+
+def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():
+    assert pick_precision("fp32", CPU) == torch.float32 and pick_precision("bf16", CPU) == torch.bfloat16
+    assert (pick_precision("auto", CPU) == torch.bfloat16) == has_fast_bf16(CPU)
+    with pytest.raises(InputError, match="unknown precision 'fp8'"):
+        pick_precision("fp8", CPU)
+
+
+GROWTH_BY_A_TENSOR = """
+import torch
+from mt_cli.hardware import memory_of, memory_used
+
+cpu = torch.device("cpu")
+before = memory_used(cpu)
+tensor = torch.ones(50_000_000)
+assert memory_used(cpu) < memory_of(cpu)
+print(memory_used(cpu) - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is known on Linux")
+def test_memory_in_use_grows_by_the_size_of_a_tensor():
+    command = [sys.executable, "-c", GROWTH_BY_A_TENSOR]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 200e6 < int(result.stdout) < 250e6
+
 
 FAULTS_OF_A_SECOND_ALLOCATION = """
 import resource
@@ -22,13 +85,13 @@ print(faults)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory is kept with functions of glibc")
-def test_memory_that_was_kept_is_not_asked_for_again():
+def test_kept_memory_is_not_requested_again():
     command = [sys.executable, "-c", FAULTS_OF_A_SECOND_ALLOCATION]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(result.stdout) < 1_000  # 12,000 pages of 4 kB, if it were asked for again.
+    assert int(result.stdout) < 1_000  # 12,000 pages of 4 kB, if it were requested again.
 
 
-def test_a_failed_allocation_is_a_lack_of_memory_and_other_errors_are_not():
+def test_only_a_failed_allocation_is_out_of_memory():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(failed.value)

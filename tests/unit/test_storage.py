@@ -3,7 +3,57 @@ import os
 import pytest
 
 from mt_cli.errors import InputError, MtError, RunError
-from mt_cli.storage import check_plain, make_folder, new_folder, read_regular, write_atomically, write_text
+from mt_cli.storage import (
+    check_plain,
+    format_bytes,
+    make_folder,
+    new_folder,
+    read_regular,
+    reading,
+    size_of,
+    write_atomically,
+    write_text,
+    writing,
+)
+
+
+@pytest.mark.parametrize("error_class", [InputError, RunError])
+def test_reading_turns_an_error_of_the_system_into_one_that_names_the_file_and_the_reason(tmp_path, error_class):
+    path = tmp_path / "missing"
+    with pytest.raises(error_class, match=f"^{path}: no such file or directory$"), reading(path, error_class):
+        path.read_text()
+
+
+def test_writing_turns_an_error_of_the_system_or_of_safetensors_into_one_that_names_the_file(tmp_path):
+    import torch
+    from safetensors.torch import save_file
+
+    path = tmp_path / "folder"
+    path.mkdir()
+    for write in (lambda: path.write_text("x"), lambda: save_file({"a": torch.ones(1)}, path)):
+        with pytest.raises(MtError, match=f"^{path}: cannot be written: is a directory") as raised, writing(path):
+            write()
+        assert not isinstance(raised.value, InputError)
+
+
+@pytest.mark.parametrize("context", [reading, writing])
+@pytest.mark.parametrize("error", [RunError("x"), ValueError("x"), KeyboardInterrupt()])
+def test_other_errors_pass_unchanged(tmp_path, context, error):
+    with pytest.raises(type(error)) as raised, context(tmp_path):
+        raise error
+    assert raised.value is error
+
+
+def test_sizes_are_those_of_all_files(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c").write_bytes(b"123")
+    (tmp_path / "d").write_bytes(b"45")
+    assert size_of([tmp_path / "a", tmp_path / "d"]) == 5
+
+
+def test_sizes_are_shown_in_the_largest_unit_that_fits():
+    sizes = {0: "0 bytes", 999: "999 bytes", 1000: "1.0 kB", 1.3e9: "1.3 GB", 2.5e15: "2,500.0 TB"}
+    assert {size: format_bytes(size) for size in sizes} == sizes
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path):
@@ -63,7 +113,7 @@ def everything_in(folder):
     return sorted((str(path.relative_to(folder)), path.is_dir() or path.read_text()) for path in folder.rglob("*"))
 
 
-def test_a_new_folder_is_there_when_it_is_complete(tmp_path):
+def test_a_new_folder_appears_when_it_is_complete(tmp_path):
     with new_folder(tmp_path / "a" / "b" / "new") as folder:
         (folder / "file").write_text("1")
         assert not (tmp_path / "a" / "b" / "new").exists() and ".unfinished-" in folder.name
@@ -73,7 +123,7 @@ def test_a_new_folder_is_there_when_it_is_complete(tmp_path):
 @pytest.mark.parametrize(
     ("error", "expected"), [(OSError(28, "No space"), MtError), (KeyboardInterrupt, None), (RunError("x"), RunError)]
 )
-def test_a_folder_that_is_not_completed_leaves_nothing(tmp_path, error, expected):
+def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, error, expected):
     (tmp_path / "a").mkdir()
     with pytest.raises(expected or KeyboardInterrupt), new_folder(tmp_path / "a" / "b" / "c" / "new") as folder:
         (folder / "file").write_text("1")
@@ -82,9 +132,9 @@ def test_a_folder_that_is_not_completed_leaves_nothing(tmp_path, error, expected
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
-def test_what_somebody_else_makes_meanwhile_stays(tmp_path, kind):
+def test_what_another_process_makes_in_the_meantime_stays(tmp_path, kind):
     theirs = tmp_path / "new"
-    with pytest.raises(InputError, match="somebody else has made it"), new_folder(theirs) as folder:
+    with pytest.raises(InputError, match="another process has made it"), new_folder(theirs) as folder:
         (folder / "file").write_text("ours")
         if kind == "folder":
             theirs.mkdir()
@@ -101,7 +151,7 @@ def test_what_somebody_else_makes_meanwhile_stays(tmp_path, kind):
         assert everything_in(tmp_path) == [each for each in before if "unfinished" not in each[0]]
 
 
-@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+@pytest.mark.parametrize("moment", ["before", "in the meantime"])
 def test_an_empty_folder_may_have_the_name(tmp_path, moment):
     if moment == "before":
         (tmp_path / "new").mkdir()
@@ -111,7 +161,7 @@ def test_an_empty_folder_may_have_the_name(tmp_path, moment):
     assert everything_in(tmp_path) == [("new", True), ("new/file", "ours")]
 
 
-def test_what_comes_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypatch):
+def test_what_is_written_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypatch):
     rename = type(tmp_path).rename
 
     def rename_later(path, target):
@@ -120,28 +170,28 @@ def test_what_comes_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypat
         return rename(path, target)
 
     monkeypatch.setattr(type(tmp_path), "rename", rename_later)
-    with pytest.raises(InputError, match="somebody else"), new_folder(tmp_path / "new") as folder:
+    with pytest.raises(InputError, match="another process"), new_folder(tmp_path / "new") as folder:
         (folder / "file").write_text("ours")
     assert everything_in(tmp_path) == [("new", True), ("new/theirs", "theirs")]
 
 
-def test_of_two_makers_of_one_folder_one_wins(tmp_path):
-    with pytest.raises(InputError, match="somebody else"), new_folder(tmp_path / "new") as first:
+def test_one_of_two_writers_of_a_folder_wins(tmp_path):
+    with pytest.raises(InputError, match="another process"), new_folder(tmp_path / "new") as first:
         (first / "file").write_text("first")
         with new_folder(tmp_path / "new") as second:
             (second / "file").write_text("second")
     assert everything_in(tmp_path) == [("new", True), ("new/file", "second")]
 
 
-def test_what_safetensors_writes_may_be_read_by_whom_the_umask_lets(tmp_path):
+def test_files_of_safetensors_have_the_permissions_of_the_umask(tmp_path):
     import torch
     from safetensors.torch import save_file
 
-    former = os.umask(0o027)
+    previous = os.umask(0o027)
     try:
         write_atomically(tmp_path / "a", lambda temporary: save_file({"a": torch.ones(1)}, temporary))
         with new_folder(tmp_path / "new") as folder:
             save_file({"a": torch.ones(1)}, folder / "b")
     finally:
-        os.umask(former)
+        os.umask(previous)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "new/b", "new")] == [0o640, 0o640, 0o750]
