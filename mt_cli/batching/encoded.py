@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -68,45 +68,28 @@ class Statistics:
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
 
-@dataclass(frozen=True)
-class Sequences:
-    """Sequences of ids, one after the other: sequence N begins at offset N and ends at offset N + 1."""
-
-    offsets: NDArray[np.int32]
-    ids: Ids
-
-    def __getitem__(self, index: int) -> Ids:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
-
-
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
     Args:
-        chunks: the sources and the targets of consecutive pairs.
+        batches: record batches with the columns `source` and `target`, lists of ids.
         part_sizes: number of pairs of each part of the corpus.
-        mapping: the file that `chunks` are in.
+        mapping: the memory-mapped file of the batches.
     """
 
     def __init__(
-        self,
-        chunks: Sequence[tuple[Sequences, Sequences]],
-        part_sizes: Sequence[int],
-        mapping: mmap.mmap | None = None,
+        self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mapping: mmap.mmap | None = None
     ) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._chunks = chunks
-        self._bounds = list(accumulate((len(source.offsets) - 1 for source, _ in chunks), initial=0))
+        self._chunks = [[_Sequences.of(column) for column in batch.columns] for batch in batches]
+        self._bounds = list(accumulate((len(source.offsets) - 1 for source, _ in self._chunks), initial=0))
         self._mapping, self._num_read = mapping, 0
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
         """Pairs in memory, all in one part."""
-        sources, targets = (
-            Sequences(_offsets(list(map(len, side))), np.array([i for ids in side for i in ids], np.uint32))
-            for side in (source, target)
-        )
-        return cls([(sources, targets)], [len(source)])
+        columns = [pa.array(side, pa.list_(pa.uint32())) for side in (source, target)]
+        return cls([pa.record_batch(columns, SIDES)], [len(source)])
 
     @classmethod
     def open(cls, path: Path, part_sizes: Sequence[int]) -> EncodedPairs:
@@ -114,9 +97,7 @@ class EncodedPairs:
         with path.open("rb") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
-        batches = (reader.get_batch(index) for index in range(reader.num_record_batches))
-        chunks = [(_sequences_of(batch.column(0)), _sequences_of(batch.column(1))) for batch in batches]
-        return cls(chunks, part_sizes, mapping)
+        return cls(map(reader.get_batch, range(reader.num_record_batches)), part_sizes, mapping)
 
     def __len__(self) -> int:
         return self._bounds[-1]
@@ -151,37 +132,31 @@ class EncodedPairs:
                 self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def _offsets(lengths: Sequence[int] | NDArray[np.int32]) -> NDArray[np.int32]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
-
-
-def _sequences_of(column: Any) -> Sequences:
-    return Sequences(column.offsets.to_numpy(), column.values.to_numpy())
-
-
 @dataclass(frozen=True)
-class EncodedBlock:
-    """Lengths and ids of both sides of some pairs."""
+class _Sequences:
+    """Sequences of ids, one after the other: sequence N begins at offset N and ends at offset N + 1."""
 
-    lengths: Sequence[NDArray[np.int32]]
-    ids: Sequence[Ids]
-    is_kept: Mask
-    """Whether a pair is short enough."""
+    offsets: NDArray[np.int32]
+    ids: Ids
 
-    def kept(self) -> tuple[Sequences, Sequences]:
-        """The sources and the targets of the pairs that are short enough."""
-        sides = list(zip(self.lengths, self.ids, strict=True))
-        if not self.is_kept.all():
-            sides = [(lengths[self.is_kept], ids[np.repeat(self.is_kept, lengths)]) for lengths, ids in sides]
-        sources, targets = (Sequences(_offsets(lengths), ids) for lengths, ids in sides)
-        return sources, targets
+    @classmethod
+    def of(cls, column: pa.ListArray) -> _Sequences:
+        return cls(column.offsets.to_numpy(), column.values.to_numpy())
+
+    def __getitem__(self, index: int) -> Ids:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
 
-def encode_block(texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int) -> EncodedBlock:
-    """The ids of some sources and of their targets."""
+def encode_block(
+    texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int
+) -> tuple[pa.RecordBatch, Mask]:
+    """The ids of some sources and targets, and the mask of pairs with at most `max_tokens` on both sides."""
     encoded = (tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True))
     ids, lengths = zip(*encoded, strict=True)
-    return EncodedBlock(lengths, ids, np.maximum(*lengths) <= max_tokens)
+    is_kept: Mask = np.maximum(*lengths) <= max_tokens
+    offsets = [np.concatenate([[0], np.cumsum(side, dtype=np.int64)]).astype(np.int32) for side in lengths]
+    columns = map(pa.ListArray.from_arrays, map(pa.array, offsets), map(pa.array, ids))
+    return pa.record_batch(list(columns), SIDES), is_kept
 
 
 def encode_corpus(
@@ -197,20 +172,19 @@ def encode_corpus(
     length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
     masks = [np.empty(0, bool)]
 
-    def encode(block: Any) -> EncodedBlock:
+    def encode(block: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
         return encode_block([block.column(side).to_pylist() for side in SIDES], tokenizers, max_tokens)
 
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
-        for block in in_threads(encode, corpus.blocks()):
-            columns = [pa.ListArray.from_arrays(pa.array(side.offsets), pa.array(side.ids)) for side in block.kept()]
-            writer.write_batch(pa.record_batch(columns, schema=schema))
-            masks.append(block.is_kept)
-            for side, (lengths, ids) in enumerate(zip(block.lengths, block.ids, strict=True)):
-                num_tokens[side] += len(ids)
-                num_unknown[side] += int(np.count_nonzero(ids == UNK_ID))
-                counted = np.minimum(lengths, _MAX_COUNTED_LENGTH)
+        for batch, is_kept in in_threads(encode, corpus.blocks()):
+            writer.write_batch(batch if is_kept.all() else batch.filter(pa.array(is_kept)))
+            masks.append(is_kept)
+            for side, sequences in enumerate(map(_Sequences.of, batch.columns)):
+                num_tokens[side] += len(sequences.ids)
+                num_unknown[side] += int(np.count_nonzero(sequences.ids == UNK_ID))
+                counted = np.minimum(np.diff(sequences.offsets), _MAX_COUNTED_LENGTH)
                 length_counts[side] += np.bincount(counted, minlength=_MAX_COUNTED_LENGTH + 1)
-            advance(len(block.is_kept))
+            advance(len(is_kept))
     is_kept = np.concatenate(masks)
     np.save(path.with_suffix(".npy"), is_kept)
     parts = np.split(is_kept, np.cumsum([corpus.num_kept(part) for part in corpus.parts])[:-1])

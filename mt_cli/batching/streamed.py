@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
+import pyarrow as pa
 
 from mt_cli.batching.batches import Pool
-from mt_cli.batching.encoded import SIDES, EncodedPairs, Sequences, encode_block
+from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together, hashes_of
 from mt_cli.corpus.formats import Row
@@ -45,15 +46,15 @@ class StreamedPairs:
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
         texts = (block.kept_texts() for _, block in blocks)
         encoded = in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts)
-        chunks: list[tuple[Sequences, Sequences]] = []
+        kept = []
         part_sizes = [0] * len(buffer)
-        for (part, block), ids in zip(blocks, encoded, strict=True):
-            chunks.append(ids.kept())
-            part_sizes[part] += int(ids.is_kept.sum())
-            num_too_long = int((~ids.is_kept).sum())
+        for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
+            kept.append(batch.filter(pa.array(is_kept)))
+            num_too_long = len(is_kept) - len(kept[-1])
+            part_sizes[part] += len(kept[-1])
             self.counts[part].update(STATUS_NAMES[code] for code in block.statuses.tolist())
             self.counts[part].update({"kept": -num_too_long, "max_tokens": num_too_long})
-        return EncodedPairs(chunks, part_sizes)
+        return EncodedPairs(kept, part_sizes)
 
 
 def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:

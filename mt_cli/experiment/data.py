@@ -176,7 +176,7 @@ def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
 
 
 def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
-    """Fingerprints of a run's corpora by name, to find out whether they have changed; of a stream, of its first rows."""
+    """Fingerprints of a run's corpora, which tell whether they have changed; of a stream, only of its first rows."""
     found: dict[str, str] = {}
     for name, corpus in data.corpora.items():
         for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
