@@ -119,7 +119,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of entries, special tokens included."""
+        """Number of entries, with special tokens."""
         return self._backend.get_vocab_size()
 
     @property
@@ -139,7 +139,6 @@ class Tokenizer:
         return np.fromiter(ids, self.id_type, int(lengths.sum(dtype=np.int64))), lengths
 
     def _encodings(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], tokenizers.Encoding]]:
-        """The tag of each text, and the encoding of the rest."""
         tags, rests = zip(*map(self._split_tag, texts), strict=True) if texts else ((), ())
         return list(zip(tags, self._backend.encode_batch_fast(rests), strict=True))
 
@@ -177,10 +176,8 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of ids; [PAD], [SOS] and [EOS] are skipped."""
-        skipped = (PAD_ID, SOS_ID, EOS_ID)
-        return self._backend.decode_batch(
-            [[index for index in sequence if index not in skipped] for sequence in ids], skip_special_tokens=False
-        )
+        kept = [[index for index in sequence if index not in (PAD_ID, SOS_ID, EOS_ID)] for sequence in ids]
+        return self._backend.decode_batch(kept, skip_special_tokens=False)
 
 
 TokenizerPair = tuple[Tokenizer, Tokenizer]
@@ -267,10 +264,7 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
 def _trained_backend(
     texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], rare: Sequence[str] = ()
 ) -> tokenizers.Tokenizer | None:
-    """A backend with a vocabulary learnt from texts without their `rare` characters.
-
-    If the characters do not fit, the result is None with `unigram`, and has too many entries with `bpe`.
-    """
+    """A backend trained on texts without `rare` characters; None if the others do not fit in a `unigram` vocabulary."""
     backend, trainer = _untrained_backend(config, tags)
     normalizer = backend.normalizer
     if rare:
@@ -288,7 +282,6 @@ def _trained_backend(
 
 
 def _rare_characters(texts: Iterable[str], config: TokenizerConfig, num_frequent: int) -> list[str]:
-    """The characters of normalised texts without the `num_frequent` most frequent."""
     normalizer = _untrained_backend(config)[0].normalizer
     counts: Counter[str] = Counter()
     for text in texts:
@@ -297,7 +290,6 @@ def _rare_characters(texts: Iterable[str], config: TokenizerConfig, num_frequent
 
 
 def _untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tuple[tokenizers.Tokenizer, Any]:
-    """A backend without a vocabulary, and its trainer."""
     special_tokens = [*SPECIAL_TOKENS, *tags, *(BYTES if _has_bytes(config) else ())]
     common: dict[str, Any] = {"special_tokens": special_tokens, "show_progress": False}
     subwords = common | {"vocab_size": config.vocab_size or _DEFAULT_SUBWORDS, "initial_alphabet": [_SPACE]}
@@ -334,10 +326,8 @@ def _word_spacing() -> _Spacing:
     mark_begins = Regex(rf"(?<=[^ ])(?=[^{_LETTER} ])")
     word_begins = Regex(rf"(?<=[^{_LETTER} {_JOINER}])(?=[{_LETTER}])")
     empty_word = Regex("(?<= )(?= )|^(?= )|(?<= )$")
-    replacements = [
-        *((_JOINER, _NEVER_SEEN), (_SPACE, _NEVER_SEEN), (empty_word, _SPACE)),
-        *((mark_begins, f" {_JOINER}"), (word_begins, f"{_JOINER} ")),
-    ]
+    replacements = [(_JOINER, _NEVER_SEEN), (_SPACE, _NEVER_SEEN), (empty_word, _SPACE)]
+    replacements += [(mark_begins, f" {_JOINER}"), (word_begins, f"{_JOINER} ")]
     joins = [decoders.Replace(text, "") for text in (f"{_JOINER} ", _JOINER, _SPACE)]
     steps = [decoders.WordPiece(prefix=_JOINER, cleanup=False), decoders.Fuse(), *joins]
     return replacements, pre_tokenizers.Split(" ", "removed"), steps
@@ -365,10 +355,8 @@ def _subword_spacing(has_bytes: bool) -> _Spacing:
     return replacements, pre_tokenizers.Split(Regex(unit), "isolated"), steps
 
 
-_KEYS_OF_STEPS = {
-    **{"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"},
-    **{"post_processor": "processors", "decoder": "decoders"},
-}
+_KEYS_OF_STEPS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
+_KEYS_OF_STEPS |= {"post_processor": "processors", "decoder": "decoders"}
 _PREVIOUS_UNIT = rf"▁?[{_LETTER}]+|▁?[^{_LETTER}▁]|▁"
 _PREVIOUS_STEPS = (
     {"type": "Split", "pattern": {"Regex": _PREVIOUS_UNIT}, "behavior": "Isolated", "invert": False},
@@ -388,7 +376,6 @@ def _is_own(backend: tokenizers.Tokenizer) -> bool:
 
 @cache
 def _own_steps() -> set[str]:
-    """The steps of all kinds of tokenizer."""
     algorithms = get_args(TokenizerConfig.model_fields["algorithm"].annotation)
     configs = [
         TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=True, lowercase=True)

@@ -68,7 +68,7 @@ class Batch:
         return len(self.src_ids) + len(self.tgt_input_ids)
 
     def to(self, device: torch.device) -> Batch:
-        """The batch on a device; from pinned memory the copy is asynchronous."""
+        """The batch on a device; copies from pinned memory are asynchronous."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
@@ -76,14 +76,10 @@ class Batch:
         return self._moved(Tensor.pin_memory)
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        return replace(
-            self,
-            src_ids=move(self.src_ids),
-            source_grid=self.source_grid.moved(move),
-            tgt_input_ids=move(self.tgt_input_ids),
-            tgt_output_ids=move(self.tgt_output_ids),
-            target_grid=self.target_grid.moved(move),
-        )
+        ids: dict[str, Any] = {
+            name: move(getattr(self, name)) for name in ("src_ids", "tgt_input_ids", "tgt_output_ids")
+        }
+        return replace(self, source_grid=self.source_grid.moved(move), target_grid=self.target_grid.moved(move), **ids)
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of at least two pairs."""
@@ -92,9 +88,7 @@ class Batch:
         src_ids = self.source_grid.split_ids(self.src_ids, sources)
         tgt_input_ids = self.target_grid.split_ids(self.tgt_input_ids, targets)
         tgt_output_ids = self.target_grid.split_ids(self.tgt_output_ids, targets)
-        first, second = (
-            Batch(*fields) for fields in zip(src_ids, sources, tgt_input_ids, tgt_output_ids, targets, strict=True)
-        )
+        first, second = map(Batch, src_ids, sources, tgt_input_ids, tgt_output_ids, targets)
         return first, second
 
 
@@ -160,24 +154,22 @@ class MixedPairs:
 
     def _order(self, epoch: int) -> Indices:
         """Indices of the pairs of an epoch, shuffled."""
-        order: Indices = np.empty(len(self), dtype=np.int32 if len(self) < 2**31 else np.int64)
-        first_index = begin = 0
+        dtype = np.int32 if len(self) < 2**31 else np.int64
+        pieces: list[Indices] = [np.empty(0, dtype)]
+        first_index = 0
         for part, (part_size, size) in enumerate(zip(self.pairs.part_sizes, self._sizes, strict=True)):
             # Epochs read one endless sequence of copies of the part; a copy that two epochs share is shuffled.
-            read = 0
-            while read < size:
-                copy, start = divmod(epoch * size + read, part_size)
-                stop = min(part_size, start + size - read)
-                indices = order[begin + read : begin + read + stop - start]
-                if stop - start == part_size:
-                    indices[:] = 1  # 0, 1, 2, ... in place: copies of ten million indices take noticeable time.
-                    indices[0] = 0
-                    np.cumsum(indices, out=indices)
-                else:
-                    indices[:] = np.random.default_rng([self._seed, part, copy]).permutation(part_size)[start:stop]
-                np.add(indices, first_index, out=indices)
-                read += stop - start
-            first_index, begin = first_index + part_size, begin + size
+            place, end = epoch * size, (epoch + 1) * size
+            while place < end:
+                copy, start = divmod(place, part_size)
+                indices: Indices = np.arange(first_index, first_index + part_size, dtype=dtype)
+                if start > 0 or place + part_size > end:
+                    random = np.random.default_rng([self._seed, part, copy])
+                    indices = random.permutation(indices)[start : start + end - place]
+                pieces.append(indices)
+                place += len(indices)
+            first_index += part_size
+        order = np.concatenate(pieces)
         np.random.default_rng([self._seed, epoch]).shuffle(order)
         return order
 

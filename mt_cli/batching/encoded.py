@@ -81,8 +81,11 @@ class EncodedPairs:
         self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mapping: mmap.mmap | None = None
     ) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._chunks = [[_Sequences.of(column) for column in batch.columns] for batch in batches]
-        self._bounds = list(accumulate((len(source.offsets) - 1 for source, _ in self._chunks), initial=0))
+        self._chunks, sizes = [], []
+        for batch in batches:
+            self._chunks.append(list(map(_offsets_and_ids, batch.columns)))
+            sizes.append(len(batch))
+        self._bounds = list(accumulate(sizes, initial=0))
         self._mapping, self._num_read = mapping, 0
 
     @classmethod
@@ -106,8 +109,9 @@ class EncodedPairs:
         """Source and target ids of a pair."""
         self._count_read(1)
         chunk = bisect_right(self._bounds, index) - 1
-        source, target = self._chunks[chunk]
-        return source[index - self._bounds[chunk]], target[index - self._bounds[chunk]]
+        row = index - self._bounds[chunk]
+        source, target = (ids[offsets[row] : offsets[row + 1]] for offsets, ids in self._chunks[chunk])
+        return source, target
 
     def lengths(self, indices: NDArray[np.integer[Any]] | None = None) -> NDArray[np.int32]:
         """2xB lengths of the sources and targets of these pairs, by default of all pairs."""
@@ -118,8 +122,8 @@ class EncodedPairs:
         lengths = np.empty((2, len(indices)), dtype=np.int32)
         for chunk, start, first, last in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             rows = ordered[first:last] - start
-            for side, sequences in enumerate(chunk):
-                lengths[side, order[first:last]] = sequences.offsets[rows + 1] - sequences.offsets[rows]
+            for side, (offsets, _) in enumerate(chunk):
+                lengths[side, order[first:last]] = offsets[rows + 1] - offsets[rows]
             self._count_read(len(rows))
         return lengths
 
@@ -132,19 +136,9 @@ class EncodedPairs:
                 self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
-@dataclass(frozen=True)
-class _Sequences:
-    """Sequences of ids, one after the other: sequence N begins at offset N and ends at offset N + 1."""
-
-    offsets: NDArray[np.int32]
-    ids: Ids
-
-    @classmethod
-    def of(cls, column: pa.ListArray) -> _Sequences:
-        return cls(column.offsets.to_numpy(), column.values.to_numpy())
-
-    def __getitem__(self, index: int) -> Ids:
-        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
+    """The offset of each sequence in a column, with the end of the last one; and all ids, one after the other."""
+    return column.offsets.to_numpy(), column.values.to_numpy()
 
 
 def encode_block(
@@ -179,11 +173,11 @@ def encode_corpus(
         for batch, is_kept in in_threads(encode, corpus.blocks()):
             writer.write_batch(batch if is_kept.all() else batch.filter(pa.array(is_kept)))
             masks.append(is_kept)
-            for side, sequences in enumerate(map(_Sequences.of, batch.columns)):
-                num_tokens[side] += len(sequences.ids)
-                num_unknown[side] += int(np.count_nonzero(sequences.ids == UNK_ID))
-                counted = np.minimum(np.diff(sequences.offsets), _MAX_COUNTED_LENGTH)
-                length_counts[side] += np.bincount(counted, minlength=_MAX_COUNTED_LENGTH + 1)
+            for side, (offsets, ids) in enumerate(map(_offsets_and_ids, batch.columns)):
+                num_tokens[side] += len(ids)
+                num_unknown[side] += int(np.count_nonzero(ids == UNK_ID))
+                lengths = np.minimum(np.diff(offsets), _MAX_COUNTED_LENGTH)
+                length_counts[side] += np.bincount(lengths, minlength=_MAX_COUNTED_LENGTH + 1)
             advance(len(is_kept))
     is_kept = np.concatenate(masks)
     np.save(path.with_suffix(".npy"), is_kept)
@@ -196,13 +190,7 @@ def encode_corpus(
 def encode_corpora(
     corpora: Mapping[str, Corpus], tokenizers: Sequence[Tokenizer], config: CorpusConfig, cache: Cache
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
-    """The encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough.
-
-    They are read from the cache if it has them.
-
-    Raises:
-        MtError: if the disk is full or cannot be written.
-    """
+    """The encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
     text_key = next(iter(corpora.values())).key
     key = fingerprint(text_key, [each.to_json() for each in tokenizers], config.max_tokens, config.tags)
 
