@@ -224,9 +224,8 @@ def cut_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -
     batches: list[Indices] = []
     start = 0
     while start < len(order):
-        stop = start + max(1, batch_tokens // int(longest[start]))
-        batches.append(order[start:stop])
-        start = stop
+        batches.append(order[start : start + max(1, batch_tokens // int(longest[start]))])
+        start += len(batches[-1])
     return batches
 
 
@@ -239,10 +238,5 @@ def count_batches(training: MixedPairs, batch_tokens: int) -> int:
 
 def batches_in_order(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Indices of sequences in batches of similar length, longest first, for decoding."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    batches: list[list[int]] = []
-    for index in order:
-        if not batches or (len(batches[-1]) + 1) * (lengths[batches[-1][0]] + 1) > batch_tokens:
-            batches.append([])
-        batches[-1].append(index)
-    return batches
+    sides = np.array([lengths, lengths], dtype=np.int32) + 1
+    return [batch.tolist() for batch in cut_by_length(np.arange(len(lengths)), sides, batch_tokens)]

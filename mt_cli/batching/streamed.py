@@ -46,15 +46,14 @@ class StreamedPairs:
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
         texts = (block.kept_texts() for _, block in blocks)
         encoded = in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts)
-        kept = []
-        part_sizes = [0] * len(buffer)
+        batches, part_sizes = [], [0] * len(buffer)
         for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
-            kept.append(batch.filter(pa.array(is_kept)))
-            num_too_long = len(is_kept) - len(kept[-1])
-            part_sizes[part] += len(kept[-1])
+            batches.append(batch.filter(pa.array(is_kept)))
+            num_kept = len(batches[-1])
+            part_sizes[part] += num_kept
             self.counts[part].update(STATUS_NAMES[code] for code in block.statuses.tolist())
-            self.counts[part].update({"kept": -num_too_long, "max_tokens": num_too_long})
-        return EncodedPairs(kept, part_sizes)
+            self.counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
+        return EncodedPairs(batches, part_sizes)
 
 
 def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:
@@ -85,15 +84,16 @@ def _filtered_blocks(
     buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes]
 ) -> list[tuple[int, Block]]:
     """The rows of a buffer in blocks, with the status of each row; each block with the number of its corpus."""
-    blocks: list[tuple[int, Block]] = []
-    for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True)):
-        filters = config.filters_of(source)
-        blocks.extend((part, block) for block in clean_rows(rows, source, (config.source, config.target), filters))
+    both, filters = (config.source, config.target), [config.filters_of(source) for source in config.train]
+    blocks = [
+        (part, block)
+        for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True))
+        for block in clean_rows(rows, source, both, filters[part])
+    ]
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])
         hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
-        filters_of = [(len(block), config.filters_of(config.train[part])) for part, block in blocks]
-        filter_together(statuses, hashes, filters_of, evaluation_hashes)
+        filter_together(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
         for (_, block), each in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
             block.statuses[:] = each
