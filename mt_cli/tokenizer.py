@@ -122,21 +122,17 @@ class Tokenizer:
         """Number of entries, with special tokens."""
         return self._backend.get_vocab_size()
 
-    @property
-    def id_type(self) -> Any:
-        """The NumPy type of ids on disk: `uint16` if it is large enough, otherwise `uint32`."""
-        return np.uint16 if self.vocab_size <= 2**16 else np.uint32
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without [SOS] and [EOS]."""
         return [[*tag, *encoding.ids] for tag, encoding in self._encodings(texts)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int32]]:
-        """The ids of all texts in one array, and the length of each text; works in several threads at once."""
+        """The ids of all texts in one array of the smallest type, and the length of each text. Thread-safe."""
+        id_type = np.uint16 if self.vocab_size <= 2**16 else np.uint32
         encodings = self._encodings(texts)
         lengths = np.fromiter((len(tag) + len(encoding) for tag, encoding in encodings), np.int32, len(encodings))
         ids = chain.from_iterable(part for tag, encoding in encodings for part in (tag, encoding.ids))
-        return np.fromiter(ids, self.id_type, int(lengths.sum(dtype=np.int64))), lengths
+        return np.fromiter(ids, id_type, int(lengths.sum(dtype=np.int64))), lengths
 
     def _encodings(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], tokenizers.Encoding]]:
         tags, rests = zip(*map(self._split_tag, texts), strict=True) if texts else ((), ())

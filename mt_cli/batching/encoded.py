@@ -81,11 +81,8 @@ class EncodedPairs:
         self, batches: Iterable[pa.RecordBatch], part_sizes: Sequence[int], mapping: mmap.mmap | None = None
     ) -> None:
         self.part_sizes = tuple(part_sizes)
-        self._chunks, sizes = [], []
-        for batch in batches:
-            self._chunks.append(list(map(_offsets_and_ids, batch.columns)))
-            sizes.append(len(batch))
-        self._bounds = list(accumulate(sizes, initial=0))
+        self._chunks = [[_offsets_and_ids(column) for column in batch.columns] for batch in batches]
+        self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in self._chunks), initial=0))
         self._mapping, self._num_read = mapping, 0
 
     @classmethod
@@ -156,12 +153,8 @@ def encode_block(
 def encode_corpus(
     corpus: Corpus, tokenizers: Sequence[Tokenizer], max_tokens: int, path: Path, advance: Advance = lambda done: None
 ) -> Statistics:
-    """Write an Arrow file with the ids of all pairs of a corpus that have at most `max_tokens` on both sides.
-
-    A `.npy` file next to it contains the mask of these pairs.
-    """
-    types = [pa.list_(pa.from_numpy_dtype(tokenizer.id_type)) for tokenizer in tokenizers]
-    schema = pa.schema(list(zip(SIDES, types, strict=True)))
+    """Write an Arrow file of the pairs with at most `max_tokens` on both sides, and a `.npy` file of their mask."""
+    schema = encode_block([[], []], tokenizers, max_tokens)[0].schema
     num_tokens, num_unknown = [0, 0], [0, 0]
     length_counts = np.zeros((2, _MAX_COUNTED_LENGTH + 1), dtype=np.int64)
     masks = [np.empty(0, bool)]

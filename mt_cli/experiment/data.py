@@ -86,9 +86,8 @@ def notes_on_words(config: Config) -> list[str]:
     both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
     spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
     return [
-        f"{language} is written without spaces between words, and tokenizer.algorithm word_level splits at spaces: "
-        "unless its words are separated already, almost every sentence will be one unknown word. Use bpe, unigram or "
-        "char."
+        f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
+        "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."
         for language in (spaceless if config.tokenizer.algorithm == "word_level" else ())
     ]
 

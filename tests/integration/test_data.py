@@ -439,7 +439,7 @@ def test_a_large_corpus_teaches_the_tokenizers_by_a_seeded_sample(mt, config, tm
     assert len(sizes["a"]) < len(sizes["d"])
 
 
-NO_WORDS = "note: ja is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces"
+NO_WORDS = "note: ja has no spaces between words, and tokenizer.algorithm word_level splits at spaces"
 
 
 @pytest.fixture
