@@ -73,14 +73,11 @@ class Tokenizer:
         """
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
         texts = list(texts) if isinstance(texts, Iterator) else texts
-
-        def cleaned() -> Iterator[str]:
-            return (untagged(text, tags).translate(markers) for text in texts)
-
+        cleaned = _Reread(lambda: (untagged(text, tags).translate(markers) for text in texts))
         limit = _character_limit(config, tags)
-        backend = _trained_backend(cleaned(), config, tags)
+        backend = _trained_backend(cleaned, config, tags)
         if limit is not None and (backend is None or sum(len(entry) == 1 for entry in backend.get_vocab()) > limit):
-            backend = _trained_backend(cleaned(), config, tags, _rare_characters(cleaned(), config, limit))
+            backend = _trained_backend(cleaned, config, tags, limit)
         if backend is None:
             raise ConfigError(
                 f"tokenizer.vocab_size: {config.vocab_size or _DEFAULT_SUBWORDS:,} entries cannot hold all characters "
@@ -135,8 +132,9 @@ class Tokenizer:
         return np.fromiter(ids, id_type, int(lengths.sum(dtype=np.int64))), lengths
 
     def _encodings(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], tokenizers.Encoding]]:
-        tags, rests = zip(*map(self._split_tag, texts), strict=True) if texts else ((), ())
-        return list(zip(tags, self._backend.encode_batch_fast(rests), strict=True))
+        split = [self._split_tag(text) for text in texts]
+        encodings = self._backend.encode_batch_fast([rest for _, rest in split])
+        return [(tag, encoding) for (tag, _), encoding in zip(split, encodings, strict=True)]
 
     def _split_tag(self, text: str) -> tuple[tuple[int, ...], str]:
         """The id of the text's tag, if it has one, and the rest of the text."""
@@ -145,7 +143,7 @@ class Tokenizer:
         return ((), text) if index is None else ((index,), rest)
 
     def pieces(self, text: str) -> list[str]:
-        """The tokens of a text, with unknown words as they are spelled; single bytes are tokens of their own."""
+        """The tokens of a text, with [UNK] and single bytes."""
         tag, rest = self._split_tag(text)
         return [*self.tokens(tag), *self._backend.encode(rest).tokens]
 
@@ -181,15 +179,13 @@ TokenizerPair = tuple[Tokenizer, Tokenizer]
 
 
 @dataclass(frozen=True)
-class _Texts:
-    """The sentences of some sides of pairs; each iteration reads the pairs again."""
+class _Reread:
+    """Texts that are read again for each iteration."""
 
-    pairs: Callable[[], Iterable[tuple[str, str]]]
-    sides: Sequence[int]
-    bar: Progress
+    read: Callable[[], Iterator[str]]
 
     def __iter__(self) -> Iterator[str]:
-        return self.bar.over(pair[side] for pair in self.pairs() for side in self.sides)
+        return self.read()
 
 
 def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Config) -> TokenizerPair:
@@ -197,7 +193,8 @@ def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Con
 
     def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:
-            return Tokenizer.train(_Texts(pairs, sides, bar), config.tokenizer, tags)
+            texts = _Reread(lambda: bar.over(pair[side] for pair in pairs() for side in sides))
+            return Tokenizer.train(texts, config.tokenizer, tags)
 
     if config.tokenizer.shared:
         shared = learn("", (0, 1), config.corpus.tags)
@@ -258,12 +255,14 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
 
 
 def _trained_backend(
-    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], rare: Sequence[str] = ()
+    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], max_characters: int | None = None
 ) -> tokenizers.Tokenizer | None:
-    """A backend trained on texts without `rare` characters; None if the others do not fit in a `unigram` vocabulary."""
+    """A backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
     backend, trainer = _untrained_backend(config, tags)
     normalizer = backend.normalizer
-    if rare:
+    if max_characters is not None:
+        counts = Counter(chain.from_iterable(map(normalizer.normalize_str, texts)))
+        rare = sorted(counts, key=lambda character: (-counts[character], character))[max_characters:]
         spaces = str.maketrans(dict.fromkeys(rare, _SPACE))
         texts = (normalizer.normalize_str(text).translate(spaces) for text in texts)
         backend.normalizer = normalizers.Sequence([])
@@ -275,14 +274,6 @@ def _trained_backend(
         return None
     backend.normalizer = normalizer
     return backend
-
-
-def _rare_characters(texts: Iterable[str], config: TokenizerConfig, num_frequent: int) -> list[str]:
-    normalizer = _untrained_backend(config)[0].normalizer
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(normalizer.normalize_str(text))
-    return sorted(counts, key=lambda character: (-counts[character], character))[num_frequent:]
 
 
 def _untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tuple[tokenizers.Tokenizer, Any]:
