@@ -475,7 +475,7 @@ def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_ke
     for algorithm in ("bpe", "unigram"):
         options = ("--set", f"tokenizer.algorithm={algorithm}", "--set", "tokenizer.shared=true")
         status, _, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=100")
-        assert status == 2 and "tokenizer.vocab_size: 100 entries" in err
+        assert status == 2 and "tokenizer.vocab_size: 100 is too small" in err
         status, out, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=400")
         assert status == 0, err
         rows = [line.split() for line in out.splitlines()[2:]]
