@@ -123,14 +123,14 @@ class TrainingPairs(Protocol):
 
 
 class MixedPairs:
-    """Pairs of a whole corpus, in which each part has a weight.
+    """The pairs of a corpus, in an order that depends on a seed and on the epoch.
 
     Args:
         pairs: the corpus.
         times: for each part, how often each of its pairs is seen per epoch. With a fraction, the next epochs continue
             with other pairs until all have been seen.
-        batch_tokens: size of the batches, which determines the size of pools.
-        seed: seed of the order.
+        batch_tokens: size of the batches; pools have about 200 batches.
+        seed: the seed.
     """
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
@@ -147,13 +147,13 @@ class MixedPairs:
         return sum(self._sizes)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch, all of one size."""
+        """The pools of an epoch from number `first` on, all of the same size."""
         order = self._order(epoch)
         for pool in range(first, self.num_pools):
             yield self.pairs, order[len(order) * pool // self.num_pools : len(order) * (pool + 1) // self.num_pools]
 
     def _order(self, epoch: int) -> Indices:
-        """Indices of the pairs of an epoch, shuffled."""
+        """The indices of the pairs of an epoch, shuffled."""
         dtype = np.int32 if len(self) < 2**31 else np.int64
         pieces: list[Indices] = [np.empty(0, dtype)]
         first_index = 0
@@ -205,13 +205,13 @@ def epoch_batches(
     longest side is at most `batch_tokens`; a pair that is longer is a batch of its own.
     """
     for number, (pairs, order) in enumerate(training.pools(epoch, pool), start=pool):
-        batches = cut_by_length(order, pairs.lengths(order) + 1, batch_tokens)
+        batches = split_by_length(order, pairs.lengths(order) + 1, batch_tokens)
         shuffled = np.random.default_rng([seed, epoch, number]).permutation(len(batches))
         for done in range(num_batches if number == pool else 0, len(batches)):
             yield PlacedBatch(pairs, batches[shuffled[done]], number, done + 1)
 
 
-def cut_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -> list[Indices]:
+def split_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -> list[Indices]:
     """Batches of pairs of similar length, longest first, from indices and their 2xB lengths.
 
     Pairs with the same longest side are sorted by the difference of their sides, in alternating direction, so that
@@ -232,11 +232,11 @@ def cut_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -
 def count_batches(training: MixedPairs, batch_tokens: int) -> int:
     """Number of batches of the first epoch, for a large corpus estimated from its first pools."""
     pools = islice(training.pools(0, 0), _POOLS_COUNTED)
-    counts = [len(cut_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools]
+    counts = [len(split_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools]
     return round(sum(counts) * training.num_pools / len(counts))
 
 
 def batches_in_order(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Indices of sequences in batches of similar length, longest first, for decoding."""
     sides = np.array([lengths, lengths], dtype=np.int32) + 1
-    return [batch.tolist() for batch in cut_by_length(np.arange(len(lengths)), sides, batch_tokens)]
+    return [batch.tolist() for batch in split_by_length(np.arange(len(lengths)), sides, batch_tokens)]

@@ -59,7 +59,7 @@ class Statistics:
     """Of each part."""
 
     def save(self, path: Path) -> None:
-        """Write a JSON file."""
+        """Write the statistics as JSON."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod

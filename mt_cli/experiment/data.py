@@ -142,11 +142,7 @@ def languages_of(config: Config, name: str) -> list[Languages]:
 
 
 def scorer_of(config: Config, name: str) -> Scorer:
-    """The scorer for a corpus, with the BLEU tokenizer of its target language if all its parts have the same.
-
-    Raises:
-        InputError: if the BLEU tokenizer is not available.
-    """
+    """The scorer for the target language of a corpus; raises InputError if its BLEU tokenizer is not available."""
     targets = {target for _, target in languages_of(config, name)} if name in corpora_of(config.corpus) else set()
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     return Scorer.of(language, config.evaluation.bleu_tokenizer)
@@ -183,10 +179,9 @@ def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()
             found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
     if config.corpus.is_streaming:
-        both = (config.corpus.source, config.corpus.target)
-        for name, source in zip(names_of_parts(config), config.corpus.train, strict=True):
-            rows = list(islice(read_rows(source, both), _STREAM_ROWS_COMPARED))
-            found[f"corpus.train ({name})"] = fingerprint(rows)
+        parts = zip(names_of_parts(config), config.corpus.train, languages_of(config, "train"), strict=True)
+        for name, source, both in parts:
+            found[f"corpus.train ({name})"] = fingerprint(list(islice(read_rows(source, both), _STREAM_ROWS_COMPARED)))
     return found
 
 
@@ -258,9 +253,8 @@ def describe_data(data: Data, config: Config) -> list[str]:
             lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
             continue
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
-        dropped = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-        num_kept = sum(row["num_kept"] for row in parts)
-        lines.append(f"{name:<18}{num_kept:>10,} pairs{', dropped ' if dropped else ''}{dropped}")
+        dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
         for row in parts if len(parts) > 1 else ():
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
@@ -275,7 +269,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 
 def note_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A note on the pairs of `report_on_data` that are not trained on because valid or test has a sentence of them."""
+    """A note on the pairs that are not trained on because they have a sentence of valid or test, if there are any."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
         found = f"{overlap:,} pairs of train have" if overlap > 1 else "1 pair of train has"
         return [f"{found} a sentence of valid or test and will not be trained on (corpus.filters.overlap)"]
