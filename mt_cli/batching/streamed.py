@@ -1,4 +1,4 @@
-"""Pairs of corpora that are too large to prepare: read, judged, encoded and shuffled a buffer at a time."""
+"""Training pairs of corpora that are too large to prepare: read, filtered, encoded and shuffled in buffers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from mt_cli.batching.batches import Pool
-from mt_cli.batching.encoded import SIDES, EncodedPairs, Sequences, encode_block
+from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together
+from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together, hashes_of
 from mt_cli.corpus.formats import Row
 from mt_cli.corpus.reading import Pair, clean_rows, read_rows
 from mt_cli.cpus import in_threads
@@ -20,51 +20,56 @@ from mt_cli.tokenizer import Tokenizer
 
 
 class StreamedPairs:
-    """Training pairs that are read anew in every epoch; a buffer of them is a pool.
+    """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
-    Each corpus fills its share of the buffer, by its weight, until it is exhausted; repetitions are looked for within
-    the buffer only. To go on within an epoch, what came before is read again, and skipped.
+    Each corpus fills a share of the buffer, in proportion to its weight, until it is exhausted. Duplicates are found
+    only within a buffer. To resume within an epoch, the pairs before the position are read and skipped.
     """
 
     def __init__(
         self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], evaluation_hashes: Sequence[Hashes], seed: int
     ) -> None:
-        self._config, self._tokenizers, self._evaluation_hashes, self._seed = (
-            config,
-            tokenizers,
-            evaluation_hashes,
-            seed,
-        )
+        self._config, self._tokenizers, self._seed = config, tokenizers, seed
+        self._evaluation_hashes = evaluation_hashes
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
-        """What became of the rows that were read, since the start, of each corpus, by the names of `STATUS_NAMES`."""
+        """For each corpus, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""
-        for number, buffer in enumerate(buffers_of(self._config)):
+        for number, buffer in enumerate(_buffers(self._config)):
             if number >= first:
                 pairs = self._encode(buffer)
                 yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
 
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
-        """The ids of the rows, of each corpus, that are kept."""
-        blocks = judged_blocks(buffer, self._config, self._evaluation_hashes)
+        """The ids of the rows that are kept."""
+        blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
         texts = (block.kept_texts() for _, block in blocks)
         encoded = in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts)
-        chunks: list[tuple[Sequences, Sequences]] = []
-        part_sizes = [0] * len(buffer)
-        for (part, judged), ids in zip(blocks, encoded, strict=True):
-            chunks.append((ids.kept(0), ids.kept(1)))
-            part_sizes[part] += int(ids.is_kept.sum())
-            too_long = int((~ids.is_kept).sum())
-            self.counts[part].update(STATUS_NAMES[code] for code in judged.statuses.tolist())
-            self.counts[part].update({"kept": -too_long, "max_tokens": too_long})
-        return EncodedPairs(chunks, part_sizes)
+        batches, part_sizes = [], [0] * len(buffer)
+        for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
+            batches.append(batch.filter(pa.array(is_kept)))
+            num_kept = len(batches[-1])
+            part_sizes[part] += num_kept
+            self.counts[part].update(STATUS_NAMES[code] for code in block.statuses.tolist())
+            self.counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
+        return EncodedPairs(batches, part_sizes)
 
 
-def buffers_of(config: CorpusConfig) -> Iterator[list[list[Row]]]:
-    """The rows of the training corpora, of each its share of `shuffle_buffer`, again and again until all have ended."""
-    languages = (config.source, config.target)
-    readers = [iter(read_rows(source, languages)) for source in config.train]
+def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:
+    """The first `number` pairs of a stream that are kept, for training tokenizers."""
+    pairs: list[Pair] = []
+    for buffer in _buffers(config):
+        for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2):
+            pairs.extend(zip(*block.kept_texts(), strict=True))
+        if len(pairs) >= number:
+            break
+    return pairs[:number]
+
+
+def _buffers(config: CorpusConfig) -> Iterator[list[list[Row]]]:
+    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all of these are exhausted."""
+    readers = [iter(read_rows(source, (config.source, config.target))) for source in config.train]
     weights = np.array([source.weight or 1.0 for source in config.train])
     while True:
         sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int)
@@ -75,32 +80,21 @@ def buffers_of(config: CorpusConfig) -> Iterator[list[list[Row]]]:
         weights = np.array([weight if rows else 1e-9 for weight, rows in zip(weights, buffer, strict=True)])
 
 
-def judged_blocks(
+def _filtered_blocks(
     buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes]
 ) -> list[tuple[int, Block]]:
-    """The rows of a buffer as blocks, judged by themselves and together; with each the number of its corpus."""
-    blocks: list[tuple[int, Block]] = []
-    for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True)):
-        filters = config.filters_of(source)
-        blocks.extend((part, block) for block in clean_rows(rows, source, (config.source, config.target), filters))
+    """The rows of a buffer in blocks, with the status of each row; each block with the number of its corpus."""
+    both, filters = (config.source, config.target), [config.filters_of(source) for source in config.train]
+    blocks = [
+        (part, block)
+        for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True))
+        for block in clean_rows(rows, source, both, filters[part])
+    ]
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])
         hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
-        filters_of = [(len(block), config.filters_of(config.train[part])) for part, block in blocks]
-        filter_together(statuses, hashes, filters_of, evaluation_hashes)
+        filter_together(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
-        for (_, block), judged in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
-            block.statuses[:] = judged
+        for (_, block), each in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
+            block.statuses[:] = each
     return blocks
-
-
-def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:
-    """The first pairs of a stream that are kept, for training tokenizers."""
-    pairs: list[Pair] = []
-    nothing: list[NDArray[np.int64]] = [np.empty(0, np.int64)] * 2
-    for buffer in buffers_of(config):
-        for _, block in judged_blocks(buffer, config, nothing):
-            pairs.extend(zip(*block.kept_texts(), strict=True))
-        if len(pairs) >= number:
-            break
-    return pairs[:number]

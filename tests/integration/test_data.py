@@ -290,8 +290,8 @@ def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path, mo
     path = config(sentences(300))
     assert mt("train", "--config", path)[0] == 0
     monkeypatch.setattr("mt_cli.corpus.reading._store_rows", None)
-    monkeypatch.setattr("mt_cli.experiment.data.encode_corpus", None)
-    monkeypatch.setattr("mt_cli.experiment.data._train_tokenizers", None)
+    monkeypatch.setattr("mt_cli.batching.encoded.encode_corpus", None)
+    monkeypatch.setattr("mt_cli.experiment.data.train_tokenizers", None)
     status, _, err = mt("train", "--config", path, "--set", "name=other", "--set", "model.d_ff=32")
     assert status == 0, err
 
@@ -439,7 +439,7 @@ def test_a_large_corpus_teaches_the_tokenizers_by_a_seeded_sample(mt, config, tm
     assert len(sizes["a"]) < len(sizes["d"])
 
 
-NO_WORDS = "note: ja is written without spaces between words, and tokenizer.algorithm word_level cuts at spaces"
+NO_WORDS = "note: ja has no spaces between words, and tokenizer.algorithm word_level splits at spaces"
 
 
 @pytest.fixture
@@ -475,7 +475,7 @@ def test_a_vocabulary_that_is_too_small_is_named_and_one_with_many_characters_ke
     for algorithm in ("bpe", "unigram"):
         options = ("--set", f"tokenizer.algorithm={algorithm}", "--set", "tokenizer.shared=true")
         status, _, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=100")
-        assert status == 2 and "tokenizer.vocab_size: 100 entries" in err
+        assert status == 2 and "tokenizer.vocab_size: 100 is too small" in err
         status, out, err = mt("tokenize", "--config", path, *options, "--set", "tokenizer.vocab_size=400")
         assert status == 0, err
         rows = [line.split() for line in out.splitlines()[2:]]

@@ -257,7 +257,7 @@ def test_a_tokenizer_cuts_and_joins_as_those_of_mt_or_is_refused(attempt, run, c
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | parts), encoding="utf-8")
     line = "a" * 40 + "b"
     status, err = attempt("tokenize", line, "--run", run)
-    assert status == 2 and "tokenizer.source.json: cuts or joins text in another way" in err
+    assert status == 2 and "tokenizer.source.json: splits or joins text in a way that no tokenizer" in err
 
 
 def test_names_that_are_not_utf8_are_printed_with_escapes_or_refused(run, tmp_path):

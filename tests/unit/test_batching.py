@@ -1,3 +1,5 @@
+from itertools import islice, zip_longest
+
 import numpy as np
 import pytest
 import torch
@@ -62,8 +64,30 @@ def test_the_order_is_a_function_of_seed_and_epoch():
     assert same != indices_of(mixed(MANY, seed=4), 64, 4, 2)
 
 
+@pytest.mark.parametrize("num_processes", [2, 3])
+def test_processes_can_share_the_batches_of_an_epoch(num_processes):
+    """The order does not depend on what a process did before, so that each can take every n-th batch."""
+    parts = {"part_sizes": [1_500, 500], "times": [1.0, 2.5]}
+    whole = indices_of(mixed(MANY, 8, **parts), 8, 1, 2)
+    shares = []
+    for rank in range(num_processes):
+        np.random.seed(rank)
+        torch.manual_seed(rank)
+        pairs = mixed(MANY, 8, **parts)
+        for epoch in range(rank):
+            indices_of(pairs, 8, 1, epoch)
+        shares.append(
+            [placed.indices.tolist() for placed in islice(epoch_batches(pairs, 8, 1, 2), rank, None, num_processes)]
+        )
+    assert pairs.num_pools > 1
+    assert [batch for step in zip_longest(*shares) for batch in step if batch is not None] == whole
+    indices = [index for share in shares for batch in share for index in batch]
+    assert np.bincount(indices, minlength=2_000)[:1_500].tolist() == [1] * 1_500
+    assert len(indices) == 1_500 + 1_250
+
+
 @pytest.mark.parametrize("batch_tokens", [8, 64])
-def test_an_epoch_goes_on_from_any_of_its_positions(batch_tokens):
+def test_an_epoch_resumes_from_any_of_its_positions(batch_tokens):
     pairs = mixed(MANY, batch_tokens)
     whole = list(epoch_batches(pairs, batch_tokens, 1, 1))
     assert pairs.num_pools > 1 or batch_tokens > 8
@@ -73,7 +97,7 @@ def test_an_epoch_goes_on_from_any_of_its_positions(batch_tokens):
         assert rest == [placed.indices.tolist() for placed in whole[done:]]
 
 
-def test_the_number_of_batches_is_known_beforehand():
+def test_the_number_of_batches_is_known_before_an_epoch():
     pairs = mixed(MANY, 50)
     assert count_batches(pairs, 50) == len(indices_of(pairs, 50, 1, 0))
 
@@ -83,7 +107,7 @@ def test_the_number_of_batches_is_known_beforehand():
     st.lists(st.tuples(st.integers(1, 40), st.floats(0.1, 4.0)), min_size=1, max_size=4),
     st.integers(0, 5),
 )
-def test_a_part_is_seen_as_often_as_its_weight_says_and_its_pairs_alike(parts, seed):
+def test_a_part_is_seen_in_proportion_to_its_weight_and_its_pairs_equally_often(parts, seed):
     sizes, times = [size for size, _ in parts], [times for _, times in parts]
     pairs = mixed([(1, 1)] * sum(sizes), seed=seed, part_sizes=sizes, times=times)
     num_epochs = 8
@@ -99,7 +123,7 @@ def test_a_part_is_seen_as_often_as_its_weight_says_and_its_pairs_alike(parts, s
         first += size
 
 
-def test_batches_say_which_part_their_pairs_come_from():
+def test_batches_count_their_pairs_by_part():
     pairs = mixed([(3, 3)] * 30, part_sizes=[10, 0, 20], times=[2.0, 1.0, 0.5])
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 64, 1, 0)]
     assert [sum(part) for part in zip(*(batch.num_pairs for batch in batches), strict=True)] == [20, 0, 10]

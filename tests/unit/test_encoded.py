@@ -1,11 +1,13 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from mt_cli.batching.batches import collate
-from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpus
+from mt_cli.batching.encoded import SIDES, EncodedPairs, Statistics, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
@@ -67,7 +69,7 @@ def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
         ].tolist()
 
 
-def test_pairs_that_are_too_long_are_left_out_and_counted_by_part(tmp_path):
+def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
     first, second = [("a b c d", "x"), ("a", "y"), ("a", "x y z w")], [("b", "x y"), ("c", "v v v v v")]
     config = corpus_config(tmp_path, [write(tmp_path / "a.tsv", first), write(tmp_path / "b.tsv", second)])
     _, statistics, encoded = encode(tmp_path, config, tokenizers_for(first + second), max_tokens=3)
@@ -124,7 +126,7 @@ def test_a_stream_gives_every_pair_once_in_shuffled_buffers(tmp_path):
     assert pairs.counts[0]["kept"] == 100
 
 
-def test_a_stream_goes_on_from_any_buffer_and_shuffles_each_epoch_anew(tmp_path):
+def test_a_stream_resumes_from_any_buffer_and_shuffles_each_epoch_differently(tmp_path):
     pairs, (tokenizer, _) = streamed(tmp_path, stream(write(tmp_path / "a.tsv", some_pairs(100))))
     pools = texts_of(pairs.pools(1, 0), tokenizer)
     assert texts_of(pairs.pools(1, 3), tokenizer) == pools[3:]
@@ -157,13 +159,38 @@ def test_tokenizers_learn_from_the_beginning_of_a_stream(tmp_path):
     assert first_pairs(config, 10) == [tuple(" ".join(side.split()) for side in pair) for pair in some_pairs(10)]
 
 
-def test_what_was_read_from_disk_is_let_go(tmp_path, monkeypatch):
+def test_pairs_of_a_deleted_file_can_still_be_read(tmp_path):
     pairs = some_pairs(50)
     config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
-    _, _, encoded = encode(tmp_path, config, tokenizers_for(pairs))
-    monkeypatch.setattr("mt_cli.batching.encoded._PAIRS_BEFORE_RELEASE", 5)
-    before = [encoded[index][0].tolist() for index in range(50)]
-    assert [encoded[index][0].tolist() for index in range(50)] == before
+    tokenizers = tokenizers_for(pairs)
+    _, _, encoded = encode(tmp_path, config, tokenizers)
+    (tmp_path / "ids.arrow").unlink()
+    assert [encoded[index][0].tolist() for index in range(50)] == tokenizers[0].encode([pair[0] for pair in pairs])
+
+
+def bytes_in_memory(path):
+    """Bytes of a memory-mapped file that are in the memory of this process."""
+    lines = Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines()
+    mappings = [index for index, line in enumerate(lines) if line.endswith(str(path))]
+    sizes = [next(line for line in lines[index:] if line.startswith("Rss:")) for index in mappings]
+    assert sizes
+    return sum(1024 * int(size.split()[1]) for size in sizes)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux reports the memory of mapped files")
+def test_reading_all_pairs_leaves_little_of_their_file_in_memory(tmp_path):
+    path = tmp_path / "ids.arrow"
+    column = pa.array([range(3_000)] * 100, pa.list_(pa.uint16()))
+    batch = pa.record_batch([column, column], SIDES)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
+        for _ in range(20):
+            writer.write_batch(batch)
+    pairs = EncodedPairs.open(path, [2_000])
+    assert sum(int(ids[-1]) for index in range(2_000) for ids in pairs[index]) == 2 * 2_000 * 2_999
+    assert bytes_in_memory(path) < path.stat().st_size / 4
+    pairs = EncodedPairs.open(path, [2_000])
+    assert pairs.lengths().sum() == 2 * 2_000 * 3_000
+    assert bytes_in_memory(path) < path.stat().st_size / 4
 
 
 def test_a_part_without_pairs_is_allowed(tmp_path):
