@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.batches import Pool
-from mt_cli.batching.encoded import SIDES, EncodedPairs, Sequences, encode_block
+from mt_cli.batching.encoded import EncodedPairs, Sequences, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together
 from mt_cli.corpus.formats import Row
-from mt_cli.corpus.reading import Pair, clean_rows, read_rows
+from mt_cli.corpus.reading import Pair, clean_rows
+from mt_cli.corpus.sources import read_rows
 from mt_cli.cpus import in_threads
 from mt_cli.tokenizer import Tokenizer
 
@@ -85,7 +86,7 @@ def judged_blocks(
         blocks.extend((part, block) for block in clean_rows(rows, source, (config.source, config.target), filters))
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])
-        hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
+        hashes = np.concatenate([block.hashes for _, block in blocks], axis=1)
         filters_of = [(len(block), config.filters_of(config.train[part])) for part, block in blocks]
         filter_together(statuses, hashes, filters_of, evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])

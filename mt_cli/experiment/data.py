@@ -26,7 +26,8 @@ from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.languages import marks_words
-from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, names_of, read_corpora, read_rows
+from mt_cli.corpus.reading import Corpus, Part, corpora_of, key_of, read_corpora
+from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import Scorer

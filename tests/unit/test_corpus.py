@@ -9,8 +9,8 @@ from pyarrow import parquet
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.practice.builtin import builtin_pairs
-from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
+from mt_cli.corpus.reading import read_corpora, read_pairs
+from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.errors import CorpusError, MtError
 
 LANGUAGES = ("en", "it")
@@ -69,7 +69,9 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert len(first["valid"]) == 100
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(builtin_pairs("reverse-words", "valid"))
+    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(
+        read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
+    )
 
 
 @pytest.mark.parametrize("duplicates", [True, False])
@@ -227,10 +229,10 @@ def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
 
 def test_a_stream_of_files_is_never_counted_and_says_where_one_ends(tmp_path, monkeypatch):
     english, italian = write(tmp_path / "a.en", ["one", "two", "three"]), write(tmp_path / "a.it", ["uno", "due"])
-    monkeypatch.setattr("mt_cli.corpus.reading.count_lines", None)
+    monkeypatch.setattr("mt_cli.corpus.sources.count_lines", None)
     rows = read_rows(FilesSource(files=(english, italian), streaming=True), LANGUAGES)
     assert [next(rows), next(rows)] == [(1, "one", "uno"), (2, "two", "due")]
-    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other goes on"):
+    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other is longer"):
         next(rows)
 
 
