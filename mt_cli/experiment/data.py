@@ -134,7 +134,8 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> li
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 
     modules = (alignment, cleaning, languages, suspicion)  # What they find may change with them.
-    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(Path(str(each.__file__))) for each in modules])
+    paths = [*(Path(str(each.__file__)) for each in modules), languages.TABLE]
+    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(path) for path in paths])
 
     def load(folder: Path) -> list[Problem]:
         return [Problem(**each) for each in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]

@@ -166,15 +166,9 @@ def test_numbers_that_no_machine_can_use_are_refused(number):
 
 def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
-    assert [key for key in keys if key.startswith("training.")] == [
-        f"training.{name}"
-        for name in (
-            "max_steps",
-            "max_epochs",
-            "max_minutes",
-            "patience",
-            "best_metric",
-            "validate_every_steps",
+    assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
+        *("max_steps", "max_epochs", "max_minutes", "patience", "best_metric", "validate_every_steps"),
+        *(
             "save_every_minutes",
             "keep_last",
             "max_bad_steps",
@@ -182,7 +176,7 @@ def test_options_that_may_change_on_resume_are_marked():
             "num_samples",
             "device",
             "num_threads",
-        )
+        ),
     ]
     assert {key.partition(".")[0] for key in keys} == {"training", "decoding", "evaluation"}
     assert may_change("decoding.beam_size") and may_change("evaluation.bleu_tokenizer")
