@@ -203,7 +203,7 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
     """Write the rows, statuses and parts of each corpus into a folder."""
     groups = _groups(config, stream_rows)
     files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
-    # Compressed text unpacks to about four times its size.
+    # Text compresses to about a quarter of its size.
     num_bytes = sum(size_of([path]) * (4 if path.suffix in COMPRESSIONS else 1.2) for path in files)
     check_free_disk(folder, num_bytes, "the prepared corpus")
     evaluation_hashes: Hashes = np.empty((2, 0), np.int64)

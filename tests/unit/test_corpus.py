@@ -240,7 +240,7 @@ def test_a_file_of_another_kind_is_named_before_its_lines_are_compared(tmp_path)
     english, italian = write(tmp_path / "a.en", ["one"] * 60), str(tmp_path / "a.it")
     contents = {
         "not UTF-8 but UTF-16": ("uno\n" * 60).encode("utf-16"),
-        "packed with gzip": gzip.compress(b"uno\n" * 60),
+        "compressed with gzip": gzip.compress(b"uno\n" * 60),
         "carriage returns alone": b"uno\r" * 60,
     }
     for message, content in contents.items():

@@ -86,7 +86,7 @@ def test_a_damaged_entry_is_said_and_made_again(cache, said, damage, name):
     damage(cache.path / "a" / name)
     for _ in range(2):
         assert cache.entry("a", write_content, read_content) == b"some content"
-    assert len(said) == 1 and "content" in said[0] and "made again" in said[0]
+    assert len(said) == 1 and "content" in said[0] and "rebuilt" in said[0]
     assert names_in(cache.path) == ["a"]
 
 
