@@ -192,7 +192,7 @@ def test_what_is_kept_can_be_written_and_read_again(mt, config, tmp_path):
     assert json.loads(out)["corpora"][0]["num_kept"] == 301
     status, _, err = mt("data", "check", "--config", "c.yaml", "--write-clean", "clean.tsv")
     assert status == 2
-    assert "clean.tsv: is there already" in err
+    assert "clean.tsv: exists already" in err
 
 
 def test_pairs_are_shown_as_the_model_sees_them(mt, config):
