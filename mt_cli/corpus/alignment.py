@@ -25,6 +25,8 @@ from mt_cli.corpus.languages import SPACELESS
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Features = tuple[Floats, Integers, Integers]
+"""Length, numbers and end of each line."""
 Units = tuple[Integers, Floats]
 """NxW indices of units, -1 for padding, and their frequencies."""
 
@@ -74,22 +76,11 @@ class Alignment:
     """Whether the sides are translations of each other at no candidate slip."""
 
 
-@dataclass(frozen=True)
-class Features:
-    """Features of single lines, one entry per line."""
-
-    log_length: Floats
-    numbers: Integers
-    """A hash of the numbers in a line, whatever their digits; 0 for a line without numbers."""
-    end: Integers
-    """The kind of the final mark."""
-
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> Features:
-        """The features of some lines."""
-        rows = [(np.log(len(line) + 1), _hash_of_numbers(line), _end_of(line)) for line in lines]
-        log_length, numbers, end = zip(*rows, strict=True) if rows else ((), (), ())
-        return cls(np.array(log_length, float), np.array(numbers, np.int64), np.array(end, np.int64))
+def features_of(lines: Iterable[str]) -> Features:
+    """The logarithm of the length of each line, a hash of its numbers (0 for none), and the kind of its final mark."""
+    rows = [(np.log(len(line) + 1), _hash_of_numbers(line), _end_of(line)) for line in lines]
+    lengths, numbers, ends = zip(*rows, strict=True) if rows else ((), (), ())
+    return np.array(lengths, float), np.array(numbers, np.int64), np.array(ends, np.int64)
 
 
 def _hash_of_numbers(line: str) -> int:
@@ -108,8 +99,8 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
     if num_lines < _MIN_LINES:
         return Alignment([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
-    one, other = Features.of(sources), Features.of(targets)
-    slips = _candidate_slips(one.log_length, other.log_length)
+    one, other = features_of(sources), features_of(targets)
+    slips = _candidate_slips(one[0], other[0])
     values, exists = _compare(one, other, slips)
     units = _rarest_units(sources), _rarest_units(targets)
     commonness = _common_units(*units, slips, exists)
@@ -157,16 +148,16 @@ def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
 
 def _compare(one: Features, other: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
     """FxSxN similarity of lines at each slip in length, numbers and end; SxN which lines have a partner."""
-    num_lines = len(one.end)
+    num_lines = len(one[0])
     values = np.zeros((3, len(slips), num_lines))
     exists = np.zeros((len(slips), num_lines), dtype=bool)
-    lengths = _standardised(one.log_length), _standardised(other.log_length)
+    lengths = _standardised(one[0]), _standardised(other[0])
     for index, slip in enumerate(slips):
         here, there = _overlap(slip, num_lines)
         exists[index, here] = True
         values[0, index, here] = -np.abs(lengths[0][here] - lengths[1][there])
-        values[1, index, here] = one.numbers[here] == other.numbers[there]
-        values[2, index, here] = one.end[here] == other.end[there]
+        for feature in (1, 2):
+            values[feature, index, here] = one[feature][here] == other[feature][there]
     return values, exists
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +161,8 @@ def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> lis
     Raises:
         CorpusError: if a source cannot be read, or no pair is left.
     """
-    return pairs_of((block for source in sources for block in clean_blocks(source, languages, None)), key)
+    blocks = (clean_rows(read_rows(source, languages), source, languages, None) for source in sources)
+    return pairs_of(chain.from_iterable(blocks), key)
 
 
 def pairs_of(blocks: Iterable[Block], key: str) -> list[Pair]:
@@ -169,13 +170,6 @@ def pairs_of(blocks: Iterable[Block], key: str) -> list[Pair]:
     blocks = list(blocks)
     _check_not_empty(np.concatenate([np.empty(0, np.uint8), *(block.statuses for block in blocks)]), key)
     return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)]
-
-
-def clean_blocks(
-    source: TextSource, languages: Languages, filters: FilterConfig | None, limit: int | None = None
-) -> Iterator[Block]:
-    """The rows of a source, or its first `limit` ones, as blocks with tags; each row is filtered by itself."""
-    return clean_rows(islice(read_rows(source, languages), limit), source, languages, filters)
 
 
 def clean_rows(
@@ -263,12 +257,13 @@ def _store_rows(
     """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
     parts: list[Part] = []
     statuses, hashes = [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
-    num_rows = 0
+    num_rows, languages = 0, (config.source, config.target)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
-            for block in clean_blocks(source, (config.source, config.target), own, limit):
+            rows = islice(read_rows(source, languages), limit)
+            for block in clean_rows(rows, source, languages, own):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 for column in columns[1:]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.corpus.alignment import Features, align
+from mt_cli.corpus.alignment import align, features_of
 from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
@@ -163,11 +163,12 @@ def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> li
 
 
 def _odd_pairs_of(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
-    source, target = Features.of(row[1] for row in rows), Features.of(row[2] for row in rows)
-    ratios = source.log_length - target.log_length
+    source_lengths, source_numbers, _ = features_of(row[1] for row in rows)
+    target_lengths, target_numbers, _ = features_of(row[2] for row in rows)
+    ratios = source_lengths - target_lengths
     middle = float(np.median(ratios))
     spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
-    for row, ratio, numbers_differ in zip(rows, ratios, source.numbers != target.numbers, strict=True):
+    for row, ratio, numbers_differ in zip(rows, ratios, source_numbers != target_numbers, strict=True):
         why: dict[str, float] = {}
         deviation = abs(float(ratio) - middle) / spread
         # Short sentences differ in length by chance.
