@@ -42,7 +42,7 @@ def test_resolved_config_round_trips():
     assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
 
 
-def test_every_shipped_config_loads_and_says_what_it_is_for(root):
+def test_every_shipped_config_loads_and_has_a_comment(root):
     paths = sorted((root / "configs").glob("*.yaml"))
     assert len(paths) == 6
     for path in paths:
@@ -110,7 +110,7 @@ def test_a_wrong_value_is_named_with_its_key(changes, part):
     ("content", "part"),
     [("a: [1", "line 1"), ("a: 1\na: 2", "`a` occurs twice"), ("- 1", "a config is a mapping"), ("", "mapping")],
 )
-def test_a_file_that_is_no_config_says_where(tmp_path, content, part):
+def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
     path = tmp_path / "c.yaml"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=part):
@@ -146,11 +146,11 @@ def test_differences_are_dotted():
 
 
 @pytest.mark.parametrize("value", [0, -4, 1.5, True, "many", None])
-def test_a_batch_has_a_number_of_tokens_or_is_found_automatically(value):
+def test_the_size_of_a_batch_is_a_positive_number_or_auto(value):
     assert "training.batch_tokens: found" in message_for(with_values(training__batch_tokens=value))
 
 
-def test_a_few_lines_of_aliases_cannot_stand_for_billions_of_values(tmp_path):
+def test_a_few_lines_of_aliases_cannot_expand_to_billions_of_values(tmp_path):
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     lines += [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghijkl")]
     (tmp_path / "c.yaml").write_text("\n".join(lines), encoding="utf-8")
@@ -159,7 +159,7 @@ def test_a_few_lines_of_aliases_cannot_stand_for_billions_of_values(tmp_path):
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])
-def test_numbers_that_no_machine_can_use_are_refused(number):
+def test_numbers_of_32_bits_and_more_are_refused(number):
     with pytest.raises(ConfigError, match=r"training.max_steps: found .* it should be less than 2,147,483,648"):
         parse_config({**SMALLEST, "training": {"max_steps": number}}, "test")
 
