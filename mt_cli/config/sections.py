@@ -13,12 +13,9 @@ from mt_cli.config.corpora import CorpusConfig, Section
 T = TypeVar("T")
 
 
-class MayChange:
-    """Mark of an option, or of all options of a section, that may change when a run resumes."""
-
-
-Changeable = Annotated[T, MayChange()]
-"""The type of an option with this mark."""
+_MAY_CHANGE = "may change when a run resumes"
+Changeable = Annotated[T, _MAY_CHANGE]
+"""The type of an option, or of a section of options, that may change when a run resumes."""
 
 
 class TokenizerConfig(Section):
@@ -300,7 +297,7 @@ def may_change(key: str) -> bool:
     section: Any = Config
     for name in key.split("."):
         field = getattr(section, "model_fields", {}).get(name)
-        if field is None or any(isinstance(mark, MayChange) for mark in field.metadata):
+        if field is None or _MAY_CHANGE in field.metadata:
             return field is not None
         section = field.annotation
     return False

@@ -16,6 +16,10 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.lines import (
     CHUNK_BYTES,
@@ -177,9 +181,6 @@ def _without_surrogates(text: str) -> str:
 
 def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Two text columns, or a `translation` column."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
@@ -211,8 +212,6 @@ def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Lan
 
 def _texts(column: Any, where: str, number: int) -> list[str | None]:
     """The texts of a column, which may be dictionary-encoded; `number` rows are before it."""
-    import pyarrow as pa
-
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise CorpusError(f"{where}: holds {kind}, not text; set `columns`")
@@ -221,9 +220,6 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
 
 def _side_of(column: Any, language: str, where: str, number: int) -> Any:
     """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         _found((language,), names, where, kind="language")
@@ -319,6 +315,10 @@ def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuz
             yield number, texts["msgid_plural"], targets[-1]
 
 
+_XML = expat.errors.codes
+_DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
+
+
 def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """The translation units of a TMX file (Translation Memory eXchange 1.4b); `en` also matches `en-US`."""
     units = _TranslationUnits(languages)
@@ -343,9 +343,6 @@ def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
     yield from units.take()
 
 
-_DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
-
-
 def _encoding_hint(code: int, chunk: bytes, place: int) -> str:
     """A hint for an error of the XML parser at a place of a chunk."""
     if code in (_XML[expat.errors.XML_ERROR_UNKNOWN_ENCODING], _XML[expat.errors.XML_ERROR_INCORRECT_ENCODING]):
@@ -360,9 +357,6 @@ def _encoding_hint(code: int, chunk: bytes, place: int) -> str:
     return f"; {problem}" if problem else ""
 
 
-_XML = expat.errors.codes
-
-
 class _TranslationUnits:
     """Collects rows from the events of an XML parser that loads no files and expands no entities."""
 
@@ -372,8 +366,8 @@ class _TranslationUnits:
     def __init__(self, languages: Languages) -> None:
         self._languages = languages
         self._rows: list[Row] = []
+        self._open: list[str] = []  # Names of elements.
         self._line, self._language = 0, ""
-        self._open: list[str] = []
         self._segments: dict[str, str] = {}
         self._text: list[str] | None = None
         self.ended_at = 0

@@ -93,21 +93,15 @@ def _read_line_pairs(source_path: Path, target_path: Path) -> Iterator[Row]:
 
 def _check_line_counts(source_path: Path, target_path: Path) -> None:
     num_sources, num_targets = count_lines(source_path), count_lines(target_path)
-    if num_sources != num_targets:
-        line = _first_misaligned_line(source_path, target_path)
-        raise CorpusError(
-            f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
-            f"translate line N of the other{'' if line is None else f'; they seem to diverge near line {line:,}'}"
-        )
-
-
-def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
-    num_before = 0
-    for sources, targets in zip(in_blocks(read_lines(source_path)), in_blocks(read_lines(target_path)), strict=False):
-        if (line := first_misaligned_line(sources, targets)) is not None:
-            return num_before + line
-        num_before += min(len(sources), len(targets))
-    return None
+    if num_sources == num_targets:
+        return
+    blocks = zip(in_blocks(read_lines(source_path)), in_blocks(read_lines(target_path)), strict=False)
+    lines = ((number, first_misaligned_line(*sides)) for number, sides in enumerate(blocks))
+    found = next((number * ROWS_PER_BLOCK + line for number, line in lines if line is not None), None)
+    raise CorpusError(
+        f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
+        f"translate line N of the other{'' if found is None else f'; they seem to diverge near line {found:,}'}"
+    )
 
 
 def _digest_of_file(source: FileSource) -> str:
