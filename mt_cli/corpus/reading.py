@@ -35,7 +35,7 @@ from mt_cli.corpus.cleaning import (
 )
 from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.sources import ROWS_PER_BLOCK, content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError
 from mt_cli.storage import check_free_disk, size_of
@@ -44,6 +44,7 @@ Pair = tuple[str, str]
 Advance = Callable[[int], object]
 """Receives the number of rows that are done, for a progress bar."""
 
+_ROWS_PER_BLOCK = 10_000
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
 
 
@@ -78,7 +79,7 @@ class Corpus:
         """The rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
         mask = self.statuses == self.code if mask is None else mask
         # All blocks are full except the last one of each part.
-        size = ROWS_PER_BLOCK
+        size = _ROWS_PER_BLOCK
         sizes = [min(size, part.num_rows - row) for part in self.parts for row in range(0, part.num_rows, size)]
         with pa.ipc.open_file(self.file) as reader:
             for index, kept in enumerate(np.split(mask, np.cumsum(sizes)[:-1])):
@@ -177,7 +178,7 @@ def clean_rows(
 ) -> Iterator[Block]:
     """Some rows of a source as blocks with tags; each row is filtered by itself."""
     languages = source.languages or languages
-    for block in in_threads(lambda block: clean(block, filters, languages), in_blocks(iter(rows))):
+    for block in in_threads(lambda block: clean(block, filters, languages), in_blocks(iter(rows), _ROWS_PER_BLOCK)):
         yield block if source.tag is None else block.tagged(source.tag)
 
 

@@ -19,7 +19,7 @@ from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.errors import CorpusError
 
-ROWS_PER_BLOCK = 10_000
+_LINES_PER_BLOCK = 10_000
 _ROWS_OF_STREAM = 1_000
 _PRACTICE = Path(__file__).parent / "practice"
 
@@ -65,9 +65,9 @@ def names_of(sources: Sequence[TextSource]) -> list[str]:
     return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 
 
-def in_blocks(rows: Iterator[T]) -> Iterator[list[T]]:
-    """Lists of `ROWS_PER_BLOCK` rows; the last one may be shorter."""
-    while block := list(islice(rows, ROWS_PER_BLOCK)):
+def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` rows; the last one may be shorter."""
+    while block := list(islice(rows, size)):
         yield block
 
 
@@ -95,9 +95,10 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
     num_sources, num_targets = count_lines(source_path), count_lines(target_path)
     if num_sources == num_targets:
         return
-    blocks = zip(in_blocks(read_lines(source_path)), in_blocks(read_lines(target_path)), strict=False)
+    sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
+    blocks = zip(*sides, strict=False)
     lines = ((number, first_misaligned_line(*sides)) for number, sides in enumerate(blocks))
-    found = next((number * ROWS_PER_BLOCK + line for number, line in lines if line is not None), None)
+    found = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
     raise CorpusError(
         f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
         f"translate line N of the other{'' if found is None else f'; they seem to diverge near line {found:,}'}"

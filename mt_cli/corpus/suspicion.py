@@ -20,8 +20,8 @@ from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.reading import Corpus, Part
-from mt_cli.corpus.sources import ROWS_PER_BLOCK
 
+_ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
 """Blocks examined of a part, evenly spread."""
 _WINDOW = 500
@@ -70,7 +70,7 @@ def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> 
 
 def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
     """Blocks of the rows of a part with their statuses."""
-    size = ROWS_PER_BLOCK
+    size = _ROWS_PER_BLOCK
     count = -(-part.num_rows // size)
     for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _MAX_BLOCKS))}):
         rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
