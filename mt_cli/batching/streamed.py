@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from mt_cli.batching.batches import Pool
-from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_block
+from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together, hashes_of
 from mt_cli.corpus.formats import Row
-from mt_cli.corpus.reading import Pair, clean_rows, read_rows
+from mt_cli.corpus.reading import Pair, clean_rows
+from mt_cli.corpus.sources import read_rows
 from mt_cli.cpus import in_threads
 from mt_cli.tokenizer import Tokenizer
 
@@ -92,7 +93,7 @@ def _filtered_blocks(
     ]
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])
-        hashes = [np.concatenate([getattr(block, f"{side}_hashes") for _, block in blocks]) for side in SIDES]
+        hashes = np.concatenate([block.hashes for _, block in blocks], axis=1)
         filter_together(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
         for (_, block), each in zip(blocks, np.split(statuses, ends[:-1]), strict=True):

@@ -1,24 +1,15 @@
-"""The `corpus` section: where parallel text comes from, what is left out of it, and in what proportions it is mixed."""
+"""The `corpus` section: where parallel text comes from, how it is filtered, and in what proportions it is mixed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 
 class Section(BaseModel):
-    """A part of a config: immutable, complete, without unknown keys."""
+    """A section of a config: immutable, complete, without unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -28,66 +19,68 @@ class Section(BaseModel):
     @classmethod
     def _fits_a_machine(cls, value: object) -> object:
         if type(value) is int and abs(value) >= _TOO_LARGE:
-            raise ValueError(f"found {_shortened(value)}; it should be less than {_TOO_LARGE:,}")
+            # Converting a very long number to text would take minutes.
+            bits = value.bit_length()
+            shown = str(value) if bits < 128 else f"a number of {bits:,} bits"
+            raise ValueError(f"found {shown}; it should be less than {_TOO_LARGE:,}")
         texts = value if isinstance(value, list | tuple) else [value]
         if any(isinstance(text, str) and "\0" in text for text in texts):
-            raise ValueError("found a NUL character, which no name has")
+            raise ValueError("found a NUL character, which is not allowed in names")
         return value
 
 
 _TOO_LARGE = 2**31
-
-
-def _shortened(number: int) -> str:
-    """A number as far as people read it; turning a really long one into text would take minutes."""
-    return str(number) if number.bit_length() < 128 else f"a number of {number.bit_length():,} bits"
+_TwoTexts = Annotated[tuple[str, str], Field(strict=False)]
 
 
 class FilterConfig(Section):
-    """What is left out of training pairs; `false` or `null` turns a filter off.
+    """Filters of training pairs. `false` or `null` turns a filter off.
 
-    A dropped pair is counted under the first filter that caught it, in the order in which they stand here. Pairs with
-    a blank side are always left out. Validation and test pairs are never filtered otherwise.
+    A dropped pair is counted under the first filter that drops it, in this order. Pairs with a blank side are always
+    dropped. Validation and test pairs are not filtered otherwise.
     """
 
     control_characters: bool = True
-    """NUL bytes and other control characters; tabs and line ends count as spaces."""
+    """Drop pairs with NUL bytes or other control characters; tabs and line ends count as spaces."""
     garbled: bool = True
-    """Replacement characters (U+FFFD), and UTF-8 that was once read as Latin-1 (`Ã©` for `é`)."""
+    """Drop pairs with replacement characters (U+FFFD), or with UTF-8 decoded as Latin-1 (`Ã©` for `é`)."""
     identical: bool = True
-    """Pairs whose sides are the same text."""
+    """Drop pairs whose sides are the same text."""
     max_characters: int | None = Field(default=2000, ge=1)
-    """Pairs with a longer side."""
+    """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1)
-    """Pairs with one side this many times as long as the other, in characters, 10 being added to both."""
+    """Maximum ratio of the lengths of the longer and the shorter side in characters, after adding 10 to both."""
     min_script_share: float | None = Field(default=0.5, gt=0, le=1)
-    """Pairs with a smaller share of letters in the language's script, on either side; languages whose script is not
-    known to `mt` are not checked."""
+    """Minimum share of letters in the script of the language, on either side. Languages whose script `mt` does not
+    know are not checked."""
     wrong_language: bool = True
-    """Pairs with a side that has three common words of another language and none of its own; 20 languages are known."""
+    """Drop pairs with a side that has three common words of another language and none of its own. 20 languages are
+    known."""
     duplicates: bool = True
-    """Pairs that stood in the corpus, or in one before it in the list, already."""
+    """Drop repeated pairs, in this corpus or in one earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
-    """Pairs whose source has had this many other targets already."""
+    """Maximum number of different targets of the same source."""
     overlap: bool = True
-    """Pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
+    """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
 
 
 class TextSource(Section):
-    """What all kinds of corpora have in common."""
+    """Options of every kind of corpus source."""
 
     name: str | None = Field(default=None, min_length=1)
-    """What reports call it; None: the name of its file, dataset or generator."""
-    languages: Annotated[tuple[str, str], Field(strict=False)] | None = None
-    """Source and target language where they are not those of the config, as in a multilingual model."""
+    """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
+    languages: _TwoTexts | None = None
+    """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
-    """A token put before each source sentence, such as `<2it>` or `<bt>`; `mt translate --tag` puts it too."""
+    """Token prepended to each source sentence, such as `<2it>` or `<bt>`; see also `mt translate --tag`."""
     weight: float | None = Field(default=None, gt=0, le=1000)
-    """How often each pair is seen per epoch (of a stream: its relative share); None: once, or by `temperature`."""
+    """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
+    `temperature`."""
     filters: FilterConfig | None = None
-    """Filters of this corpus alone, as far as they differ from `corpus.filters`."""
+    """Filters of this corpus, where they differ from `corpus.filters`."""
     streaming: bool = False
-    """Read on the go, never as a whole: for corpora that are too large to prepare. All of `train`, or none of it."""
+    """Read the corpus while training, without preparing it on disk: for very large corpora. Set it for all corpora of
+    `train` or for none."""
 
 
 class DatasetSource(TextSource):
@@ -98,30 +91,30 @@ class DatasetSource(TextSource):
     subset: str | None = None
     """Configuration of the dataset, such as `en-it`."""
     split: str = "train"
-    """Split of the dataset; slices such as `train[:1000]` work too, except in a stream."""
-    columns: Annotated[tuple[str, str], Field(strict=False)] | None = None
-    """Source and target column; None: a `translation` column, else the columns named like the languages."""
+    """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
+    columns: _TwoTexts | None = None
+    """Source and target column; `null`: the column `translation`, otherwise the columns named like the languages."""
 
 
 class FilesSource(TextSource):
-    """Two text files, line N of one being the translation of line N of the other."""
+    """Two text files. Line N of one file is the translation of line N of the other."""
 
-    files: Annotated[tuple[str, str], Field(strict=False)]
-    """Source file and target file; `.gz` and `.zst` are unpacked."""
+    files: _TwoTexts
+    """Source file and target file; `.gz` and `.zst` are decompressed."""
 
 
 class FileSource(TextSource):
-    """One file that holds both sides."""
+    """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; but for Parquet also `.gz` and `.zst`."""
-    columns: Annotated[tuple[str, str], Field(strict=False)] | None = None
-    """Source and target column of a table; None: `translation`, the columns named like the languages, or in a `.tsv` or
-    `.csv` without such a heading the first two."""
+    """A `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or `.zst`."""
+    columns: _TwoTexts | None = None
+    """Source and target column of a table; `null`: `translation`, the columns named like the languages, or the first
+    two of a `.tsv` or `.csv` file without such a header."""
 
 
 class BuiltinSource(TextSource):
-    """A corpus generated by the program itself, without a download."""
+    """A corpus that is part of `mt` and needs no download."""
 
     builtin: Literal["phrasebook-en-it", "reverse-words"]
     """Name of the corpus."""
@@ -130,92 +123,77 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train` that is not trained on, nor any pair that has a sentence of it."""
+    """A seeded share of `train` that is held out. Other pairs that share a sentence with it are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
     """Share of the pairs, between 0 and 1."""
 
 
-Source = DatasetSource | FilesSource | FileSource | BuiltinSource
+Source = (
+    Annotated[DatasetSource, Tag("<dataset>")]
+    | Annotated[FilesSource, Tag("<files>")]
+    | Annotated[FileSource, Tag("<file>")]
+    | Annotated[BuiltinSource, Tag("<builtin>")]
+)
+"""The kinds of corpus source, each with the key that selects it. `corpus.sources` has an entry for each."""
+_Share = Annotated[HeldOut, Tag("<fraction>")]
 
-KINDS: Mapping[str, type[Section]] = {
-    "<dataset>": DatasetSource,
-    "<files>": FilesSource,
-    "<file>": FileSource,
-    "<builtin>": BuiltinSource,
-    "<fraction>": HeldOut,
-}
-"""The kinds of corpora; the key that names one stands between the angles."""
-
-
-def _kind_of_source(value: Any) -> str | None:
-    """The union member that a source's own key names; pydantic calls it with trees and with models."""
-    for kind in KINDS:
-        key = kind.strip("<>")
-        if (isinstance(value, Mapping) and key in value) or hasattr(value, key):
-            return kind
-    return None
+KINDS: Mapping[str, type[Section]] = {mark.tag: kind for kind, mark in map(get_args, (*get_args(Source), _Share))}
+"""The kinds of corpora by tag: the key that selects a kind, in angle brackets."""
 
 
-def _chosen_by_key(*keys: str) -> Discriminator:
-    return Discriminator(
-        _kind_of_source,
-        custom_error_type="source",
-        custom_error_message=f"a corpus is a mapping with one of the keys {', '.join(keys)}",
-    )
+def _kind_of(value: Any) -> str | None:
+    """The tag of a tree or, in serialisation, of a model."""
+    keys = value if isinstance(value, Mapping) else getattr(type(value), "__annotations__", ())
+    return next((tag for tag in KINDS if tag.strip("<>") in keys), None)
 
 
 def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
-_Source = Annotated[
-    Annotated[DatasetSource, Tag("<dataset>")]
-    | Annotated[FilesSource, Tag("<files>")]
-    | Annotated[FileSource, Tag("<file>")]
-    | Annotated[BuiltinSource, Tag("<builtin>")],
-    _chosen_by_key("dataset", "files", "file", "builtin"),
-]
-_SourceOrShare = Annotated[
-    Annotated[HeldOut, Tag("<fraction>")] | Annotated[_Source, Tag("<source>")],
-    Discriminator(lambda value: "<fraction>" if _kind_of_source(value) == "<fraction>" else "<source>"),
-]
-_Sources = Annotated[
-    tuple[_Source, ...],
-    Field(strict=False, min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=_Source | tuple[_Source, ...]),
-]
-_SourcesOrShare = Annotated[
-    tuple[_SourceOrShare, ...],
-    Field(strict=False, min_length=1),
-    BeforeValidator(_as_list, json_schema_input_type=_SourceOrShare | tuple[_SourceOrShare, ...]),
-]
+def _one_or_more(kind: Any) -> BeforeValidator:
+    schema = kind | Annotated[tuple[kind, ...], Field(min_length=1)]
+    return BeforeValidator(_as_list, json_schema_input_type=schema)
+
+
+_selected_by_key = Discriminator(
+    _kind_of,
+    custom_error_type="source",
+    custom_error_message="a corpus is a mapping with one of the keys "
+    + ", ".join(tag.strip("<>") for tag, kind in KINDS.items() if kind is not HeldOut),
+)
+_Source = Annotated[Source, _selected_by_key]
+_SourceOrShare = Annotated[Source | _Share, _selected_by_key]
+_not_empty = Field(strict=False, min_length=1)
+_Sources = Annotated[tuple[_Source, ...], _not_empty, _one_or_more(_Source)]
+_SourcesOrShare = Annotated[tuple[_SourceOrShare, ...], _not_empty, _one_or_more(_SourceOrShare)]
 
 
 class CorpusConfig(Section):
-    """What is trained on, chosen by and tested on. Each corpus is one source or a list of them."""
+    """Training, validation and test corpora. Each is one source or a list of sources."""
 
     source: str = Field(min_length=1)
-    """Language translated from, as the data names it (`en`)."""
+    """Source language, as named in the data (`en`)."""
     target: str = Field(min_length=1)
-    """Language translated into."""
+    """Target language."""
     train: _Sources
-    """Pairs to learn from; the tokenizers are trained on them alone."""
+    """Training pairs. The tokenizers are trained on them alone."""
     valid: _SourcesOrShare
-    """Pairs that choose the best checkpoint; `{fraction: 0.1}` holds out a seeded share of `train`."""
+    """Validation pairs, which select the best checkpoint; `{fraction: 0.1}` holds out a seeded share of `train`."""
     test: _Sources | None = None
-    """Pairs that are scored once, at the end."""
+    """Test pairs, scored once at the end."""
     extra_tests: dict[str, _Sources] = {}
-    """Further named test sets, scored at the end as well."""
+    """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
-    """What is left out of `train`."""
+    """Filters of `train`."""
     temperature: float | None = Field(default=None, ge=1)
-    """Mix the corpora of `train` in shares proportional to their sizes to the power of 1/temperature; 1 leaves the
-    shares as they are, larger values make them more equal."""
+    """Sample the corpora of `train` in proportion to their sizes to the power of 1/temperature. 1 keeps the
+    proportions; larger values make them more equal."""
     max_tokens: int = Field(default=256, ge=1)
-    """Pairs with a side of more tokens are left out, and counted."""
+    """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
-    """Pairs of a stream that are held, and shuffled, at a time."""
+    """Number of pairs of a stream that are held in memory and shuffled."""
 
     @model_validator(mode="before")
     @classmethod
@@ -235,17 +213,17 @@ class CorpusConfig(Section):
     @classmethod
     def _language_is_text(cls, value: Any) -> Any:
         if isinstance(value, bool):
+            word = "yes" if value else "no"
             raise ValueError(
-                f"YAML reads this word without quotes as {str(value).lower()}; "
-                f'write it in quotes: "{"yes" if value else "no"}"'
+                f'YAML reads this word as {str(value).lower()} unless it is quoted; write it in quotes: "{word}"'
             )
         return value
 
     @field_validator("valid")
     @classmethod
-    def _share_stands_alone(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _share_is_alone(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(value) > 1 and any(isinstance(source, HeldOut) for source in value):
-            raise ValueError("a held-out fraction cannot stand in a list with other corpora")
+            raise ValueError("a held-out fraction cannot be in a list with other corpora")
         return value
 
     @field_validator("valid", "test", "extra_tests")
@@ -255,7 +233,7 @@ class CorpusConfig(Section):
         for source in (source for group in groups for source in group if isinstance(source, TextSource)):
             for key in ("weight", "filters", "streaming"):
                 if getattr(source, key):
-                    raise ValueError(f"only corpora of train have `{key}`; valid and test are taken whole")
+                    raise ValueError(f"only corpora of train have `{key}`; valid and test are used whole")
         return value
 
     @field_validator("extra_tests")
@@ -264,19 +242,19 @@ class CorpusConfig(Section):
         if taken := {"train", "valid", "test"} & value.keys():
             raise ValueError(f"{', '.join(sorted(taken))}: the name is taken, choose another")
         if odd := [name for name in value if not name or "/" in name or "\\" in name or name.startswith(".")]:
-            raise ValueError(f"{odd[0]!r}: a name without slashes, please, which does not begin with a dot")
+            raise ValueError(f"{odd[0]!r}: use a name without slashes that does not begin with a dot")
         return value
 
     @model_validator(mode="after")
     def _mixture_is_clear(self) -> CorpusConfig:
         if self.temperature is not None and any(source.weight is not None for source in self.train):
-            raise ValueError("temperature: it sets the weights of all corpora; leave out `weight` or `temperature`")
+            raise ValueError("temperature: it sets the weights of all corpora; remove `weight` or `temperature`")
         if len({source.streaming for source in self.train}) > 1:
             raise ValueError("train: set `streaming: true` for all of its corpora or for none")
         if self.is_streaming and self.temperature is not None:
             raise ValueError("temperature: the sizes of streams are not known; give each a `weight`")
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
-            raise ValueError("valid: a stream cannot be parted beforehand; name a corpus of its own")
+            raise ValueError("valid: no share of a stream can be held out; name a separate corpus")
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
             raise ValueError("train: two corpora have the same name")
@@ -284,11 +262,11 @@ class CorpusConfig(Section):
 
     @property
     def is_streaming(self) -> bool:
-        """Whether the training corpora are read on the go."""
+        """Whether the training corpora are streams."""
         return self.train[0].streaming
 
     def filters_of(self, source: TextSource) -> FilterConfig:
-        """A training corpus' own filters, which are complete, or else those of all."""
+        """The filters of a training corpus."""
         return source.filters or self.filters
 
     @property

@@ -1,7 +1,6 @@
-"""Configs as files: YAML, `--set`, and messages that name every problem.
+"""Configs as files: YAML, `--set`, and messages that list every problem.
 
-Precedence: defaults < YAML < `--set`. Values are taken literally (a quoted number is text and is refused where a number
-is wanted), and all problems of a config are reported at once.
+Precedence: defaults < YAML < `--set`. Values are not converted: a quoted number is text, and no number.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.sections import Config
-from mt_cli.errors import ConfigError
+from mt_cli.errors import ConfigError, reason
 
 S = TypeVar("S", bound=Section)
 
@@ -26,7 +25,7 @@ _MAX_ALIASES = 30
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but: 1e-3 is a number, dates are text, a key stands once, aliases are few."""
+    """YAML 1.1 as PyYAML reads it, but 1e-3 is a number, dates are text, keys are unique, and aliases are limited."""
 
     num_aliases = 0
 
@@ -36,7 +35,7 @@ class _Loader(yaml.SafeLoader):
     }
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node; raises ComposerError where a few lines of aliases of aliases would expand to millions of values."""
+        """A node; raises ComposerError for many aliases: a few lines of them could expand to millions of values."""
         if self.check_event(yaml.AliasEvent):
             self.num_aliases += 1
             if self.num_aliases > _MAX_ALIASES:
@@ -45,14 +44,13 @@ class _Loader(yaml.SafeLoader):
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A dict; raises ConstructorError for a key that stands twice."""
+        """A dict; raises ConstructorError for a repeated key."""
         seen = set()
-        for key_node, _ in node.value:
-            if key_node.value in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key `{key_node.value}` stands twice", key_node.start_mark
-                )
-            seen.add(str(key_node.value))
+        for key, _ in node.value:
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                problem = f"the key `{key.value}` occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(str(key.value))
         return super().construct_mapping(node, deep)
 
 
@@ -65,20 +63,20 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config of a YAML file, with `section.key=value` overrides applied.
 
     Raises:
-        ConfigError: with every problem found, one a line.
+        ConfigError: with every problem found, one per line.
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size that could be asked for.
+            content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size.
         if len(content) > MAX_CONFIG_BYTES:
-            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes; that is no config")
+            raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes, which is too large for a config")
         text = content.decode("utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such config file") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(f"{path}: {reason(error)}") from None
     tree = _parse_yaml(text, str(path))
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
@@ -88,20 +86,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
-    """The config of a tree of plain values; `origin` begins the message of a ConfigError."""
+    """The config of a tree of plain values; the message of a ConfigError begins with `origin`."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        problems = error.errors(include_url=False)
-        # A list whose items are all wrong is reported as too short as well: the items say it better.
-        lines = [_explain(p, tree) for p in problems if p["type"] != "too_short" or not p["input"]]
-    heading = f"{origin}: {len(lines)} problems" if len(lines) > 1 else origin
-    separator = "\n  " if len(lines) > 1 else " "
+        lines = _explain(error, tree, Config)
+    heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
     raise ConfigError(f"{heading}:{separator}" + separator.join(dict.fromkeys(lines)))
 
 
 def changed_section(section: S, changes: Mapping[str, Any]) -> S:
-    """The section with other values for some of its options; None leaves one as it is.
+    """The section with other values for some of its options; None keeps the value.
 
     Raises:
         ConfigError: with every problem found.
@@ -113,23 +108,23 @@ def changed_section(section: S, changes: Mapping[str, Any]) -> S:
     try:
         return type(section).model_validate(tree)
     except ValidationError as error:
-        lines = [_explain(problem, tree, type(section)) for problem in error.errors(include_url=False)]
+        lines = _explain(error, tree, type(section))
     raise ConfigError("; ".join(dict.fromkeys(lines)))
 
 
 def flat(config: Section, name: str = "") -> dict[str, Any]:
-    """Dotted keys of a config, or of the section of that name, with their values."""
+    """The values of a config, or of the section of that name, by dotted key."""
     return _flatten(config.model_dump(mode="json"), name)
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys whose values differ, with the old and the new value."""
+    """The old and the new value of each option that differs, by dotted key."""
     flat_old, flat_new = flat(old), flat(new)
     keys = dict.fromkeys([*flat_old, *flat_new])
     return {key: (flat_old.get(key), flat_new.get(key)) for key in keys if flat_old.get(key) != flat_new.get(key)}
 
 
-def _flatten(tree: Any, prefix: str = "") -> dict[str, Any]:
+def _flatten(tree: Any, prefix: str) -> dict[str, Any]:
     children: dict[str, Any] = {}
     if isinstance(tree, dict):
         children = {f"{prefix}.{key}" if prefix else str(key): child for key, child in tree.items()}
@@ -152,7 +147,7 @@ def _parse_yaml(text: str, origin: str) -> Any:
 
 
 def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
-    """What `section.key=value` overrides say, by key; raises ConfigError for another section."""
+    """The values of `section.key=value` overrides by key; raises ConfigError for another section."""
     tree: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tree, override)
@@ -167,50 +162,52 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     if not equals or not last or not all(parents):
         raise ConfigError(f"--set {override}: write SECTION.KEY=VALUE")
     for parent in parents:
-        child = tree.setdefault(parent, {})
-        if not isinstance(child, dict):
-            raise ConfigError(f"--set {override}: `{parent}` holds no keys")
-        tree = child
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {override}: `{parent}` has no keys")
     tree[last] = _parse_yaml(text, f"--set {override}")
 
 
-def _explain(problem: Mapping[str, Any], tree: Any, root: type[Section] = Config) -> str:
-    """One line for a pydantic problem: dotted key, what was found, what to do."""
+def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str]:
+    """A line for each problem: dotted key, what was found, what to do."""
+    problems = error.errors(include_url=False)
+    # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
+    return [_explain_problem(each, tree, root) for each in problems if each["type"] != "too_short" or not each["input"]]
+
+
+def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:
     dotted, section = _dotted_key(problem["loc"], tree, root)
-    kind, found = problem["type"], problem["input"]
     where = f"{dotted}: " if dotted else ""
-    if kind == "extra_forbidden":
+    if problem["type"] == "extra_forbidden":
         key = dotted.rpartition(".")[2]
-        near = difflib.get_close_matches(key, section.model_fields if section else (), n=1)
-        known = ", ".join(section.model_fields) if section else ""
-        hint = f", did you mean `{near[0]}`?" if near else f"; known here: {known}"
+        near = difflib.get_close_matches(key, section.model_fields, n=1)
+        hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
-    if kind == "missing":
+    if problem["type"] == "missing":
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")
-    if kind in ("value_error", "source"):
+    if problem["type"] in ("value_error", "source"):
         return where + message
-    message = message[:1].lower() + message[1:]
-    shown = repr(found) if len(repr(found)) < 60 else type(found).__name__
-    return f"{where}found {shown}; {message.replace('input should', 'it should')}"
+    found = repr(problem["input"])
+    shown = found if len(found) < 60 else type(problem["input"]).__name__
+    return f"{where}found {shown}; {message[:1].lower()}{message[1:].replace('nput should', 'it should')}"
 
 
-def _dotted_key(loc: Sequence[str | int], tree: Any, root: type[Section]) -> tuple[str, type[Section] | None]:
-    """The key as the user wrote it (no union tags, no index into a single source) and its section's model."""
+def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:
+    """The key as written in the file, without tags of unions and indices into single sources, and its section."""
     parts: list[str] = []
-    section: type[Section] | None = root
     for position, part in enumerate(loc):
-        if part in KINDS or part == "<source>":
-            section = KINDS.get(str(part), section)
+        if part in KINDS:
+            section = KINDS[str(part)]
         elif isinstance(part, int) and not isinstance(tree, list | tuple):
             continue
         else:
             parts.append(str(part))
             if isinstance(tree, dict):
                 tree = tree.get(part)
-            elif isinstance(tree, list | tuple) and isinstance(part, int) and part < len(tree):
+            elif isinstance(part, int) and part < len(tree):
                 tree = tree[part]
-            if position < len(loc) - 1 and section is not None and part in section.model_fields:
+            if position < len(loc) - 1 and part in section.model_fields:
                 inner = section.model_fields[str(part)].annotation
                 kinds = [kind for kind in (get_args(inner) or (inner,)) if isinstance(kind, type)]
                 section = next((kind for kind in kinds if issubclass(kind, Section)), section)

@@ -1,10 +1,10 @@
-"""Where two sides of a corpus do not belong together line by line. Knows lines; knows no language.
+"""Misaligned lines: where two sides of a corpus do not translate each other line by line. Knows no language.
 
-A lost line moves all lines after it: line N of the source then translates line N + 1 of the target, the slip being 1.
-Four features tell how well a line fits each of the lines that it may belong to: lengths (Gale and Church 1993),
-numbers, final marks, and words that stand in corresponding lines more often than chance explains, in this very corpus.
-Which words these are is counted over all candidate slips alike, so that no slip has an advantage, and none must be
-known beforehand. The most likely path through the slips is found by dynamic programming; every change has a cost.
+A missing line shifts all lines after it: line N of the source then translates line N + 1 of the target; the slip is 1.
+Four features measure how well a line matches each of its candidate lines: length (Gale and Church 1993), numbers, the
+final mark, and words that occur in corresponding lines more often than by chance in this corpus. These words are
+counted over all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely path through
+the slips; every change has a cost.
 
 Legend of the shapes: F features, S slips, N lines, W units of a line.
 """
@@ -23,76 +23,67 @@ from numpy.typing import NDArray
 from mt_cli.corpus.languages import SPACELESS
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-Units = tuple[NDArray[np.int64], Floats]
-"""N x W numbers of units, -1 for none, and their frequencies."""
+Features = tuple[Floats, Integers, Integers]
+"""Length, numbers and end of each line."""
+Units = tuple[Integers, Floats]
+"""NxW indices of units, -1 for padding, and their frequencies."""
 
-_FEWEST_LINES = 100
+_MIN_LINES = 100
 """Fewer lines give no reliable statistics."""
 _NEAR_SLIPS = 5
-"""Slips up to this number of lines are always examined."""
+"""Slips up to this number of lines are always candidates."""
 _FAR_SLIPS = 200
-"""Slips up to this number of lines are examined where the lengths of lines suggest them."""
+"""Slips up to this number of lines are candidates if the lengths of lines suggest them."""
 _LINES_PER_WINDOW = 500
-"""In half of which neighbouring windows overlap."""
+"""Neighbouring windows overlap by half."""
 _CLEAR_CORRELATION = 7.0
-"""Standard errors by which the lengths at a far slip must correlate."""
+"""Minimum correlation of lengths at a far slip, in standard errors."""
 _COST_OF_A_CHANGE = 20.0
-"""Nats by which another slip must explain the lines better."""
+"""Evidence in nats that a change of slip needs."""
 _NUMBERS = 1
 """The index of this feature."""
 _WEAK_EVIDENCE = 0.3
-"""Nats a line below which two sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
-_FEWEST_LINES_TO_CALL_UNRELATED = 300
-_FEWEST_UNITS = 3
-"""Mean number of units a line below which nothing can be said of sides without evidence."""
+"""Nats per line below which two sides are unrelated: parallel text of 19 languages has 1.4 to 4, shuffled text 0.1."""
+_MIN_LINES_TO_CALL_UNRELATED = 300
+_MIN_UNITS = 3
+"""Minimum mean number of units per line to call sides without evidence unrelated."""
 _UNITS_PER_LINE = 10
 _LARGEST_SHARE = 0.1
-"""Words in more than this share of the lines say little."""
+"""Words in more than this share of the lines are ignored."""
 _TABLE_BITS = 22
 
 _WORD = re.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
 _FIRST_HAN_OR_KANA = "\u2e80"
-_ALONE = re.compile(f"[{SPACELESS}]")
+_SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
 _NUMBER = re.compile(r"\d{1,15}")
 _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
 }
 
-
 Stretch = tuple[int, int, int | None]
-"""First and last line, from 1, and slip: line N belongs to target line N + slip; None: to none that was examined."""
+"""First and last line, from 1, and slip: line N belongs to target line N + slip; None: to no candidate."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the lines of two sides belong together."""
+    """The result of aligning two sides."""
 
     stretches: list[Stretch]
-    """Where the sides have slipped, or lines belong nowhere."""
+    """Stretches of lines with a slip."""
     is_unrelated: bool
-    """Whether no slip that was examined makes the sides translations of each other."""
+    """Whether the sides are translations of each other at no candidate slip."""
 
 
-@dataclass(frozen=True)
-class Features:
-    """What is compared of lines by themselves, an entry for each."""
-
-    log_length: Floats
-    numbers: NDArray[np.int64]
-    """A hash of the numbers in a line, whatever digits they are written in; 0 if there are none."""
-    end: NDArray[np.int64]
-    """The kind of its final mark."""
-
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> Features:
-        """The features of some lines."""
-        rows = [(np.log(len(line) + 1), _numbers_of(line), _end_of(line)) for line in lines]
-        log_length, numbers, end = zip(*rows, strict=True) if rows else ((), (), ())
-        return cls(np.array(log_length, float), np.array(numbers, np.int64), np.array(end, np.int64))
+def features_of(lines: Iterable[str]) -> Features:
+    """The logarithm of the length of each line, a hash of its numbers (0 for none), and the kind of its final mark."""
+    rows = [(np.log(len(line) + 1), _hash_of_numbers(line), _end_of(line)) for line in lines]
+    lengths, numbers, ends = zip(*rows, strict=True) if rows else ((), (), ())
+    return np.array(lengths, float), np.array(numbers, np.int64), np.array(ends, np.int64)
 
 
-def _numbers_of(line: str) -> int:
+def _hash_of_numbers(line: str) -> int:
     found = _NUMBER.findall(line)
     return hash(tuple(sorted(map(int, found)))) if found else 0
 
@@ -103,21 +94,21 @@ def _end_of(line: str) -> int:
 
 
 def align(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
-    """How two sides belong together; the longer one is read as far as the shorter."""
+    """The alignment of two sides; the longer one is truncated to the length of the shorter."""
     num_lines = min(len(sources), len(targets))
-    if num_lines < _FEWEST_LINES:
+    if num_lines < _MIN_LINES:
         return Alignment([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
-    one, other = Features.of(sources), Features.of(targets)
-    slips = _candidate_slips(one.log_length, other.log_length)
+    one, other = features_of(sources), features_of(targets)
+    slips = _candidate_slips(one[0], other[0])
     values, exists = _compare(one, other, slips)
     units = _rarest_units(sources), _rarest_units(targets)
     commonness = _common_units(*units, slips, exists)
     log_odds, evidence = _log_odds(np.concatenate([values, commonness[None]]), exists)
     if evidence < _WEAK_EVIDENCE:
-        # Lists of words, say, give no evidence for anything.
-        is_telling = all((matrix >= 0).sum(axis=1).mean() >= _FEWEST_UNITS for matrix, _ in units)
-        return Alignment([], is_telling and num_lines >= _FEWEST_LINES_TO_CALL_UNRELATED)
+        # Lists of words, for example, give no evidence.
+        has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
+        return Alignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere = np.zeros((1, num_lines))
     path = _best_path(np.concatenate([log_odds, nowhere]), slips.index(0))
     return Alignment(_stretches([*slips, None], path), False)
@@ -130,7 +121,7 @@ def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int
 
 
 def _candidate_slips(source_lengths: Floats, target_lengths: Floats) -> list[int]:
-    """Small slips, and larger ones at which the lengths of a window of lines correlate clearly."""
+    """Small slips, and larger ones at which the lengths of a window of lines are clearly correlated."""
     slips = set(range(-_NEAR_SLIPS, _NEAR_SLIPS + 1))
     size = min(_LINES_PER_WINDOW, len(source_lengths) // 2)
     for start in range(0, len(source_lengths) - size + 1, size // 2):
@@ -150,31 +141,31 @@ def _standardised(values: Floats) -> Floats:
 
 
 def _overlap(slip: int, num_lines: int) -> tuple[slice, slice]:
-    """The lines of the source that have a partner at this slip, and these partners."""
+    """The source lines that have a partner at this slip, and their partners."""
     first, last = max(0, -slip), min(num_lines, num_lines - slip)
     return slice(first, last), slice(first + slip, last + slip)
 
 
 def _compare(one: Features, other: Features, slips: Sequence[int]) -> tuple[Floats, Bools]:
-    """F x S x N: how alike lines are at each slip in lengths, numbers and ends; S x N: which have a partner there."""
-    num_lines = len(one.end)
+    """FxSxN similarity of lines at each slip in length, numbers and end; SxN which lines have a partner."""
+    num_lines = len(one[0])
     values = np.zeros((3, len(slips), num_lines))
     exists = np.zeros((len(slips), num_lines), dtype=bool)
-    lengths = _standardised(one.log_length), _standardised(other.log_length)
+    lengths = _standardised(one[0]), _standardised(other[0])
     for index, slip in enumerate(slips):
         here, there = _overlap(slip, num_lines)
         exists[index, here] = True
         values[0, index, here] = -np.abs(lengths[0][here] - lengths[1][there])
-        values[1, index, here] = one.numbers[here] == other.numbers[there]
-        values[2, index, here] = one.end[here] == other.end[there]
+        for feature in (1, 2):
+            values[feature, index, here] = one[feature][here] == other[feature][there]
     return values, exists
 
 
 def _units_of(line: str) -> set[bytes]:
-    """Words and their beginnings and ends, or short sequences of characters where no spaces part words."""
+    """Words with their prefixes and suffixes, or short character sequences where no spaces separate words."""
     units: set[str] = set()
     for word in _WORD.findall(line.lower()):
-        if _ALONE.match(word):
+        if _SPACELESS_CHARACTER.match(word):
             size = 2 if word[0] >= _FIRST_HAN_OR_KANA else 3
             units.update(word[start : start + size] for start in range(max(1, len(word) - size + 1)))
         else:
@@ -185,29 +176,28 @@ def _units_of(line: str) -> set[bytes]:
 
 
 def _rarest_units(lines: Sequence[str]) -> Units:
-    """N x W numbers of the rarest units of each line that stand in others too (-1: none), and their frequencies."""
+    """The rarest units of each line that also occur in other lines."""
     units = [[zlib.crc32(unit) for unit in _units_of(line)] for line in lines]
     sizes = np.fromiter(map(len, units), np.int64, len(units))
     flat = np.fromiter((unit for line in units for unit in line), np.int64, int(sizes.sum()))
-    _, numbers, counts = np.unique(flat, return_inverse=True, return_counts=True)
-    rows, frequencies = np.repeat(np.arange(len(lines)), sizes), counts[numbers]
-    telling = (frequencies >= 2) & (frequencies <= max(2, _LARGEST_SHARE * len(lines)))
-    order = np.flatnonzero(telling)[np.lexsort((numbers[telling], frequencies[telling], rows[telling]))]
-    rows, numbers, frequencies = rows[order], numbers[order], frequencies[order]
-    ranks = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    cells = np.flatnonzero(ranks < _UNITS_PER_LINE)
+    _, indices, counts = np.unique(flat, return_inverse=True, return_counts=True)
+    rows, frequencies = np.repeat(np.arange(len(lines)), sizes), counts[indices]
+    informative = np.flatnonzero((frequencies >= 2) & (frequencies <= max(2, _LARGEST_SHARE * len(lines))))
+    order = informative[np.lexsort((indices[informative], frequencies[informative], rows[informative]))]
+    ranks = np.arange(len(order)) - np.searchsorted(rows[order], rows[order])
+    order, ranks = order[ranks < _UNITS_PER_LINE], ranks[ranks < _UNITS_PER_LINE]
     matrix = np.full((len(lines), _UNITS_PER_LINE), -1, np.int64)
-    matrix[rows[cells], ranks[cells]] = numbers[cells]
+    matrix[rows[order], ranks] = indices[order]
     occurrences = np.ones(matrix.shape)
-    occurrences[rows[cells], ranks[cells]] = frequencies[cells]
+    occurrences[rows[order], ranks] = frequencies[order]
     return matrix, occurrences
 
 
 def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bools) -> Floats:
-    """How much more often than by chance the units of a line and of its partner stand in corresponding lines, S x N.
+    """SxN: how much more often than by chance the units of a line and of its partner occur in corresponding lines.
 
-    Of each unit its best partner counts: the logarithm of observed over expected lines that have both. Counts are those
-    of hashes of pairs, and the pair of lines that is looked at is not counted itself.
+    Only the best partner of each unit counts, by the logarithm of observed over expected lines that have both. Pairs of
+    units are counted by hash, without the pair of lines that is scored.
     """
     (source_units, source_counts), (target_units, target_counts) = source, target
     num_lines = len(source_units)
@@ -226,10 +216,8 @@ def _common_units(source: Units, target: Units, slips: Sequence[int], exists: Bo
     return commonness
 
 
-def _pairs_of_units(
-    source_units: NDArray[np.int64], target_units: NDArray[np.int64], slip: int
-) -> tuple[NDArray[np.int64], Bools]:
-    """Places in a table for all pairs of units of corresponding lines, lines x W x W, and which of them are pairs."""
+def _pairs_of_units(source_units: Integers, target_units: Integers, slip: int) -> tuple[Integers, Bools]:
+    """Hashes of all pairs of units of corresponding lines, lines x W x W, and which of them are not padding."""
     here, there = _overlap(slip, len(source_units))
     one, other = source_units[here, :, None], target_units[there, None, :]
     mixed = (one * 0x2545F491 + other * 0x9E3779B1) * 0x1B873593
@@ -237,46 +225,46 @@ def _pairs_of_units(
 
 
 def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
-    """Evidence in nats for each slip of each line, and what the right slip has of it on average.
+    """Evidence in nats for each slip of each line, SxN, and the mean evidence for the right slip.
 
-    A linear discriminant for features of equal variance: each weighs by how far its mean at the right slip stands from
-    that at the others. The right slip of a window of lines is first the one that all features together like best.
+    A linear discriminant for features of equal variance: the weight of a feature is the distance of its mean at the
+    right slip from its mean at the others. At first, the right slip of a window is the best by all features together.
     """
     num_slips, num_lines = exists.shape
     means = (values * exists).sum(axis=1, keepdims=True) / exists.sum(axis=0).clip(min=1)
     centred = np.where(exists, values - means, 0.0)
     variances = (centred**2).sum(axis=(1, 2)) / exists.sum() + 1e-9
     weights = 1 / np.sqrt(variances)
-    windows = np.array_split(np.arange(num_lines), max(1, num_lines // _FEWEST_LINES))
+    windows = np.array_split(np.arange(num_lines), max(1, num_lines // _MIN_LINES))
     gains = np.zeros(len(weights))
     for _ in range(2):
         log_odds = np.tensordot(weights, centred, 1)
         best = np.concatenate([np.full(len(window), log_odds[:, window].sum(axis=1).argmax()) for window in windows])
         gains = centred[:, best, np.arange(num_lines)].mean(axis=1).clip(min=0.0) * num_slips / (num_slips - 1)
         weights = gains / variances
-        # Numbers that follow each other are no slip: they support other evidence, but do not replace it.
+        # Consecutive numbers are no slip: numbers support other evidence, but do not replace it.
         others = float(weights @ gains - weights[_NUMBERS] * gains[_NUMBERS])
         weights[_NUMBERS] *= min(1.0, others / max(1e-9, float(weights[_NUMBERS] * gains[_NUMBERS])))
     evidence = float(weights @ gains)
-    # A line that has no partner at a slip says nothing for or against it.
+    # A line without a partner at a slip is no evidence for or against it.
     return np.where(exists, np.tensordot(weights, centred, 1) - evidence / 2, 0.0), evidence
 
 
 def _best_path(log_odds: Floats, straight: int) -> list[int]:
-    """The index of the slip of each line: the path with the most evidence (Viterbi 1967); it begins `straight`."""
+    """The index of the slip of each line on the path with the most evidence (Viterbi 1967); it begins `straight`."""
     num_slips, num_lines = log_odds.shape
     total = np.full(num_slips, -_COST_OF_A_CHANGE)
     total[straight] = 0.0
     stays = np.empty((num_lines, num_slips), dtype=bool)
-    former_best = np.empty(num_lines, np.int64)
+    previous_best = np.empty(num_lines, np.int64)
     for line, odds in enumerate(log_odds.T):
-        former_best[line] = total.argmax()
-        changed = total[former_best[line]] - _COST_OF_A_CHANGE
+        previous_best[line] = total.argmax()
+        changed = total[previous_best[line]] - _COST_OF_A_CHANGE
         stays[line] = total >= changed
         total = np.maximum(total, changed) + odds
     path = [int(total.argmax())]
     for line in range(num_lines - 1, 0, -1):
-        path.append(path[-1] if stays[line, path[-1]] else int(former_best[line]))
+        path.append(path[-1] if stays[line, path[-1]] else int(previous_best[line]))
     return path[::-1]
 
 
@@ -294,7 +282,7 @@ def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch
 
 
 def _belongs_to_next(stretch: Stretch, slip: int | None) -> bool:
-    """Whether a stretch is only the lines whose partners were lost, which fit nowhere, before one with this slip."""
+    """Whether a stretch is only the lines without a partner before a stretch with this slip."""
     first, last, own = stretch
     if own == slip:
         return True

@@ -1,8 +1,7 @@
-"""Every format of parallel text, by one reader each. Knows files; does not know what becomes of their pairs.
+"""The formats of parallel text, one reader for each. Knows files; does not know filters.
 
-A reader is a generator of rows, (number, source, target), and holds no more than a piece of the file; the number is
-that of the line, of the record or of the table's row, counted from 1. Text comes as it stands there, blank sides
-included.
+A reader is a generator of rows, (number, source, target), and holds only a piece of the file in memory. The number is
+that of the line, record or table row, from 1. Text is not changed, and blank sides are included.
 """
 
 from __future__ import annotations
@@ -16,6 +15,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 from xml.parsers import expat
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.lines import (
@@ -36,16 +39,16 @@ Columns = tuple[str, str] | None
 
 
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
-    """The rows of a file that holds both sides, by the reader of its kind.
+    """The rows of a file with both sides.
 
     Raises:
-        CorpusError: if the file is of no known kind, cannot be read, or does not hold what its kind promises.
+        CorpusError: if the format is unknown, or the file cannot be read or is not in its format.
     """
     return reader_of(path)(path, languages, columns)
 
 
 def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]:
-    """The reader of a kind of file, by its name; raises CorpusError if there is none."""
+    """The reader for a file name; raises CorpusError for an unknown format."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if kind not in _READERS or (kind == ".parquet" and path.suffix != kind):
         raise CorpusError(f"{path}: unknown kind of file; a corpus in one file is one of {', '.join(_READERS)}")
@@ -53,19 +56,18 @@ def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]
 
 
 def _read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Tab-separated lines, without any quoting."""
-    lines = read_lines(path)
-    records = ((number, line.split("\t")) for number, line in enumerate(lines, start=1))
+    """Tab-separated lines without quoting."""
+    records = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
     return _read_table(path, records, languages, columns, "tab")
 
 
 def _read_csv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Comma-separated records, quoted as RFC 4180 says."""
+    """Comma-separated records, quoted as in RFC 4180."""
     return _read_table(path, _csv_records(path), languages, columns, "comma")
 
 
 def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(LONGEST)  # A longer one means a quotation mark that is never closed.
+    csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
     reader = csv.reader(read_whole_lines(path), strict=True)
     before = 0
     try:
@@ -75,51 +77,45 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
             before = reader.line_num
     except csv.Error as error:
         line = next(islice(read_lines(path), reader.line_num - 1, None), "")
-        hint = _other_separator([line], "comma") if re.search(r'"[;|\t]"', line) else ""
+        hint = _hint_at_separator([line], "comma") if re.search(r'"[;|\t]"', line) else ""
         raise CorpusError(f"{path}, line {before + 1:,}: not valid CSV: {error}{hint}") from None
 
 
 _SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
+_LINES_COMPARED = 20
+_MIN_LINES_COMPARED = 6
 
 
-def _other_separator(lines: Sequence[str], expected: str) -> str:
-    """What to say if lines of one column have another separator, and all of them have it."""
-    for name, mark in _SEPARATORS.items():
-        if name != expected and all(mark in line for line in lines):
-            return _hint_at(name)
+def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str] = _SEPARATORS) -> str:
+    """A hint if all lines have another separator than the expected one, otherwise an empty string."""
+    for name in names:
+        if name != expected and all(_SEPARATORS[name] in line for line in lines):
+            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
     return ""
-
-
-def _hint_at(separator: str) -> str:
-    return f"; the columns seem to be separated by {separator}s: a .tsv file has tabs, a .csv file commas"
-
-
-_FEW_LINES = 5
-
-
-def _only_one(lines: Sequence[str]) -> str | None:
-    """The separator, other than commas, that stands once in each line: text alone would hardly have it so."""
-    marks = {name: _SEPARATORS[name] for name in ("tab", "semicolon", "bar")}
-    return next((name for name, mark in marks.items() if all(line.count(mark) == 1 for line in lines)), None)
 
 
 def _read_table(
     path: Path, records: Iterator[tuple[int, list[str]]], languages: Languages, columns: Columns, separator: str
 ) -> Iterator[Row]:
-    """Two columns of records: those whose heading is asked for or named like the languages, else the first two."""
+    """Two columns of records: the `columns`, those named like the languages, or the first two."""
     first = next(records, None)
     if first is None:
         return
     heading, where = first[1], f"{path}, line {first[0]:,}"
     if re.fullmatch("sep=.?", heading[0]):
         raise CorpusError(f"{where}: found {heading[0]!r}, which is a note to Excel; remove this line")
-    beginning = list(islice(records, 20))
+    beginning = list(islice(records, _LINES_COMPARED))
     records = chain(beginning, records)
     lines = [_SEPARATORS[separator].join(record) for _, record in [first, *beginning]]
-    hint = _other_separator(lines, separator) if len(heading) == 1 else ""
+    hint = _hint_at_separator(lines, separator) if len(heading) == 1 else ""
     if columns is None and not set(languages) <= set(heading):
-        if separator == "comma" and len(lines) > _FEW_LINES and (other := _only_one(lines)):
-            raise CorpusError(f"{path}: each of its first {len(lines)} lines has one {other}{_hint_at(other)}")
+        if separator == "comma" and len(lines) >= _MIN_LINES_COMPARED:
+            # Text alone would hardly have exactly one such mark in each line.
+            marks = ("tab", "semicolon", "bar")
+            other = next((name for name in marks if all(line.count(_SEPARATORS[name]) == 1 for line in lines)), None)
+            if other:
+                advice = _hint_at_separator(lines, separator, [other])
+                raise CorpusError(f"{path}: each of its first {len(lines)} lines has one {other}{advice}")
         source, target = 0, 1
         records = chain([first], records)
     else:
@@ -134,7 +130,7 @@ def _read_table(
 def _found(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
-    """The columns, each of which must be among the names, once; raises CorpusError."""
+    """The columns; raises CorpusError unless each is among the names exactly once."""
     for column in columns:
         if column not in names:
             found = ", ".join(map(repr, names[:20])) or "nothing"
@@ -145,23 +141,23 @@ def _found(
 
 
 def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """One JSON object a line: {"en": ..., "it": ...}, or the same below "translation"."""
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repetition)
-    wanted = f'write an object a line: {{"{languages[0]}": ..., "{languages[1]}": ...}}'
+    """One JSON object per line: {"en": ..., "it": ...} or {"translation": {"en": ..., "it": ...}}."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
+    advice = f'write an object per line: {{"{languages[0]}": ..., "{languages[1]}": ...}}'
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number:,}"
         if line.lstrip().startswith("["):
-            raise CorpusError(f"{where}: found a JSON array; {wanted}")
+            raise CorpusError(f"{where}: found a JSON array; {advice}")
         try:
             record = decoder.decode(line)
         except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{where}: not valid JSON: {error}; {wanted}") from None
+            raise CorpusError(f"{where}: not valid JSON: {error}; {advice}") from None
         if isinstance(record, dict) and columns is None and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise CorpusError(f"{where}: found {line[:40]!r}; {wanted}")
+            raise CorpusError(f"{where}: found {line[:40]!r}; {advice}")
         sides = []
         for column in _found(columns or languages, list(record), where):
             side = "" if record[column] is None else record[column]
@@ -171,43 +167,36 @@ def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[
         yield number, sides[0], sides[1]
 
 
-def _without_repetition(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; raises ValueError for a key that stands twice, of which one value would be lost."""
+def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(items)
     if len(record) < len(items):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key occurs twice in one object")
     return record
 
 
 def _without_surrogates(text: str) -> str:
-    """JSON can spell halves of surrogate pairs, which are no characters: they become U+FFFD."""
+    """The text with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Two text columns, or a `translation` column."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
-                wanted = pick_columns(file.schema_arrow.names, languages, columns, str(path))
-                yield from rows_of_tables(file.iter_batches(10_000, columns=list(wanted)), wanted, languages, str(path))
+                picked = pick_columns(file.schema_arrow.names, languages, columns, str(path))
+                yield from rows_of_tables(file.iter_batches(10_000, columns=list(picked)), picked, languages, str(path))
         except (pa.ArrowException, OSError) as error:
             raise CorpusError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())[:200]}") from None
 
 
 def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> Sequence[str]:
-    """The columns asked for, else `translation`, else those named like the languages; raises CorpusError."""
+    """The `columns`, otherwise `translation`, otherwise those named like the languages; raises CorpusError."""
     return _found(columns or (("translation",) if "translation" in names else languages), names, where)
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
-    """The rows of Arrow tables or record batches with two text columns, or with one that maps languages to text.
-
-    A null is a blank side.
-    """
+    """The rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
     number = 0
     for table in tables:
         places = [f"{where}, column {column!r}" for column in columns]
@@ -222,9 +211,7 @@ def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Lan
 
 
 def _texts(column: Any, where: str, number: int) -> list[str | None]:
-    """The texts of a column, which may be dictionary-encoded; its first row is number + 1."""
-    import pyarrow as pa
-
+    """The texts of a column, which may be dictionary-encoded; `number` rows are before it."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise CorpusError(f"{where}: holds {kind}, not text; set `columns`")
@@ -232,10 +219,7 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
 
 
 def _side_of(column: Any, language: str, where: str, number: int) -> Any:
-    """The texts in a language of a column of {language: text}, which is a struct or a map, as a column."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
+    """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         _found((language,), names, where, kind="language")
@@ -249,7 +233,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
 
 
 def _values(column: Any, where: str, number: int) -> list[Any]:
-    """A column as objects of Python; raises CorpusError, with the row, for text that is not UTF-8."""
+    """The Python values of a column; raises CorpusError, with the row, for text that is not UTF-8."""
     try:
         values: list[Any] = column.to_pylist()
         return values
@@ -269,7 +253,7 @@ _PO_CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNOR
 
 
 def _read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """The messages of a gettext catalogue and their translations; a fuzzy one counts as not translated."""
+    """The messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
     _check_charset(path)
     entry: dict[str, bytes] = {}
     began, keyword, is_fuzzy, next_is_fuzzy = 0, "", False, False
@@ -293,7 +277,7 @@ def _read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row
 
 
 def _check_charset(path: Path) -> None:
-    """Raise CorpusError if the heading of a catalogue names a charset other than UTF-8; `CHARSET` is a template's."""
+    """Raise CorpusError if the header of a catalogue names a charset other than UTF-8; templates have `CHARSET`."""
     with opened(path) as file:
         found = _PO_CHARSET.search(file.read(CHUNK_BYTES))
     charset = found[1].decode("ascii", "replace") if found else "UTF-8"
@@ -302,7 +286,7 @@ def _check_charset(path: Path) -> None:
 
 
 def _unescaped(text: str, where: str) -> bytes:
-    """The bytes of a string of a catalogue."""
+    """The bytes of a quoted string."""
 
     def byte(found: re.Match[bytes]) -> bytes:
         octal, hexadecimal, character = found.groups()
@@ -315,7 +299,7 @@ def _unescaped(text: str, where: str) -> bytes:
 
 
 def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuzzy: bool) -> Iterator[Row]:
-    """A message and its translation, and their plurals; nothing for the heading of a catalogue."""
+    """A message and its translation, and their plurals; nothing for the header of a catalogue."""
     where = f"{path}, line {number:,}"
     keywords = sorted(keyword for keyword in entry if keyword.startswith("msgstr"))
     if entry and not ("msgid" in entry and keywords):
@@ -331,8 +315,12 @@ def _rows_of_message(path: Path, number: int, entry: Mapping[str, bytes], is_fuz
             yield number, texts["msgid_plural"], targets[-1]
 
 
+_XML = expat.errors.codes
+_DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
+
+
 def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """The translation units of a TMX file (Translation Memory eXchange 1.4b); `en` finds `en-US` too."""
+    """The translation units of a TMX file (Translation Memory eXchange 1.4b); `en` also matches `en-US`."""
     units = _TranslationUnits(languages)
     parser, num_before, chunk = units.parser, 0, b""
     with opened(path) as file:
@@ -345,7 +333,7 @@ def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
                     raise CorpusError(f"more than {LONGEST:,} bytes without the end of a translation unit")
             parser.Parse(b"", True)
         except expat.ExpatError as error:
-            hint = _reason_for(error.code, chunk, parser.ErrorByteIndex - num_before)
+            hint = _encoding_hint(error.code, chunk, parser.ErrorByteIndex - num_before)
             problem = f"not well-formed XML: {expat.errors.messages.get(error.code, '')}{hint}"
             raise CorpusError(f"{path}, line {error.lineno:,}: {problem}") from None
         except CorpusError as error:
@@ -355,11 +343,8 @@ def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
     yield from units.take()
 
 
-_DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
-
-
-def _reason_for(code: int, chunk: bytes, place: int) -> str:
-    """What to add to an error of an XML parser that stopped at a place of a chunk."""
+def _encoding_hint(code: int, chunk: bytes, place: int) -> str:
+    """A hint for an error of the XML parser at a place of a chunk."""
     if code in (_XML[expat.errors.XML_ERROR_UNKNOWN_ENCODING], _XML[expat.errors.XML_ERROR_INCORRECT_ENCODING]):
         return f"; {_DECLARE_UTF8}"
     if code != _XML[expat.errors.XML_ERROR_INVALID_TOKEN] or not 0 <= place < len(chunk):
@@ -372,22 +357,17 @@ def _reason_for(code: int, chunk: bytes, place: int) -> str:
     return f"; {problem}" if problem else ""
 
 
-_XML = expat.errors.codes
-
-
 class _TranslationUnits:
-    """Collects rows from the events of an XML parser that neither loads nor expands anything.
-
-    Inline elements with native code (`bpt`, `ept`, `it`, `ph`, `ut`) are left out; the text of others is kept.
-    """
+    """Collects rows from the events of an XML parser that loads no files and expands no entities."""
 
     _CODE = frozenset(("bpt", "ept", "it", "ph", "ut"))
+    """Inline elements with markup of the original format, which is dropped. The text of others is kept."""
 
     def __init__(self, languages: Languages) -> None:
         self._languages = languages
         self._rows: list[Row] = []
+        self._open: list[str] = []  # Names of elements.
         self._line, self._language = 0, ""
-        self._open: list[str] = []
         self._segments: dict[str, str] = {}
         self._text: list[str] | None = None
         self.ended_at = 0
@@ -401,7 +381,7 @@ class _TranslationUnits:
         self.parser.SkippedEntityHandler = self._refuse_entity
 
     def take(self) -> list[Row]:
-        """The rows that are complete, each given once."""
+        """The rows completed since the last call."""
         rows, self._rows = self._rows, []
         return rows
 
@@ -427,7 +407,7 @@ class _TranslationUnits:
             self.ended_at = self.parser.CurrentByteIndex
 
     def _segment(self, language: str) -> str:
-        """The segment in a language, exactly or else by its primary subtag; without one, nothing."""
+        """The segment in a language, by its whole code or by its primary subtag, or an empty string."""
         if language in self._segments:
             return self._segments[language]
         return next((text for code, text in self._segments.items() if primary(code) == primary(language)), "")
@@ -437,11 +417,11 @@ class _TranslationUnits:
             self._text.append(text)
 
     def _refuse_entities(self, *declaration: object) -> None:
-        raise CorpusError("the file declares XML entities, which a translation memory has no use for; refused")
+        raise CorpusError("the file declares XML entities, which translation memories do not need; refused")
 
     def _refuse_entity(self, name: str, is_parameter: bool) -> None:
         mark = "%" if is_parameter else "&"
-        raise CorpusError(f"the entity {mark}{name}; is unknown, for no DTD is read; write the character itself")
+        raise CorpusError(f"the entity {mark}{name}; is unknown because no DTD is read; write the character itself")
 
 
 _READERS: Mapping[str, Callable[[Path, Languages, Columns], Iterator[Row]]] = {

@@ -1,6 +1,6 @@
-"""Files as bytes and as lines of UTF-8 text, and what a file looks like that holds something else.
+"""Files as bytes and as lines of UTF-8 text, and errors that name the format of other files. Knows nothing of pairs.
 
-A line ends at a line feed, or at a carriage return and line feed, and nowhere else. Knows nothing of pairs.
+A line ends at a line feed, or at a carriage return and line feed, and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from mt_cli.errors import CorpusError
+from mt_cli.errors import CorpusError, reason
 
 LONGEST = 10_000_000
-"""Bytes of a line, a table's cell or a translation unit at most: no more than that is ever held in memory."""
+"""Maximum bytes of a line, a table's cell or a translation unit, which are held in memory."""
 CHUNK_BYTES = 1 << 20
 COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xfd")}
-"""By the end of a name: how a file is packed, and how such a file begins."""
+"""Compression and first bytes of a file by the suffix of its name."""
 
 _BEGINNINGS = {
-    b"\x1f\x8b": "it is packed with gzip; its name should end in .gz",
-    b"\x28\xb5\x2f\xfd": "it is packed with zstd; its name should end in .zst",
-    b"BZh91AY&SY": "it is packed with bzip2; unpack it",
-    b"\xfd7zXZ\x00": "it is packed with xz; unpack it",
+    b"\x1f\x8b": "it is compressed with gzip; its name should end in .gz",
+    b"\x28\xb5\x2f\xfd": "it is compressed with zstd; its name should end in .zst",
+    b"BZh91AY&SY": "it is compressed with bzip2; decompress it",
+    b"\xfd7zXZ\x00": "it is compressed with xz; decompress it",
     b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as tab-separated UTF-8",
     b"PAR1\x15": "it is a Parquet file; its name should end in .parquet",
 }
@@ -40,10 +40,10 @@ _WESTERN_MARKS = frozenset("’‘“”„–—…«»°§¿¡€£·®©™\x
 
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """The bytes of a file, unpacked if its name ends in `.gz` or `.zst`.
+    """Context manager that opens a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
     Raises:
-        CorpusError: if it is no file or cannot be opened, or what is in it cannot be unpacked.
+        CorpusError: if it is not a file, or cannot be opened or decompressed.
     """
     name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
     try:
@@ -57,14 +57,14 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
     except OSError as error:
-        reason = error.strerror or str(error)
+        problem = reason(error)
         if name and error.errno is None and not _begins_with(magic, path):
-            reason = f"not packed with {name}, in spite of its name"
-        raise CorpusError(f"{path}: {reason[:1].lower()}{reason[1:]}") from None
+            problem = f"not compressed with {name}, in spite of its name"
+        raise CorpusError(f"{path}: {problem}") from None
 
 
 def refuse_devices(path: Path) -> None:
-    """Raise CorpusError for what can be read only once, or for ever: opening a pipe would wait for its other end."""
+    """Raise CorpusError for pipes and devices, which block or can be read only once."""
     try:
         mode = path.stat().st_mode
     except ValueError as error:  # A NUL character.
@@ -88,27 +88,25 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_whole_lines(path: Path) -> Iterator[str]:
-    """The same with their ends."""
+    """The lines of a UTF-8 file with their ends."""
     with opened(path) as file:
         if problem := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
             raise CorpusError(f"{path}: {problem}")
         lines = iter(partial(file.readline, LONGEST + 1), b"")
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST:
-                raise CorpusError(f"{path}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence a line")
+                raise CorpusError(f"{path}, line {number:,}: longer than {LONGEST:,} bytes; write a sentence per line")
             if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
-                raise CorpusError(
-                    f"{path}: its lines end at carriage returns alone, as on old Macs; convert them to line feeds"
-                )
+                raise CorpusError(f"{path}: its lines end at carriage returns alone; convert them to line feeds")
             yield decoded(line, number, str(path))
 
 
 def decoded(line: bytes, number: int, name: str) -> str:
-    """A line of a UTF-8 text, the first one without a byte order mark; raises CorpusError, with the place."""
+    """A line of a UTF-8 text, the first one without byte order mark; raises CorpusError with line and byte."""
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        place = error.start + len(line) - len(error.object)  # Which is without a byte order mark.
+        place = error.start + len(line) - len(error.object)  # `error.object` has no byte order mark.
         raise CorpusError(f"{name}, line {number:,}, byte {place + 1:,}: {not_utf8(line, place)}") from None
 
 
@@ -123,7 +121,7 @@ def count_lines(path: Path) -> int:
 
 
 def foreign_kind(beginning: bytes) -> str | None:
-    """What to say of a file that is, by its first bytes, no UTF-8 text: packed, or in UTF-16 or UTF-32."""
+    """The problem of a file whose first bytes are not UTF-8 text: it is compressed, or in UTF-16 or UTF-32."""
     for magic, problem in _BEGINNINGS.items():
         if beginning.startswith(magic):
             return problem
@@ -132,7 +130,7 @@ def foreign_kind(beginning: bytes) -> str | None:
 
 
 def _wide(beginning: bytes) -> str | None:
-    """`UTF-16` or `UTF-32` for text of two or four bytes a character, in which spaces and line ends have NUL bytes."""
+    """`UTF-16` or `UTF-32` for such text, in which spaces and line ends have NUL bytes."""
     num_spaces = sum(map(beginning.count, (b"\n", b" ")))
     for codec in _WIDE_CODECS if b"\0" in beginning else ():
         text = beginning.decode(codec, "replace")
@@ -142,14 +140,14 @@ def _wide(beginning: bytes) -> str | None:
 
 
 def not_utf8(piece: bytes, place: int) -> str:
-    """What to say of a piece of a file whose byte at `place` cannot be UTF-8, with the encoding it may be in."""
+    """The problem of a piece of a file whose byte at `place` is not UTF-8, with the likely encoding."""
     guess = _encoding_of(piece)
     seems = f"it looks like {guess}; " if guess else ""
     return f"not UTF-8 (found 0x{piece[place]:02X}); {seems}convert the file to UTF-8"
 
 
 def _encoding_of(piece: bytes) -> str | None:
-    """A name for an encoding, where one is likely."""
+    """The name of the likely encoding, if there is one."""
     runs = _NOT_ASCII.findall(piece)
     high = b"".join(runs)
     if len(piece.decode("utf-8", "ignore").encode("utf-8")) - (len(piece) - len(high)) > len(high) // 2:
@@ -161,5 +159,5 @@ def _encoding_of(piece: bytes) -> str | None:
     letters = [letter for letter in piece.decode("cp1252", "replace") if letter.isalpha()]
     marks = set(high.decode("cp1252", "replace")) - _WESTERN_MARKS
     if all(mark.isalpha() for mark in marks) and 3 * sum(not letter.isascii() for letter in letters) < len(letters):
-        return "windows-1252 or another encoding of one byte a character"
+        return "windows-1252 or another encoding with one byte per character"
     return None

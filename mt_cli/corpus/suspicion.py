@@ -1,7 +1,7 @@
-"""What looks wrong with a corpus, and where. Knows text; changes nothing.
+"""Suspicious stretches of lines and pairs of a corpus. Knows text; changes nothing.
 
-No single pair is condemned here: stretches of lines that have slipped or are in another language are found by windows,
-and the oddest of the pairs that are kept are listed for a person to look at.
+Stretches that are misaligned or in another language are found in windows of lines. No single pair is reported as a
+problem; the most suspicious of the kept pairs are listed for the user.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.corpus.alignment import Features, align
+from mt_cli.corpus.alignment import align, features_of
 from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.reading import Corpus, Part
 
-_BLOCKS_EXAMINED = 50
-"""Of ten thousand rows each, evenly spread over a part that has more."""
+_ROWS_PER_BLOCK = 10_000
+_MAX_BLOCKS = 50
+"""Blocks examined of a part, evenly spread."""
 _WINDOW = 500
 _FOREIGN_SHARE = 0.25
-_FEW_LINES = 10
+_MIN_LINES = 10
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
 _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
@@ -33,7 +34,7 @@ _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
 
 @dataclass(frozen=True)
 class Problem:
-    """A stretch of lines of a source that needs a person's eyes."""
+    """A stretch of lines of a source that the user should check."""
 
     corpus: str
     part: str
@@ -47,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class OddPair:
-    """One of the most suspicious pairs."""
+    """A suspicious pair."""
 
     part: str
     number: int
@@ -58,27 +59,27 @@ class OddPair:
 
 
 def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> list[Problem]:
-    """Stretches of a corpus that have slipped, or are in other languages; `languages` are those of its parts."""
+    """Stretches of a corpus that are misaligned or in other languages; `languages` are those of its parts."""
     problems: list[Problem] = []
     for part, expected in zip(corpus.parts, languages, strict=True):
         for block, _ in _blocks(corpus, part):
-            problems.extend(_slips(name, part, block))
-            problems.extend(_foreign_stretches(name, part, block, expected))
+            stretches = [*_misaligned_stretches(block), *_foreign_stretches(block, expected)]
+            problems.extend(Problem(name, part.name, *stretch) for stretch in stretches)
     return _joined(problems)
 
 
 def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
-    """Rows of a part, with their judgements, in blocks, of which some are left out if there are very many."""
-    size = 10_000
+    """Blocks of the rows of a part with their statuses."""
+    size = _ROWS_PER_BLOCK
     count = -(-part.num_rows // size)
-    for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _BLOCKS_EXAMINED))}):
+    for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _MAX_BLOCKS))}):
         rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
         mask = np.zeros(len(corpus.statuses), dtype=bool)
         mask[rows] = True
         yield list(corpus.rows(mask)), corpus.statuses[rows]
 
 
-def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:
+def _misaligned_stretches(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
     rows = [row for row in block if row[1] and row[2]]
     if not rows:
         return
@@ -86,88 +87,88 @@ def _slips(name: str, part: Part, block: Sequence[Row]) -> Iterator[Problem]:
     alignment = align(sources, targets)
     for first, last, slip in alignment.stretches:
         if slip is None:
-            text = "source and target do not seem to belong together here, nor a few lines up or down"
+            text = "source and target do not seem to correspond here, nor a few lines up or down"
         else:
             place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
             text = f"line N of the source seems to belong to {place}"
-        yield Problem(name, part.name, numbers[first - 1], numbers[last - 1], text)
+        yield numbers[first - 1], numbers[last - 1], text
     if alignment.is_unrelated:
-        yield Problem(name, part.name, numbers[0], numbers[-1], "the two sides do not seem to translate each other")
+        yield numbers[0], numbers[-1], "the two sides do not seem to translate each other"
 
 
-def _foreign_stretches(name: str, part: Part, block: Sequence[Row], languages: Languages) -> Iterator[Problem]:
-    """Windows in which a good share of the lines is in another language or script."""
+def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[tuple[int, int, str]]:
+    """Windows with many lines in another language or script."""
+    expected = tuple(map(primary, languages))
     for start in range(0, len(block), _WINDOW):
         numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
-        expected = tuple(map(primary, languages))
         found = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
         num_foreign = int(are_foreign(sources, targets, languages).sum())
-        is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _FEW_LINES)
+        is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _MIN_LINES)
         is_foreign |= any(code is not None and code != own for code, own in zip(found, expected, strict=True))
-        # A language that is not known by its words is not found; that the other side has its place is enough.
+        # One side in the language of the other is enough: the other side's language may have no known words.
         if found[1] == expected[0] not in (found[0], expected[1]) or (
             is_foreign and seem_swapped(sources, targets, languages)
         ):
-            text = "the two languages seem to be swapped"
+            yield numbers[0], numbers[-1], "the two languages seem to be swapped"
         elif is_foreign:
             foreign = [
                 f"the {side} looks like `{code}`, not `{language}`"
-                for side, code, language in zip(("source", "target"), found, languages, strict=True)
-                if code and code != primary(language)
+                for side, code, own, language in zip(("source", "target"), found, expected, languages, strict=True)
+                if code and code != own
             ]
             text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
-        else:
-            continue
-        yield Problem(name, part.name, numbers[0], numbers[-1], text)
+            yield numbers[0], numbers[-1], text
 
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
-    """The language that the texts are in by their common words: the expected one, another, or None if that is open."""
+    """The language of most texts by their common words; None if unclear."""
     guesses = [language_of(set(_WORD.findall(text.lower()))) for text in texts]
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):
         if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:
             return expected
-        # Neighbours such as Danish and Norwegian share most of these words.
-        if number >= _FEW_LINES and number > len(guesses) / 2 and votes[expected] < len(guesses) / 10:
+        # Related languages such as Danish and Norwegian share most of these words.
+        if number >= _MIN_LINES and number > len(guesses) / 2 and votes[expected] < len(guesses) / 10:
             return code
-        if votes[expected] >= _FEW_LINES:
+        if votes[expected] >= _MIN_LINES:
             return expected
     return None
 
 
 def _joined(problems: Sequence[Problem]) -> list[Problem]:
-    """Neighbouring stretches with the same problem as one."""
+    """Neighbouring stretches with the same problem are joined."""
     joined: list[Problem] = []
     for problem in sorted(problems, key=lambda each: (each.corpus, each.part, each.text, each.first)):
-        former = joined[-1] if joined else None
-        same = former and (former.corpus, former.part, former.text) == (problem.corpus, problem.part, problem.text)
-        if former and same and problem.first <= former.last + _WINDOW + 1:
-            joined[-1] = Problem(former.corpus, former.part, former.first, problem.last, former.text)
+        previous = joined[-1] if joined else None
+        if (
+            previous
+            and (previous.corpus, previous.part, previous.text) == (problem.corpus, problem.part, problem.text)
+            and problem.first <= previous.last + _WINDOW + 1
+        ):
+            joined[-1] = replace(previous, last=problem.last)
         else:
             joined.append(problem)
     return sorted(joined, key=lambda each: (each.corpus, each.part, each.first))
 
 
 def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> list[OddPair]:
-    """The kept pairs, of those examined, that most look as if they do not belong together, worst first."""
+    """The most suspicious of the kept pairs that are examined, worst first."""
     found: list[OddPair] = []
     for part, expected in zip(corpus.parts, languages, strict=True):
-        for block, codes in _blocks(corpus, part):
-            kept = [row for row, code in zip(block, codes, strict=True) if code == KEPT]
-            if kept:
-                found = heapq.nlargest(
-                    number, [*found, *_judged(part, kept, expected)], key=lambda each: each.suspicion
-                )
+        for block, statuses in _blocks(corpus, part):
+            if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
+                candidates = [*found, *_odd_pairs_of(part, kept, expected)]
+                found = heapq.nlargest(number, candidates, key=lambda each: each.suspicion)
     return found
 
 
-def _judged(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
-    source, target = Features.of(row[1] for row in rows), Features.of(row[2] for row in rows)
-    ratios = source.log_length - target.log_length
+def _odd_pairs_of(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
+    source_lengths, source_numbers, _ = features_of(row[1] for row in rows)
+    target_lengths, target_numbers, _ = features_of(row[2] for row in rows)
+    ratios = source_lengths - target_lengths
     middle = float(np.median(ratios))
     spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
-    for row, ratio, numbers_differ in zip(rows, ratios, source.numbers != target.numbers, strict=True):
+    for row, ratio, numbers_differ in zip(rows, ratios, source_numbers != target_numbers, strict=True):
         why: dict[str, float] = {}
         deviation = abs(float(ratio) - middle) / spread
         # Short sentences differ in length by chance.

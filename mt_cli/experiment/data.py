@@ -23,7 +23,8 @@ from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.reading import Corpus, corpora_of, key_of, names_of, read_corpora, read_rows
+from mt_cli.corpus.reading import Corpus, corpora_of, key_of, read_corpora
+from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import Scorer
@@ -131,7 +132,8 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> li
         return [Problem(**each) for each in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]
 
     modules = (alignment, cleaning, languages, suspicion)  # The problems found depend on their code.
-    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(Path(str(each.__file__))) for each in modules])
+    paths = [*(Path(str(each.__file__)) for each in modules), languages.TABLE]
+    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(path) for path in paths])
     return cache.entry(f"problems-{key}", examine, load)
 
 

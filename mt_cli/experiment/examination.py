@@ -1,10 +1,12 @@
-"""What a config's corpora hold: the report of `mt data check`, and the pairs of `mt data show`."""
+"""The content of a config's corpora: the report of `mt data check`, and the pairs of `mt data show`."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +14,35 @@ import numpy as np
 
 from mt_cli.batching.encoded import SideStatistics
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError
 from mt_cli.experiment.data import Data, languages_of, note_on_overlap, notes_on_words, report_on_data
+from mt_cli.storage import reading
 from mt_cli.tokenizer import untagged
 
 _NUM_ODD = 10
 _MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
+_SIDES = ("source", "target")
+_FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
 def examine(data: Data, config: Config) -> dict[str, Any]:
-    """Everything that `mt data check` says, as plain values."""
+    """The report of `mt data check` as plain values."""
     rows = report_on_data(data, config)
     return {
         "run": config.name,
         "corpora": rows,
         "tokens": {
-            name: {side: _token_report(getattr(statistics, side)) for side in ("source", "target")}
+            name: {side: _token_report(getattr(statistics, side)) for side in _SIDES}
             for name, statistics in data.statistics.items()
         },
-        "vocabulary": {
-            side: tokenizer.vocab_size for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True)
-        },
+        "vocabulary": {side: each.vocab_size for side, each in zip(_SIDES, data.tokenizers, strict=True)},
         "notes": [
             *notes_on_words(config),
             *note_on_overlap(rows),
-            *_notes_on_scored_sets(data, config),
+            *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
@@ -59,46 +62,41 @@ def _token_report(counts: SideStatistics) -> dict[str, Any]:
     }
 
 
-def _notes_on_scored_sets(data: Data, config: Config) -> list[str]:
-    """What training filters would say of the sets that scores come from, and which of these share sentences."""
-    notes = []
-    scored = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
-    for name, corpus in scored.items():
+def _notes_on_evaluation_sets(data: Data, config: Config) -> Iterator[str]:
+    """Notes on pairs of the evaluation sets that the filters would drop, and on sources that two sets share."""
+    evaluated = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
+    for name, corpus in evaluated.items():
         rows = [(number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows()]
-        codes = clean(rows, config.corpus.filters, (config.corpus.source, config.corpus.target)).statuses
-        if counts := Counter(STATUS_NAMES[code] for code in codes.tolist() if code != KEPT):
-            found = ", ".join(f"{count:,} {reason}" for reason, count in counts.items())
-            notes.append(f"{name} has pairs that would be left out of train: {found}; they are scored all the same")
-    names = list(scored)
-    for index, name in enumerate(names):
-        for other in names[index + 1 :]:
-            sources = {source for source, _ in scored[other].pairs}
-            if shared := sum(source in sources for source, _ in scored[name].pairs):
-                notes.append(f"{shared:,} sources of {name} stand in {other} too")
-    return notes
+        statuses = clean(rows, config.corpus.filters, (config.corpus.source, config.corpus.target)).statuses
+        if counts := Counter(STATUS_NAMES[code] for code in statuses.tolist() if code != KEPT):
+            found = ", ".join(f"{count:,} {status}" for status, count in counts.items())
+            yield f"{name} has pairs that the filters would drop from train: {found}; they are scored nevertheless"
+    for name, other in combinations(evaluated, 2):
+        sources = {source for source, _ in evaluated[other].pairs}
+        if shared := sum(source in sources for source, _ in evaluated[name].pairs):
+            yield f"{shared:,} sources of {name} are in {other} too"
 
 
-def _notes_on_unknown_tokens(data: Data, config: Config) -> list[str]:
-    """On which sides of the sets that scores come from a tokenizer does not know enough."""
+def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
+    """Notes on the sides of evaluation sets with many unknown tokens."""
     if config.tokenizer.algorithm in ("bpe", "unigram"):
         advice = "set tokenizer.byte_fallback to true"
     else:
-        what = "words" if config.tokenizer.algorithm == "word_level" else "characters"
+        units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
         advice = (
-            f"train has these {what} too seldom or never; train on text of the same kind, or use tokenizer.algorithm "
-            "bpe or unigram, which have no unknown tokens"
+            f"train has too few of these {units}; train on text of the same kind, or use tokenizer.algorithm bpe or "
+            "unigram, which have no unknown tokens"
         )
-    notes = []
     for name, statistics in data.statistics.items():
-        for side, counts in (("source", statistics.source), ("target", statistics.target)):
+        for side in _SIDES:
+            counts: SideStatistics = getattr(statistics, side)
             share = counts.num_unknown / max(1, counts.num_tokens)
             if name != "train" and share > _MANY_UNKNOWN:
-                notes.append(f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}")
-    return notes
+                yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report for people, line by line."""
+    """The lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
@@ -108,7 +106,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     for problem in report["problems"]:
         yield str(Problem(**problem))
     if report["suspicious"]:
-        yield "\nthe most suspicious of the pairs that are kept"
+        yield "\nthe most suspicious kept pairs"
     for pair in report["suspicious"]:
         yield f"  {pair['part']}, line {pair['number']:,}: {', '.join(pair['why'])}"
         yield f"    {_short(pair['source'])}"
@@ -123,9 +121,9 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         labels = [row["corpus"], row["name"]]
         counts = {"read": row["num_read"], "kept": row["num_kept"]}
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
-        for what, count in counts.items():
-            share = f"{count / max(1, row['num_read']):8.1%}" if what != "read" else ""
-            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{what:<24}{count:>12,} {share}"
+        for status, count in counts.items():
+            share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
+            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}"
             labels = ["", ""]
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
@@ -136,8 +134,9 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'tokens':<20}{'source':>14}{'a sentence':>12}{'unknown':>9}{'target':>16}{'a sentence':>12}{'unknown':>9}"
     for name, sides in report["tokens"].items():
         cells = (
-            f"{each['num_tokens']:>14,}{each['tokens_per_sentence']:>12.1f}{each['unknown_share']:>9.2%}"
-            for each in (sides["source"], sides["target"])
+            f"{sides[side]['num_tokens']:>14,}{sides[side]['tokens_per_sentence']:>12.1f}"
+            f"{sides[side]['unknown_share']:>9.2%}"
+            for side in _SIDES
         )
         yield f"  {name:<18}{'  '.join(cells)}"
     yield f"  {'vocabulary':<18}{report['vocabulary']['source']:>14,}{report['vocabulary']['target']:>37,}"
@@ -145,21 +144,18 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A histogram of both sides."""
-    counts = [np.array(sides[side]["length_counts"]) for side in ("source", "target")]
+    """A histogram of both sides, with bins up to the 99th percentile."""
+    counts = [np.array(sides[side]["length_counts"], int) for side in _SIDES]
     longest = max(map(len, counts))
     counts = [np.pad(side, (0, longest - len(side))) for side in counts]
     most = int(np.searchsorted(np.cumsum(sum(counts)), 0.99 * sum(map(np.sum, counts))))
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100) if step == 100 or most / step <= 12)
-    starts = list(range(0, max(most, 1), step))
-    sums = [[int(side[start : start + step].sum()) for start in starts] for side in counts]
-    for side, kept in zip(counts, sums, strict=True):
-        kept.append(int(side[starts[-1] + step :].sum()))
-    highest = max(1, *(count for side in sums for count in side))
+    starts = list(range(0, max(most, 1) + step, step))  # The last bin has all longer sentences.
+    bins = [np.add.reduceat(np.pad(side, (0, starts[-1] + 1)), starts) for side in counts]
+    highest = max(1, *(count for side in bins for count in side))
     yield f"{'length in tokens':<20}{'source':<{_WIDTH + 12}}target"
-    for index, pair in enumerate(zip(*sums, strict=True)):
-        first = starts[-1] + step if index == len(starts) else starts[index]
-        label = f"{first:>4} and more" if index == len(starts) else f"{first:>4} to {first + step - 1}"
+    for start, pair in zip(starts, zip(*bins, strict=True), strict=True):
+        label = f"{start:>4} and more" if start == starts[-1] else f"{start:>4} to {start + step - 1}"
         bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
         yield f"  {label:<18}{'  '.join(bars)}"
     yield ""
@@ -170,50 +166,45 @@ def _short(text: str, width: int = 150) -> str:
 
 
 def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list[str]:
-    """Some pairs of a corpus, evenly spread, as the model sees them; or some that were dropped, for a reason or any.
+    """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`, or any.
 
     Raises:
-        InputError: if there is no such corpus or reason.
+        InputError: if the corpus or the status does not exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
-    if dropped is not None and dropped not in (*STATUS_NAMES[2:], "any"):
-        raise InputError(f"--dropped {dropped}: unknown reason; use any or one of {', '.join(STATUS_NAMES[2:])}")
+    if dropped is not None and dropped not in (*_FILTERS, "any"):
+        raise InputError(f"--dropped {dropped}: unknown reason; use any or one of {', '.join(_FILTERS)}")
     corpus, statuses = data.corpora[name], data.statuses(name)
-    if dropped is None:
-        rows = np.flatnonzero(statuses == corpus.code)
+    if dropped == "any":
+        rows = np.flatnonzero(statuses > HELD_OUT)
     else:
-        rows = np.flatnonzero(
-            statuses > STATUS_CODES["held_out"] if dropped == "any" else statuses == STATUS_CODES[dropped]
-        )
+        rows = np.flatnonzero(statuses == (STATUS_CODES[dropped] if dropped else corpus.code))
     mask = np.zeros(len(statuses), dtype=bool)
     mask[rows[np.linspace(0, len(rows) - 1, min(number, len(rows))).astype(np.int64)]] = True
     lines = []
     for row, (line, *sides) in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True):
         part = next(part for part in corpus.parts if row < part.first_row + part.num_rows)
-        status = "" if dropped is None else f", dropped: {STATUS_NAMES[statuses[row]]}"
+        status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
         lines.append(f"{part.name}, line {line:,}{status}")
-        for label, text, tokenizer in zip(("source", "target"), sides, data.tokenizers, strict=True):
+        for label, text, tokenizer in zip(_SIDES, sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
 
 
 def write_clean(data: Data, config: Config, path: Path) -> int:
-    """Write the pairs that are trained on, without tags, as a new TSV file; return their number.
+    """Write the training pairs without tags as a new TSV file; return their number.
 
     Raises:
-        InputError: if the file exists already, or cannot be written.
+        InputError: if the file exists, or cannot be written.
     """
-    corpus = data.corpora["train"]
+    rows = data.corpora["train"].rows(data.statuses("train") == KEPT)
     number = 0
-    try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            for _, source, target in corpus.rows(data.statuses("train") == KEPT):
-                file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
-                number += 1
-    except FileExistsError:
-        raise InputError(f"{path}: is there already; give the clean pairs a new name") from None
-    except OSError as error:
-        raise InputError(f"{path}: {reason(error)}") from None
+    if os.path.lexists(path):
+        raise InputError(f"{path}: exists already; use a new name for the clean pairs")
+    with reading(path), path.open("x", encoding="utf-8", newline="\n") as file:
+        for _, source, target in rows:
+            file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
+            number += 1
     return number

@@ -15,9 +15,10 @@ def caption_files(name: str) -> dict[str, list[str]]:
 def some_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German, or 48,000 sentences in English and Italian."""
     if not CAPTIONS.is_dir():
-        from mt_cli.corpus.practice.builtin import builtin_pairs
+        from mt_cli.config.corpora import BuiltinSource
+        from mt_cli.corpus.reading import read_pairs
 
-        return list(builtin_pairs("phrasebook-en-it", "train"))
+        return read_pairs([BuiltinSource(builtin="phrasebook-en-it", split="train")], ("en", "it"), "corpus")
     sides = ((CAPTIONS / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("en", "de"))
     return list(zip(*sides, strict=True))
 

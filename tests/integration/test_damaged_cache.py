@@ -29,7 +29,7 @@ def same_weights(ours, theirs):
 
 
 def content_of(data):
-    """All texts, ids and judgements."""
+    """All texts, ids and statuses."""
     return [
         (
             name,
@@ -53,7 +53,7 @@ def test_a_damaged_file_of_the_cache_changes_nothing(tiny_tree, tmp_path, damage
         capsys.readouterr()
         assert content_of(prepare(config, tmp_path / ".cache")) == expected, path
         said = capsys.readouterr().err
-        assert said.count("it is made again") == 1 and path.parent.name in said
+        assert said.count("it is rebuilt") == 1 and path.parent.name in said
 
 
 @pytest.mark.parametrize("is_recreated", [False, True])

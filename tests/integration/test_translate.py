@@ -429,7 +429,7 @@ def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--seed", "3"), "seed: only sampling asks for it"),
+        (("--seed", "3"), "seed: used only by sampling"),
         (("--set", "decoding.top_k=3"), "--sample"),
         (("--set", "decoding.topk=3"), "did you mean `top_k`"),
         (("--set", "decoding.top_k=few", "--sample"), "top_k: found 'few'"),

@@ -37,7 +37,7 @@ from safetensors import safe_open
 from mt_cli.checkpoint import files
 from mt_cli.cli import main as cli
 from mt_cli.config.corpora import FileSource, FilesSource
-from mt_cli.corpus.reading import read_rows
+from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

@@ -1,13 +1,17 @@
 import copy
+import json
 from itertools import pairwise
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from mt_cli.config.loading import differences, load_config, parse_config
-from mt_cli.config.sections import Config
+from mt_cli.config.loading import differences, flat, load_config, parse_config
+from mt_cli.config.reference import schema
+from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import ConfigError
 
 SMALLEST = {
@@ -38,7 +42,7 @@ def test_resolved_config_round_trips():
     assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
 
 
-def test_every_shipped_config_loads_and_says_what_it_is_for(root):
+def test_every_shipped_config_loads_and_has_a_comment(root):
     paths = sorted((root / "configs").glob("*.yaml"))
     assert len(paths) == 6
     for path in paths:
@@ -91,7 +95,7 @@ def test_an_unknown_key_names_its_neighbour():
         ({"training__max_epochs": None}, "nothing ends this run"),
         ({"training__schedule": "linear", "training__max_epochs": None, "training__max_minutes": 5}, "last step"),
         ({"model__num_heads": 7}, "do not divide"),
-        ({"model__final_norm": False}, "final_norm: false leaves the sums"),
+        ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
     ],
@@ -104,9 +108,9 @@ def test_a_wrong_value_is_named_with_its_key(changes, part):
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [("a: [1", "line 1"), ("a: 1\na: 2", "`a` stands twice"), ("- 1", "a config is a mapping"), ("", "mapping")],
+    [("a: [1", "line 1"), ("a: 1\na: 2", "`a` occurs twice"), ("- 1", "a config is a mapping"), ("", "mapping")],
 )
-def test_a_file_that_is_no_config_says_where(tmp_path, content, part):
+def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
     path = tmp_path / "c.yaml"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=part):
@@ -142,11 +146,11 @@ def test_differences_are_dotted():
 
 
 @pytest.mark.parametrize("value", [0, -4, 1.5, True, "many", None])
-def test_a_batch_has_a_number_of_tokens_or_is_found_automatically(value):
+def test_the_size_of_a_batch_is_a_positive_number_or_auto(value):
     assert "training.batch_tokens: found" in message_for(with_values(training__batch_tokens=value))
 
 
-def test_a_few_lines_of_aliases_cannot_stand_for_billions_of_values(tmp_path):
+def test_a_few_lines_of_aliases_cannot_expand_to_billions_of_values(tmp_path):
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     lines += [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghijkl")]
     (tmp_path / "c.yaml").write_text("\n".join(lines), encoding="utf-8")
@@ -155,6 +159,79 @@ def test_a_few_lines_of_aliases_cannot_stand_for_billions_of_values(tmp_path):
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])
-def test_numbers_that_no_machine_can_use_are_refused(number):
+def test_numbers_of_32_bits_and_more_are_refused(number):
     with pytest.raises(ConfigError, match=r"training.max_steps: found .* it should be less than 2,147,483,648"):
         parse_config({**SMALLEST, "training": {"max_steps": number}}, "test")
+
+
+def test_options_that_may_change_on_resume_are_marked():
+    keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
+    assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
+        *("max_steps", "max_epochs", "max_minutes", "patience", "best_metric", "validate_every_steps"),
+        *(
+            "save_every_minutes",
+            "keep_last",
+            "max_bad_steps",
+            "log_every_steps",
+            "num_samples",
+            "device",
+            "num_threads",
+        ),
+    ]
+    assert {key.partition(".")[0] for key in keys} == {"training", "decoding", "evaluation"}
+    assert may_change("decoding.beam_size") and may_change("evaluation.bleu_tokenizer")
+    assert not any(map(may_change, ["name", "corpus.train[0].weight", "training", "training.adam_betas[0]", "other.x"]))
+
+
+COMPLETE = parse_config(
+    with_values(
+        corpus__train=[
+            {"dataset": "d"},
+            {"files": ["a", "b"], "filters": {}},
+            {"file": "c"},
+            {"builtin": "reverse-words"},
+        ],
+        corpus__valid={"file": "v"},
+        corpus__extra_tests={"more": [{"file": "t", "languages": ["fr", "it"]}]},
+    ),
+    "f.yaml",
+).model_dump(mode="json")
+# JSON has one type of numbers: 1.0 is an integer for a schema, and none for the loader.
+VALUES = [
+    *(None, True, False, -1, 0, 1, 7, 0.5, 1.5, 3000.5, "", "x", "x y", "a" * 60, "auto", "bpe", "post", "char", "mps"),
+    *([], ["a"], ["a", "b"], ["a", "b", "c"], [1, 2], [0.5, 0.9], [1.5, 0.5], [{}], [{"file": "f"}], {"fraction": 0.5}),
+    *({}, {"fraction": 2}, {"x": {"file": "f"}}, {"x": []}, {"file": "f", "files": ["a", "b"]}, {"builtin": "x"}),
+]
+SCHEMA = jsonschema.Draft202012Validator(json.loads(schema()))
+
+
+def places_in(tree):
+    """Each mapping and list of a tree with each of its keys or indices."""
+    for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        yield tree, key
+        if isinstance(child, dict | list):
+            yield from places_in(child)
+
+
+@given(
+    st.integers(0, len(list(places_in(COMPLETE))) - 1),
+    st.sampled_from(["change", "remove", "add"]),
+    st.sampled_from(VALUES),
+)
+def test_the_schema_and_the_loader_accept_the_same_trees(place, what, value):
+    tree = copy.deepcopy(COMPLETE)
+    parent, key = list(places_in(tree))[place]
+    if what == "change":
+        parent[key] = value
+    elif what == "remove":
+        del parent[key]
+    elif isinstance(parent, dict):
+        parent["other"] = value
+    try:
+        Config.model_validate(tree)
+    except ValidationError as error:
+        problems = {problem["type"] for problem in error.errors()}
+        # Rules about names and between options ("value_error") are not in the schema.
+        assert problems == {"value_error"} or not SCHEMA.is_valid(tree)
+    else:
+        assert SCHEMA.is_valid(tree)

@@ -9,8 +9,8 @@ from pyarrow import parquet
 from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.practice.builtin import builtin_pairs
-from mt_cli.corpus.reading import names_of, read_corpora, read_pairs, read_rows
+from mt_cli.corpus.reading import read_corpora, read_pairs
+from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.errors import CorpusError, MtError
 
 LANGUAGES = ("en", "it")
@@ -69,7 +69,9 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
     assert len(first["valid"]) == 100
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
-    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(builtin_pairs("reverse-words", "valid"))
+    assert set(first["valid"].pairs) | set(first["train"].pairs) == set(
+        read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
+    )
 
 
 @pytest.mark.parametrize("duplicates", [True, False])
@@ -128,7 +130,7 @@ def test_duplicates_are_dropped_across_corpora_and_by_each_corpus_filters(tmp_pa
     assert len(corpora_of(tmp_path, train=[first, second], valid=valid)["train"]) == 5
 
 
-def test_a_source_may_have_so_many_targets(tmp_path):
+def test_a_source_has_a_maximum_number_of_targets(tmp_path):
     pairs = [("a", f"t {number}") for number in range(5)] + [("b", "t 0"), ("a", "t 0")]
     settings = {"train": table(tmp_path / "a.tsv", pairs), "valid": {"builtin": "reverse-words"}}
     train = corpora_of(tmp_path, **settings, filters={"max_targets_per_source": 2})["train"]
@@ -136,7 +138,7 @@ def test_a_source_may_have_so_many_targets(tmp_path):
     assert train.counts() == {"kept": 3, "duplicates": 1, "max_targets_per_source": 3}
 
 
-def test_every_row_meets_one_fate(tmp_path):
+def test_every_row_has_one_status(tmp_path):
     rows = [*some_pairs(0, 30), *some_pairs(0, 5), ("", "x"), ("same", "same"), ("bell\x07", "x"), ("Ã©", "e")]
     train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", rows), valid={"fraction": 0.1})["train"]
     assert sum(train.counts().values()) == len(rows) == len(train.statuses)
@@ -146,14 +148,14 @@ def test_every_row_meets_one_fate(tmp_path):
     }
 
 
-def test_validation_and_test_sets_are_taken_whole(tmp_path):
+def test_validation_and_test_sets_are_not_filtered(tmp_path):
     odd = [("same", "same"), ("same", "same"), ("bell\x07", "x")]
     settings = {name: table(tmp_path / f"{name}.tsv", odd) for name in ("valid", "test")}
     corpora = corpora_of(tmp_path, train={"builtin": "reverse-words"}, **settings)
     assert len(corpora["valid"]) == len(corpora["test"]) == 3
 
 
-def test_a_tag_stands_before_each_source_and_does_not_hide_repetitions(tmp_path):
+def test_a_tag_is_prepended_to_each_source_and_does_not_hide_duplicates(tmp_path):
     plain, tagged = table(tmp_path / "a.tsv", [("a", "b")]), table(tmp_path / "b.tsv", [("a", "b"), ("c", "d")])
     tagged["tag"] = "<bt>"
     train = corpora_of(tmp_path, train=[plain, tagged], valid={"builtin": "reverse-words"})["train"]
@@ -209,7 +211,7 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
+def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
     generator = random.Random(lost)
     english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
     italian = [line.replace("word", "parola") for line in english]
@@ -225,12 +227,12 @@ def test_the_line_where_files_part_is_found(tmp_path, lost, ending):
     assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2
 
 
-def test_a_stream_of_files_is_never_counted_and_says_where_one_ends(tmp_path, monkeypatch):
+def test_a_stream_of_files_is_never_counted_and_reports_where_one_ends(tmp_path, monkeypatch):
     english, italian = write(tmp_path / "a.en", ["one", "two", "three"]), write(tmp_path / "a.it", ["uno", "due"])
-    monkeypatch.setattr("mt_cli.corpus.reading.count_lines", None)
+    monkeypatch.setattr("mt_cli.corpus.sources.count_lines", None)
     rows = read_rows(FilesSource(files=(english, italian), streaming=True), LANGUAGES)
     assert [next(rows), next(rows)] == [(1, "one", "uno"), (2, "two", "due")]
-    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other goes on"):
+    with pytest.raises(CorpusError, match="one of them ends after 2 lines and the other is longer"):
         next(rows)
 
 
@@ -238,7 +240,7 @@ def test_a_file_of_another_kind_is_named_before_its_lines_are_compared(tmp_path)
     english, italian = write(tmp_path / "a.en", ["one"] * 60), str(tmp_path / "a.it")
     contents = {
         "not UTF-8 but UTF-16": ("uno\n" * 60).encode("utf-16"),
-        "packed with gzip": gzip.compress(b"uno\n" * 60),
+        "compressed with gzip": gzip.compress(b"uno\n" * 60),
         "carriage returns alone": b"uno\r" * 60,
     }
     for message, content in contents.items():

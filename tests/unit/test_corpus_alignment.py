@@ -6,7 +6,7 @@ from mt_cli.corpus.alignment import align, first_misaligned_line
 
 
 def words_of(number, seed):
-    """So many made-up words, which share no letters with those of another seed."""
+    """Made-up words, which share no letters with those of another seed."""
     generator = random.Random(seed)
     letters = ("aeioubcdfg", "αεηιουβγδζ", "かきくけこさしすせそ")[seed]
     return ["".join(generator.choices(letters, k=generator.randrange(2, 9))) for _ in range(number)]
@@ -63,7 +63,7 @@ def test_a_stretch_between_a_lost_and_a_surplus_line_has_both_ends():
     assert (slip, abs(first - 501) <= 8, abs(last - 1_100) <= 8) == (-1, True, True)
 
 
-def test_sides_that_do_not_belong_together_are_called_unrelated():
+def test_sides_that_do_not_translate_each_other_are_unrelated():
     sources, targets = sides(2_000)
     random.Random(0).shuffle(targets)
     alignment = align(sources, targets)
@@ -71,7 +71,7 @@ def test_sides_that_do_not_belong_together_are_called_unrelated():
     assert alignment.stretches == []
 
 
-def test_too_few_lines_are_not_judged():
+def test_too_few_lines_are_not_aligned():
     sources, targets = sides(99)
     assert align(sources, targets[1:]).stretches == []
     assert first_misaligned_line([], []) is None
@@ -102,7 +102,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("names", PAIRS)
-def test_slips_of_real_text_are_found_and_clean_text_is_not_accused(names, real_text):
+def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
     sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
     for start in range(0, len(sources) - 999, 1_000):
         side, other = sources[start : start + 1_000], targets[start : start + 1_000]
@@ -130,7 +130,7 @@ def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(numb
     assert last == 1_500 - number and abs(first - 1_391) <= number
 
 
-def test_lists_without_recurring_words_are_not_accused():
+def test_lists_without_recurring_words_are_not_unrelated():
     generator = random.Random(5)
 
     def word():

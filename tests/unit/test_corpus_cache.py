@@ -34,7 +34,7 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_is_there_is_not_made_again(cache, said):
+def test_an_existing_entry_is_not_rebuilt(cache, said):
     made = []
 
     def make(folder):
@@ -46,7 +46,7 @@ def test_what_is_there_is_not_made_again(cache, said):
     assert names_in(cache.path) == ["a"]
 
 
-def test_what_fails_leaves_nothing_and_what_was_there_stays(cache):
+def test_a_failed_entry_leaves_nothing_and_other_entries_stay(cache):
     cache.entry("a", write_content, read_content)
 
     def fail(folder):
@@ -81,17 +81,17 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("name", ["content", "contents.json"])
-def test_a_damaged_entry_is_said_and_made_again(cache, said, damage, name):
+def test_a_damaged_entry_is_reported_and_rebuilt(cache, said, damage, name):
     cache.entry("a", write_content, read_content)
     damage(cache.path / "a" / name)
     for _ in range(2):
         assert cache.entry("a", write_content, read_content) == b"some content"
-    assert len(said) == 1 and "content" in said[0] and "made again" in said[0]
+    assert len(said) == 1 and "content" in said[0] and "rebuilt" in said[0]
     assert names_in(cache.path) == ["a"]
 
 
 @pytest.mark.parametrize("kind", ["file", "broken link", "empty folder", "folder of an older version"])
-def test_whatever_has_the_name_of_an_entry_makes_way_for_it(cache, kind):
+def test_anything_with_the_name_of_an_entry_is_replaced(cache, kind):
     cache.path.mkdir()
     path = cache.path / "a"
     match kind:
@@ -107,7 +107,7 @@ def test_whatever_has_the_name_of_an_entry_makes_way_for_it(cache, kind):
     assert names_in(cache.path) == ["a"]
 
 
-def test_an_entry_removed_while_it_is_read_is_made_again(cache):
+def test_an_entry_removed_while_it_is_read_is_rebuilt(cache):
     removals = iter((True, False))
 
     def load(folder):
@@ -119,7 +119,7 @@ def test_an_entry_removed_while_it_is_read_is_made_again(cache):
 
 
 @pytest.mark.parametrize("is_whole_cache", [False, True])
-def test_an_entry_removed_while_it_is_made_is_made_again(cache, is_whole_cache):
+def test_an_entry_removed_while_it_is_made_is_rebuilt(cache, is_whole_cache):
     removals = iter((True, False))
 
     def make(folder):
@@ -140,12 +140,12 @@ def test_an_entry_that_is_always_removed_ends_with_a_message(cache):
         cache.entry("a", write_content, load)
 
 
-def test_a_bug_in_reading_is_not_taken_for_damage(cache):
+def test_a_bug_in_loading_is_not_reported_as_damage(cache):
     with pytest.raises(ZeroDivisionError):
         cache.entry("a", write_content, lambda folder: 1 / 0)
 
 
-def test_of_two_processes_the_first_wins_and_both_go_on(cache, tmp_path):
+def test_two_processes_may_make_the_same_entry(cache, tmp_path):
     def make(folder):
         write_content(folder)
         (folder / "content").write_bytes(b"ours")
@@ -155,7 +155,7 @@ def test_of_two_processes_the_first_wins_and_both_go_on(cache, tmp_path):
     assert names_in(cache.path) == ["a"]
 
 
-def test_what_a_killed_process_left_is_removed_when_it_is_old(cache):
+def test_old_folders_of_killed_processes_are_removed(cache):
     for name, age in (("old.unfinished-x", 2 * 86_400), ("new.unfinished-y", 10)):
         (cache.path / name).mkdir(parents=True)
         os.utime(cache.path / name, (time.time() - age,) * 2)
@@ -163,18 +163,18 @@ def test_what_a_killed_process_left_is_removed_when_it_is_old(cache):
     assert names_in(cache.path) == ["a", "new.unfinished-y"]
 
 
-def test_a_cache_that_cannot_be_made_is_named(tmp_path):
+def test_a_cache_that_cannot_be_created_is_an_error_with_its_name(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(MtError, match="cannot be written"):
         Cache(tmp_path / "file").entry("a", write_content, read_content)
 
 
-def test_fingerprints_tell_values_apart_and_not_their_order():
+def test_fingerprints_differ_for_other_values_but_not_for_another_order():
     assert fingerprint({"a": 1, "b": [2]}) == fingerprint({"b": [2], "a": 1})
     assert len({fingerprint(value) for value in (1, "1", [1], None, {"1": None})}) == 5
 
 
-def test_a_digest_is_of_the_content_alone(tmp_path):
+def test_a_digest_depends_on_the_content_alone(tmp_path):
     for name, content in (("a", "x"), ("b", "x"), ("c", "y")):
         (tmp_path / name).write_text(content, encoding="utf-8")
     digests = [digest_of_file(tmp_path / name) for name in "abc"]
@@ -187,5 +187,5 @@ def test_a_digest_is_of_the_content_alone(tmp_path):
 @pytest.mark.parametrize(
     ("number", "text"), [(0, "0 bytes"), (999, "999 bytes"), (1_300, "1.3 kB"), (2.5e12, "2.5 TB")]
 )
-def test_sizes_are_for_people(number, text):
+def test_sizes_are_readable(number, text):
     assert format_bytes(number) == text

@@ -16,7 +16,7 @@ def status(source, target, languages=("en", "de"), **filters):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(ANY, ANY), min_size=1, max_size=30))
-def test_a_kept_pair_is_the_pair_that_was_read_with_its_spaces_tidied(pairs):
+def test_a_kept_pair_is_the_pair_that_was_read_with_normalised_spaces(pairs):
     block = clean([(number, *pair) for number, pair in enumerate(pairs)], FilterConfig(), ("en", "zh"))
     tidy = [tuple(" ".join(text.split()) for text in pair) for pair in pairs]
     kept = [pair for pair, code in zip(tidy, block.statuses, strict=True) if code == KEPT]
@@ -26,7 +26,7 @@ def test_a_kept_pair_is_the_pair_that_was_read_with_its_spaces_tidied(pairs):
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(ANY, ANY), min_size=1, max_size=30))
-def test_a_pair_is_judged_alike_whatever_stands_beside_it(pairs):
+def test_the_status_of_a_pair_does_not_depend_on_other_pairs(pairs):
     rows = [(number, *pair) for number, pair in enumerate(pairs)]
     together = clean(rows, FilterConfig(), ("en", "de")).statuses.tolist()
     assert together == [STATUS_CODES[status(*pair)] for pair in pairs]
@@ -49,7 +49,7 @@ def test_a_pair_is_judged_alike_whatever_stands_beside_it(pairs):
         ("wrong_language", "Two dogs are in the garden", "Deux chiens sont dans le jardin", {"wrong_language": False}),
     ],
 )
-def test_a_filter_catches_what_it_is_for_and_can_be_turned_off(reason, source, target, off):
+def test_each_filter_drops_its_pairs_and_can_be_turned_off(reason, source, target, off):
     assert status(source, target) == reason
     assert status(source, target, **off) == "kept"
 
@@ -74,19 +74,19 @@ def test_good_pairs_are_kept(source, target, languages):
     assert status(source, target, languages) == "kept"
 
 
-def test_the_first_reason_counts():
+def test_the_first_filter_counts():
     assert status("", "\0") == "blank_source"
     assert status("\0 Ã©", "\0 Ã©") == "control_characters"
     assert status("Ã© Ã©", "Ã© Ã©") == "garbled"
 
 
-def test_every_filter_has_a_reason_of_its_name():
+def test_every_filter_has_a_status_with_its_name():
     assert set(FilterConfig.model_fields) <= set(STATUS_NAMES)
     filters = [reason for reason in STATUS_NAMES if reason in FilterConfig.model_fields]
     assert filters == list(FilterConfig.model_fields)
 
 
-def test_common_words_of_a_language_are_enough_to_know_it():
+def test_languages_with_common_words_have_a_script():
     for code, words in COMMON_WORDS.items():
         assert len(words) >= 20, code
         assert scripts_of(code) is not None
@@ -96,7 +96,7 @@ def test_common_words_of_a_language_are_enough_to_know_it():
     assert scripts_of("pt_BR") == scripts_of("pt")
 
 
-def naive(pairs, scored_sources, scored_targets, limit):
+def naive(pairs, evaluated_sources, evaluated_targets, limit):
     seen, targets, statuses = set(), {}, []
     for source, target in pairs:
         if (source, target) in seen:
@@ -107,7 +107,7 @@ def naive(pairs, scored_sources, scored_targets, limit):
         if targets[source] > limit:
             statuses.append("max_targets_per_source")
         else:
-            statuses.append("overlap" if source in scored_sources or target in scored_targets else "kept")
+            statuses.append("overlap" if source in evaluated_sources or target in evaluated_targets else "kept")
     return statuses
 
 
@@ -115,9 +115,9 @@ NUMBERS = st.integers(-3, 3)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=40), st.sets(NUMBERS), st.sets(NUMBERS), st.integers(1, 3))
-def test_judging_together_equals_a_walk_through_the_pairs(pairs, scored_sources, scored_targets, limit):
+def test_filtering_together_equals_a_loop_over_the_pairs(pairs, evaluated_sources, evaluated_targets, limit):
     statuses = np.zeros(len(pairs), np.uint8)
     hashes = [np.array([pair[side] * 7_777_777_777 for pair in pairs], np.int64) for side in (0, 1)]
-    scored = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (scored_sources, scored_targets)]
-    filter_together(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], scored)
-    assert [STATUS_NAMES[code] for code in statuses] == naive(pairs, scored_sources, scored_targets, limit)
+    evaluated = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (evaluated_sources, evaluated_targets)]
+    filter_together(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], evaluated)
+    assert [STATUS_NAMES[code] for code in statuses] == naive(pairs, evaluated_sources, evaluated_targets, limit)

@@ -38,7 +38,7 @@ def read(path, languages=LANGUAGES, columns=None):
 
 
 def packed(path, content, ending):
-    """Writes bytes as they are, or packed; gives the path."""
+    """Write bytes, compressed by the ending; return the path."""
     path = path.with_name(path.name + ending)
     if ending == ".gz":
         content = gzip.compress(content)
@@ -219,7 +219,7 @@ def test_xml_entities_are_never_expanded(tmp_path):
             read(tmp_path / "a.tmx")
 
 
-def test_a_catalogue_gives_plurals_and_leaves_out_what_is_fuzzy_or_obsolete(tmp_path):
+def test_a_catalogue_gives_plurals_without_fuzzy_or_obsolete_translations(tmp_path):
     (tmp_path / "it.po").write_text(
         'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
         'msgid "%d file"\nmsgid_plural "%d files"\nmsgstr[0] "%d documento"\nmsgstr[1] "%d documenti"\n\n'
@@ -257,14 +257,14 @@ LATIN = "perché".encode("latin-1")
         ("a.po", b'msgid "a"\nmsgstr "b\n', r"a\.po, line 2: not a line of a gettext catalogue: 'msgstr"),
         ("a.tmx", b"<tmx><body>\n<tu></body></tmx>", r"a\.tmx, line 2: not well-formed XML: mismatched tag"),
         ("a.tmx", b"<tmx>\n<body>" + LATIN, r"a\.tmx, line 2: not well-formed XML"),
-        ("a.tsv.gz", b"not packed", r"a\.tsv\.gz: not packed with gzip, in spite of its name"),
+        ("a.tsv.gz", b"not packed", r"a\.tsv\.gz: not compressed with gzip, in spite of its name"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 10_000)[:-20], r"a\.tsv\.gz: truncated"),
-        ("a.tsv.zst", b"not packed", r"a\.tsv\.zst: not packed with zstd, in spite of its name"),
+        ("a.tsv.zst", b"not packed", r"a\.tsv\.zst: not compressed with zstd, in spite of its name"),
         ("a.csv", b"a,b\nc\rd,e\n", r"a\.csv, line 2: not valid CSV: new-line character"),
         ("a.csv", b"en,it,en\na,b,c\n", r"a\.csv, line 1: 2 times the column 'en'; keep one"),
         ("a.csv", b"sep=,\na,b\n", r"a\.csv, line 1: found 'sep=', which is a note to Excel; remove"),
         ("a.csv", b"sep=;\na;b\n", r"a\.csv, line 1: found 'sep=;', which is a note to Excel; remove"),
-        ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', r"line 1: not valid JSON: a key stands twice"),
+        ("a.jsonl", b'{"en": "a", "it": "b", "en": "c"}\n', r"line 1: not valid JSON: a key occurs twice"),
         ("a.po", b'msgid "a"\nmsgstr "\\q"\n', r"a\.po, line 2: unknown escape '\\\\q'"),
         ("a.po", b'msgid "a"\nmsgstr "\\777"\n', r"a\.po, line 2: unknown escape"),
         ("a.po", b'\nmsgid "a"\nmsgstr "\\351"\n', r"a\.po, line 2: the escapes of this message are not UTF-8"),
@@ -296,12 +296,12 @@ LATIN = "perché".encode("latin-1")
         (
             "a.tmx",
             b'<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx><tu><tuv lang="en"><seg>a&nbsp;b</seg></tuv></tu></tmx>',
-            r"a\.tmx, line 2: the entity &nbsp; is unknown, for no DTD is read; write the character itself",
+            r"a\.tmx, line 2: the entity &nbsp; is unknown because no DTD is read; write the character itself",
         ),
         ("a.tmx", b"<tmx>\n<tu><tuv><seg>a<seg>b</seg></seg></tuv></tu></tmx>", r"line 2: <seg> within <seg>"),
         ("a.tmx", b"<tmx>\n<tu>\n<tu></tu></tu></tmx>", r"line 3: <tu> within <tu>"),
-        ("a.tsv", gzip.compress(b"a\tb\n"), r"a\.tsv: it is packed with gzip; its name should end in \.gz"),
-        ("a.tmx", gzip.compress(b"<tmx/>"), r"it is packed with gzip; its name should end in \.gz"),
+        ("a.tsv", gzip.compress(b"a\tb\n"), r"a\.tsv: it is compressed with gzip; its name should end in \.gz"),
+        ("a.tmx", gzip.compress(b"<tmx/>"), r"it is compressed with gzip; its name should end in \.gz"),
         ("a.csv", b"PK\x03\x04...", r"a\.csv: it is a ZIP archive, as \.xlsx"),
         ("a.tsv", b"a\tb\rc\td\r", r"a\.tsv: its lines end at carriage returns alone"),
         ("a.csv", b"a,b\rc,d\r", r"a\.csv: its lines end at carriage returns alone"),
@@ -309,7 +309,7 @@ LATIN = "perché".encode("latin-1")
         ("a.parquet.gz", b"", r"unknown kind of file"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path, name, content, message):
+def test_the_error_of_a_damaged_file_names_the_place(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(CorpusError, match=message):
         read(tmp_path / name)
@@ -322,7 +322,7 @@ WHOLE = {
     "a.jsonl": '{{"en": "{}", "it": "{}"}}\n',
     "a.po": 'msgid "{}"\nmsgstr "{}"\n\n',
 }
-"""A pair in each format that is UTF-8 always."""
+"""A pair in each format that is always UTF-8."""
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -347,7 +347,7 @@ def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, pair, 
         ("Привет мир", "koi8-r", r"not UTF-8 \(found 0x..\); convert"),
     ],
 )
-def test_an_encoding_is_named_only_where_it_can_be_told(tmp_path, name, text, encoding, guess):
+def test_an_encoding_is_named_only_if_it_is_likely(tmp_path, name, text, encoding, guess):
     (tmp_path / name).write_bytes(WHOLE[name].format("an ordinary line", text).encode(encoding))
     with pytest.raises(CorpusError, match=rf"{name}, line [12], byte \d+: .*{guess}"):
         read(tmp_path / name)
@@ -387,7 +387,7 @@ def test_a_missing_tab_is_not_taken_for_another_separator(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])
-def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
+def test_anything_but_a_file_is_refused_at_once(tmp_path, kind):
     (tmp_path / f"folder{kind}").mkdir()
     os.mkfifo(tmp_path / f"pipe{kind}")
     (tmp_path / f"loop{kind}").symlink_to(f"loop{kind}")
@@ -401,7 +401,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.po", "a.tmx"])
-def test_what_never_ends_is_not_held_in_memory(tmp_path, name):
+def test_endless_lines_are_not_held_in_memory(tmp_path, name):
     beginnings = {"a.csv": '"', "a.jsonl": '{"en": "', "a.po": 'msgid "', "a.tmx": "<tmx><tu><tuv><seg>"}
     content = beginnings.get(name, "").encode() + b"word " * 10_000_000
     path = packed(tmp_path / name, content, ".gz")
@@ -474,7 +474,7 @@ BAD = pa.Array.from_buffers(pa.string(), 3, [None, GOOD.buffers()[1], pa.py_buff
         (pa.table({}), "no column 'en' among nothing"),
     ],
 )
-def test_what_is_wrong_with_a_parquet_file_is_said(tmp_path, table, message):
+def test_the_error_of_a_parquet_file_names_the_column(tmp_path, table, message):
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match=rf"a\.parquet.*{message}"):
         read(tmp_path / "a.parquet")
@@ -489,7 +489,7 @@ def test_a_translation_memory_may_declare_its_encoding(tmp_path, encoding):
     assert read(tmp_path / "a.tmx") == [("perché", "così")]
 
 
-def test_of_several_segments_in_a_language_the_first_is_read_and_none_of_a_note(tmp_path):
+def test_the_first_of_several_segments_is_read_and_notes_are_not(tmp_path):
     note = "<note><seg>no</seg></note>"
     variants = "".join(f'<tuv lang="en">{note}<seg>{number}</seg></tuv>' for number in range(3))
     text = f'<tmx><tu>{note}{variants}<tuv lang="it"><seg>x</seg></tuv></tu></tmx>'
@@ -497,7 +497,7 @@ def test_of_several_segments_in_a_language_the_first_is_read_and_none_of_a_note(
     assert read(tmp_path / "a.tmx") == [("0", "x")]
 
 
-def test_columns_of_a_parquet_file_must_be_there_and_hold_text(tmp_path):
+def test_columns_of_a_parquet_file_must_exist_and_hold_text(tmp_path):
     pq.write_table(pa.table({"en": ["a"], "it": [1]}), tmp_path / "a.parquet")
     with pytest.raises(CorpusError, match="column 'it': holds int64, not text"):
         read(tmp_path / "a.parquet")
@@ -508,7 +508,7 @@ def test_columns_of_a_parquet_file_must_be_there_and_hold_text(tmp_path):
         read(tmp_path / "b.parquet")
 
 
-def test_semicolons_beside_commas_are_recognised(tmp_path):
+def test_semicolons_next_to_commas_are_recognised(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("".join(f"one, two {number};eins {number}\n" for number in range(9)), encoding="utf-8")
     with pytest.raises(CorpusError, match="one semicolon; the columns seem to be separated by semicolons"):

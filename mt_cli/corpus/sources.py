@@ -1,0 +1,144 @@
+"""The kinds of corpus source: how each is read, named and fingerprinted. Knows nothing of filters or the cache.
+
+A new kind is a class in `config.corpora` and an entry in `_KINDS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mt_cli.config.corpora import BuiltinSource, DatasetSource, FileSource, FilesSource, TextSource
+from mt_cli.corpus.alignment import first_misaligned_line
+from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
+from mt_cli.corpus.hub import load_dataset, read_dataset
+from mt_cli.corpus.lines import count_lines, read_lines
+from mt_cli.errors import CorpusError
+
+_LINES_PER_BLOCK = 10_000
+_ROWS_OF_STREAM = 1_000
+_PRACTICE = Path(__file__).parent / "practice"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    read: Callable[[Any, Languages], Iterator[Row]]
+    name: Callable[[Any], str]
+    """The name in reports of a source that has no `name`."""
+    content: Callable[[Any], Any]
+    """A JSON value that changes when the text of the source changes."""
+    files: Callable[[Any], Sequence[str | Path]] = lambda source: ()
+    """The files that must be on disk."""
+
+
+def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
+    """The rows of a source, unchanged.
+
+    Raises:
+        CorpusError: if the source is missing, unreadable, not UTF-8, or misaligned.
+    """
+    return _KINDS[type(source)].read(source, source.languages or languages)
+
+
+def content_of(source: TextSource, languages: Languages) -> Any:
+    """A JSON value that changes when the text of the source changes; for a stream, when its beginning changes."""
+    if source.streaming:
+        return list(islice(read_rows(source, languages), _ROWS_OF_STREAM))
+    return _KINDS[type(source)].content(source)
+
+
+def files_of(source: TextSource) -> list[Path]:
+    """The files that a source is read from; none for a dataset."""
+    return [Path(path) for path in _KINDS[type(source)].files(source)]
+
+
+def names_of(sources: Sequence[TextSource]) -> list[str]:
+    """The names of sources in reports, numbered where they would be equal."""
+    names = [source.name or _KINDS[type(source)].name(source) for source in sources]
+    numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
+    return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
+
+
+def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
+    """Lists of `size` rows; the last one may be shorter."""
+    while block := list(islice(rows, size)):
+        yield block
+
+
+def _read_files(source: FilesSource, languages: Languages) -> Iterator[Row]:
+    paths = [Path(path) for path in source.files]
+    if not source.streaming:  # Counting needs a full pass.
+        _check_line_counts(*paths)
+    return _read_line_pairs(*paths)
+
+
+def _read_line_pairs(source_path: Path, target_path: Path) -> Iterator[Row]:
+    number = 0
+    try:
+        pairs = zip(read_lines(source_path), read_lines(target_path), strict=True)
+        for number, (source, target) in enumerate(pairs, start=1):
+            yield number, source, target
+    except ValueError:
+        raise CorpusError(
+            f"{source_path} and {target_path}: one of them ends after {number:,} lines and the other is longer; line N "
+            "of one must translate line N of the other"
+        ) from None
+
+
+def _check_line_counts(source_path: Path, target_path: Path) -> None:
+    num_sources, num_targets = count_lines(source_path), count_lines(target_path)
+    if num_sources == num_targets:
+        return
+    sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
+    blocks = zip(*sides, strict=False)
+    lines = ((number, first_misaligned_line(*sides)) for number, sides in enumerate(blocks))
+    found = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
+    raise CorpusError(
+        f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
+        f"translate line N of the other{'' if found is None else f'; they seem to diverge near line {found:,}'}"
+    )
+
+
+def _digest_of_file(source: FileSource) -> str:
+    reader_of(Path(source.file))  # An unknown format is reported before a missing file.
+    return digest_of_file(Path(source.file))
+
+
+def _practice_file(source: BuiltinSource) -> Path:
+    path = _PRACTICE / f"{source.builtin}.{source.split}.tsv"
+    if path not in _PRACTICE.iterdir():
+        raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}")
+    return path
+
+
+_KINDS: Mapping[type[TextSource], _Kind] = {
+    DatasetSource: _Kind(
+        read=read_dataset,
+        name=lambda source: " ".join(filter(None, (source.dataset, source.subset))),
+        content=lambda source: load_dataset(source)._fingerprint,
+    ),
+    FilesSource: _Kind(
+        read=_read_files,
+        name=lambda source: Path(source.files[0]).name,
+        content=lambda source: [digest_of_file(Path(path)) for path in source.files],
+        files=lambda source: source.files,
+    ),
+    FileSource: _Kind(
+        read=lambda source, languages: read_file(Path(source.file), languages, source.columns),
+        name=lambda source: Path(source.file).name,
+        content=_digest_of_file,
+        files=lambda source: [source.file],
+    ),
+    BuiltinSource: _Kind(
+        read=lambda source, languages: read_file(_practice_file(source), languages),
+        name=lambda source: source.builtin,
+        content=lambda source: digest_of_file(_practice_file(source)),
+        files=lambda source: [_practice_file(source)],
+    ),
+}
