@@ -15,7 +15,7 @@ from mt_cli.errors import InputError
 from mt_cli.figures import missing_characters, save_attention, save_attention_grid, save_norms, save_positions
 from mt_cli.model.transformer import LearnedPositions, Transformer, recorded_attention, sinusoids
 from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
 _POSITIONS_SHOWN = 100

@@ -15,7 +15,7 @@ from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.translator import Translator
+    from mt_cli.translator.translator import Translator
 
 RUNS = Path("runs")
 
@@ -112,7 +112,7 @@ def load_translator(
 ) -> Translator:
     """The translator of a run, or of the folder of an exported model."""
     from mt_cli.hardware import keep_memory
-    from mt_cli.translator import Translator
+    from mt_cli.translator.translator import Translator
 
     if engine not in ("mt", "ctranslate2"):
         raise InputError(f"--engine {engine}: use mt or ctranslate2")

@@ -34,7 +34,7 @@ from mt_cli.errors import InputError
 if TYPE_CHECKING:
     from mt_cli.corpus.reading import Pair
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator import Translation, Translator
+    from mt_cli.translator.translator import Translation, Translator
 
 _LINES_WITH_UNKNOWN_WORDS = 5
 

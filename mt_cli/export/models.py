@@ -21,7 +21,7 @@ from mt_cli.export.served import DESCRIPTION, CTranslate2Engine, import_ctransla
 from mt_cli.export.specification import specification
 from mt_cli.storage import new_folder, read_regular
 from mt_cli.tokenizer import SPECIAL_TOKENS
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
 _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}

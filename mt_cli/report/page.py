@@ -15,7 +15,7 @@ from mt_cli.figures import shown_token
 from mt_cli.inspection import KINDS, look_into
 from mt_cli.report.charts import Curve, line_chart
 from mt_cli.report.reading import Part, RunFiles
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 _CHARTS = {
     "Loss (nats per target token)": ("train/loss", "valid/loss"),

@@ -14,7 +14,7 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.inspection import KINDS, draw_model, look_into, parameter_table
 from mt_cli.model.transformer import Transformer, sinusoids
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,112 @@
+"""A line of text, split into segments that the model can read, with the translations of each segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from mt_cli.corpus.languages import writes_spaces
+from mt_cli.decoding.search import Hypothesis
+from mt_cli.sentences import sentences_of, split_point
+from mt_cli.tokenizer import UNK_ID, Tokenizer, untagged
+
+
+class Candidate(NamedTuple):
+    """A hypothesis and its text."""
+
+    text: str
+    hypothesis: Hypothesis
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a line that the model reads at once."""
+
+    text: str
+    """With a tag, if there is one."""
+    ids: list[int]
+    unknown_words: tuple[str, ...]
+    """Words that are not in the vocabulary of the source."""
+    start: int
+    """Index of `text` in the line; negative if a tag was added to the first segment."""
+    glue: str
+    """The text between the translations of this segment and the next."""
+    candidates: Sequence[Candidate] = (Candidate("", Hypothesis([], 0.0)),)
+    """Translations, best first; an empty segment is not searched."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line and its segments, in order."""
+
+    source: str
+    """The line as it was given."""
+    text: str
+    """The line with one space between words and none at the ends."""
+    segments: Sequence[Segment]
+    is_too_long: bool
+    """Whether the line, or one of its sentences, was split because the model cannot read it at once."""
+
+    def with_candidates(self, found: Iterator[Sequence[Candidate]]) -> Line:
+        """The line with the next candidates from `found` for each segment that is not empty."""
+        segments = [replace(each, candidates=next(found)) if each.text else each for each in self.segments]
+        return replace(self, segments=segments)
+
+    @property
+    def hypotheses(self) -> list[tuple[str, float]]:
+        """Texts of the whole line, best first, each with the mean of the scores of its segments."""
+        return [
+            (
+                "".join(each.text + segment.glue for segment, each in zip(self.segments, row, strict=True)),
+                sum(each.hypothesis.score for each in row) / len(row),
+            )
+            for row in zip(*(segment.candidates for segment in self.segments), strict=False)
+        ]
+
+
+class LineSplitter(NamedTuple):
+    """Splits lines into segments of at most `max_tokens` tokens, a tag not counted."""
+
+    tokenizer: Tokenizer
+    max_tokens: int
+    tags: Sequence[str]
+    languages: tuple[str, str]
+    """Source and target."""
+
+    def split(self, source: str, tag: str | None, split_sentences: bool) -> Line:
+        """Every segment begins with the tag of the line or, if the line has none, with `tag`."""
+        text = " ".join(source.split())
+        rest = untagged(text, self.tags)
+        own_tag = text.partition(" ")[0] if rest != text else tag
+        before, start = f"{own_tag} " if own_tag is not None else "", len(text) - len(rest)
+        sentences = sentences_of(rest) if split_sentences else [(rest, "")]
+        segments: list[Segment] = []
+        for number, (sentence, glue) in enumerate(sentences, start=1):
+            segments += self._segments(before, sentence, start, self._glue(glue) if number < len(sentences) else "")
+            start += len(sentence) + len(glue)
+        return Line(source, text, segments, len(segments) > len(sentences))
+
+    def _segments(self, before: str, body: str, start: int, glue: str) -> Iterator[Segment]:
+        text = before + body if body else ""
+        (ids,) = self.tokenizer.encode([text])
+        if len(ids) - bool(before) <= self.max_tokens or len(body) < 2:
+            yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
+            return
+        end, between = split_point(body)
+        next_start = end + len(between)
+        yield from self._segments(before, body[:end], start, self._glue(between))
+        yield from self._segments(before, body[next_start:], start + next_start, glue)
+
+    def _glue(self, glue: str) -> str:
+        """The text between two segments of a translation, for that between the segments of the source."""
+        source, target = self.languages
+        if not writes_spaces(target):
+            return ""
+        return glue if writes_spaces(source) else " "
+
+    def _unknown_words(self, text: str, ids: Sequence[int]) -> tuple[str, ...]:
+        if UNK_ID not in ids:
+            return ()
+        spans = zip(ids, self.tokenizer.spans(text), strict=True)
+        return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
