@@ -172,15 +172,16 @@ def export(
         raise InputError(f"--format {kind}: use ctranslate2 or bundle")
     if kind == "bundle" and quantization:
         raise InputError("--quantization is for --format ctranslate2; a bundle holds fp32 weights")
+    from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.export import models
 
     path = run_path(run)
-    loaded = models.Run.load(path)
+    loaded = TrainedRun.load(path)
     if kind == "bundle":
         models.export_bundle(loaded, output)
         print(f"{output}: weights, tokenizers and a description of the model", file=sys.stderr)
         return
-    agreement = models.export_ctranslate2(loaded, output, quantization or "float32", models.watched_sentences(path))
+    agreement = models.export_ctranslate2(loaded, output, quantization or "float32", models.sample_sentences(path))
     print(
         f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "
         f"log-probabilities differ by {agreement.difference:.1e} nats a token\n"

@@ -57,15 +57,15 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     """CTranslate2, cutting and joining text with our tokenizers."""
     import ctranslate2
 
-    from mt_cli.export.models import Run, export_ctranslate2
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.models import export_ctranslate2
 
-    run = Run.load(Path(arguments.run))
-    translator = run.translator
+    run = TrainedRun.load(Path(arguments.run))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         export_ctranslate2(run, path, quantization, sources[:5])
         engine = ctranslate2.Translator(str(path), device="cpu", intra_threads=arguments.threads)
-        source_tokenizer, target_tokenizer = translator.source_tokenizer, translator.target_tokenizer
+        source_tokenizer, target_tokenizer = run.tokenizers
         ids_of = {
             token: index for index, token in enumerate(target_tokenizer.tokens(range(target_tokenizer.vocab_size)))
         }
@@ -81,10 +81,11 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 
 def run_joeynmt(arguments, python, beam_size, sources):
     """JoeyNMT, in its own environment, on the pieces of our tokenizer."""
-    from mt_cli.export.models import Run, export_bundle
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.models import export_bundle
 
-    run = Run.load(Path(arguments.run))
-    tokenizer = run.translator.source_tokenizer
+    run = TrainedRun.load(Path(arguments.run))
+    tokenizer = run.tokenizers[0]
     ids_of = {token: index for index, token in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
