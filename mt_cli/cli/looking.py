@@ -1,55 +1,70 @@
-"""The commands that look into runs: inspect and report."""
+"""The commands that examine runs: inspect and report."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from mt_cli.cli.options import (
     CheckpointOption,
     DeviceOption,
     RunOption,
+    check_choice,
     check_no_files,
     load_translator,
     run_path,
     utf8,
 )
 from mt_cli.cli.streams import Output, show
+from mt_cli.console import say
 from mt_cli.errors import InputError, MtError, reason
+
+if TYPE_CHECKING:
+    from mt_cli.inspection import Insight
 
 
 def inspect(
-    sentence: Annotated[
-        str | None, typer.Argument(help="A sentence to translate and to draw.", show_default=False, callback=utf8)
-    ] = None,
+    sentence: Annotated[str | None, Argument(help="Sentence to translate.", callback=utf8)] = None,
     run: RunOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="A folder for the pictures; default: pictures in the run directory.")
-    ] = None,
-    ending: Annotated[str, typer.Option("--picture", help="png or svg.")] = "png",
-    positions: Annotated[
-        int | None,
-        typer.Option("--positions", min=1, max=100_000, help="How many positions to draw; default: 100."),
-    ] = None,
+    output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
+    ending: Annotated[str, Option("--picture", help="png or svg.")] = "png",
+    positions: Annotated[int | None, Option(min=1, max=100_000, help="Positions to draw; default: 100.")] = None,
     checkpoint: CheckpointOption = None,
     device: DeviceOption = "auto",
 ) -> None:
-    """Show a model's parameters and draw its positions; of a sentence, draw all attention and list every choice."""
-    if ending not in ("png", "svg"):
-        raise InputError(f"--picture {ending}: use png or svg")
+    """Show a model's parameters, or how it translates a sentence.
+
+    Without a sentence, draws the positional encoding and the embeddings. With a sentence, draws the attention of every
+    head and prints the probabilities of every step.
+    """
+    check_choice("--picture", ending, "png", "svg")
     if sentence is not None and positions is not None:
         raise InputError("--positions: the positional encoding is drawn without a sentence; leave one of the two out")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
+
+    if sentence is None:
+        folder = _picture_folder(path, output)
+        paths = inspection.draw_model(translator, folder, ending, positions)
+        show(*inspection.parameter_table(translator.model))
+    else:
+        insight = inspection.look_into(translator, sentence)
+        folder = _picture_folder(path, output)
+        paths = inspection.draw_attention(insight, folder, ending)
+        _show_insight(insight, translator.decoding.beam_size)
+    for each in paths:
+        say(f"drawn: {each}")
+
+
+def _picture_folder(run: Path, output: Path | None) -> Path:
+    """The folder for pictures, created if it is missing."""
     from mt_cli.storage import make_folder
 
-    folder = path / "pictures" if output is None else output
-    insight = None if sentence is None else inspection.look_into(translator, sentence)
+    folder = run / "pictures" if output is None else output
     try:
         if output is None:
             make_folder(folder)
@@ -57,34 +72,30 @@ def inspect(
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
-    notes = []
-    if insight is None:
-        lines = inspection.parameter_table(translator.model)
-        paths = inspection.draw_model(translator, folder, ending, positions)
-    else:
-        lines = [insight.text, *inspection.choice_table(insight)]
-        if (beam_size := translator.decoding.beam_size) > 1:
-            notes.append(
-                f"This is greedy search; mt translate keeps {beam_size} beginnings at a time and may end elsewhere."
-            )
-        if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
-            notes.append(f"mt: {note}")
-        paths = inspection.draw_attention(insight, folder, ending)
-    show(*lines)
-    print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
+    return folder
+
+
+def _show_insight(insight: Insight, beam_size: int) -> None:
+    from mt_cli.inspection import choice_table, note_on_fonts
+
+    show(insight.text, *choice_table(insight))
+    if beam_size > 1:
+        say(f"This is greedy search; mt translate keeps {beam_size} hypotheses and may find another translation.")
+    if note := note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
+        say(f"mt: {note}")
 
 
 def report(
     run: RunOption = None,
     compare: Annotated[
-        list[Path] | None,
-        typer.Option("--compare", callback=utf8, help="Another run to show beside it; may be repeated."),
+        list[Path] | None, Option(callback=utf8, help="Another run to show next to it; can be repeated.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="The page; default: report.html in the run directory.")
-    ] = None,
+    output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
 ) -> None:
-    """Write a page of a run, or of several: scores, curves, samples, attention, data, config. It needs no network."""
+    """Write a report of one or several runs as an HTML page.
+
+    The page has scores, curves, samples, attention, data and config. It needs no network.
+    """
     path = run_path(run)
     from mt_cli.report.page import page_of
     from mt_cli.report.reading import RunFiles
@@ -95,7 +106,7 @@ def report(
     try:
         translator = load_translator(path, "auto", "fp32")
     except MtError as error:
-        print(f"mt: no attention is drawn: {error}", file=sys.stderr)
+        say(f"mt: attention is not drawn: {error}")
         translator = None
     text = page_of(runs, translator)
     if page is None:
