@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
-from mt_cli.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    RunOption,
-    check_choice,
-    check_no_files,
-    load_translator,
-    run_path,
-    utf8,
-)
+from mt_cli.cli import options
+from mt_cli.cli.options import check_choice, check_no_files, load_translator, run_path, utf8
 from mt_cli.cli.streams import Output, show
 from mt_cli.console import say
 from mt_cli.errors import InputError, MtError, reason
 
-if TYPE_CHECKING:
-    from mt_cli.inspection import Insight
-
 
 def inspect(
     sentence: Annotated[str | None, Argument(help="Sentence to translate.", callback=utf8)] = None,
-    run: RunOption = None,
+    run: options.RunOption = None,
     output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
     ending: Annotated[str, Option("--picture", help="png or svg.")] = "png",
     positions: Annotated[int | None, Option(min=1, max=100_000, help="Positions to draw; default: 100.")] = None,
-    checkpoint: CheckpointOption = None,
-    device: DeviceOption = "auto",
+    checkpoint: options.CheckpointOption = None,
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
 
@@ -48,14 +37,16 @@ def inspect(
     from mt_cli import inspection
 
     if sentence is None:
-        folder = _picture_folder(path, output)
-        paths = inspection.draw_model(translator, folder, ending, positions)
+        paths = inspection.draw_model(translator, _picture_folder(path, output), ending, positions)
         show(*inspection.parameter_table(translator.model))
     else:
         insight = inspection.look_into(translator, sentence)
-        folder = _picture_folder(path, output)
-        paths = inspection.draw_attention(insight, folder, ending)
-        _show_insight(insight, translator.decoding.beam_size)
+        paths = inspection.draw_attention(insight, _picture_folder(path, output), ending)
+        show(insight.text, *inspection.choice_table(insight))
+        if (size := translator.decoding.beam_size) > 1:
+            say(f"This is greedy search; mt translate keeps {size} hypotheses and may find another translation.")
+        if note := inspection.note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
+            say(f"mt: {note}")
     for each in paths:
         say(f"drawn: {each}")
 
@@ -66,42 +57,24 @@ def _picture_folder(run: Path, output: Path | None) -> Path:
 
     folder = run / "pictures" if output is None else output
     try:
-        if output is None:
-            make_folder(folder)
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
     return folder
 
 
-def _show_insight(insight: Insight, beam_size: int) -> None:
-    from mt_cli.inspection import choice_table, note_on_fonts
-
-    show(insight.text, *choice_table(insight))
-    if beam_size > 1:
-        say(f"This is greedy search; mt translate keeps {beam_size} hypotheses and may find another translation.")
-    if note := note_on_fonts([*insight.source_tokens, *insight.output_tokens]):
-        say(f"mt: {note}")
-
-
 def report(
-    run: RunOption = None,
-    compare: Annotated[
-        list[Path] | None, Option(callback=utf8, help="Another run to show next to it; can be repeated.")
-    ] = None,
+    run: options.RunOption = None,
+    compare: Annotated[list[Path] | None, Option(callback=utf8, help="Another run; can be repeated.")] = None,
     output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
 ) -> None:
-    """Write a report of one or several runs as an HTML page.
-
-    The page has scores, curves, samples, attention, data and config. It needs no network.
-    """
+    """Write a report of one or several runs as an HTML page."""
     path = run_path(run)
     from mt_cli.report.page import page_of
     from mt_cli.report.reading import RunFiles
     from mt_cli.storage import write_text
 
-    page = None if output is None else Output(output)
+    page = Output(output) if output else None
     runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
     try:
         translator = load_translator(path, "auto", "fp32")

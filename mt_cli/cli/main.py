@@ -17,23 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
-from mt_cli.cli import looking, translation
-from mt_cli.cli.options import (
-    RUNS,
-    ConfigOption,
-    JsonOption,
-    ProgressOption,
-    RunOption,
-    SetOption,
-    check_choice,
-    check_no_files,
-    load_config,
-    run_path,
-    set_progress,
-    utf8,
-)
+from mt_cli.cli import looking, options, translation
+from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import open_standard_streams, show
-from mt_cli.console import say
+from mt_cli.console import say, show_progress
 from mt_cli.cpus import spin_less_if_busy
 from mt_cli.errors import InputError, MtError, reason
 
@@ -100,9 +87,9 @@ def _show_version(is_requested: bool) -> None:
 
 
 @app.callback()
-def _options(
+def _main(
     version: Annotated[
-        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Train machine translation models from parallel text, and translate with them."""
@@ -110,17 +97,14 @@ def _options(
 
 @app.command()
 def train(
-    config: ConfigOption,
-    overrides: SetOption = None,
+    config: options.ConfigOption,
+    overrides: options.SetOption = None,
     fresh: Annotated[bool, Option("--fresh", help="Move an existing run of this name aside and start again.")] = False,
-    progress: ProgressOption = "auto",
+    progress: options.ProgressOption = "auto",
 ) -> None:
-    """Train the run of a config, or resume an unfinished run.
-
-    The run directory is runs/NAME. The same command resumes an unfinished run.
-    """
+    """Train the run of a config into runs/NAME, or resume it."""
     loaded = load_config(config, overrides)
-    set_progress(progress)
+    show_progress(progress)
     spin_less_if_busy()
     from mt_cli.experiment import run
 
@@ -135,17 +119,14 @@ for command in (translation.translate, translation.score, translation.evaluate, 
 def tokenize(
     sentences: Annotated[list[str] | None, Argument(help="Sentences to tokenize.", callback=utf8)] = None,
     config: Annotated[Path | None, Option(help="Train the tokenizers of this config and report on them.")] = None,
-    overrides: SetOption = None,
-    run: RunOption = None,
+    overrides: options.SetOption = None,
+    run: options.RunOption = None,
     side: Annotated[str, Option(help="source or target.")] = "source",
     ids: Annotated[bool, Option("--ids", help="Print ids instead of tokens.")] = False,
-    progress: ProgressOption = "auto",
+    progress: options.ProgressOption = "auto",
 ) -> None:
-    """Show the tokens of sentences, or report on tokenizers.
-
-    Sentences are tokenized by a trained run; the report is on the tokenizers of a config.
-    """
-    set_progress(progress)
+    """Show tokens of sentences, or report on a config's tokenizers."""
+    show_progress(progress)
     check_choice("--side", side, "source", "target")
     if config is not None:
         if sentences or run:
@@ -181,16 +162,11 @@ def _tokenizer_report(config: Config) -> Iterator[str]:
 @app.command()
 def export(
     output: Annotated[Path, Option(help="New or empty folder.")],
-    run: RunOption = None,
+    run: options.RunOption = None,
     kind: Annotated[str, Option("--format", help="ctranslate2 or bundle.")] = "ctranslate2",
-    quantization: Annotated[
-        str | None, Option(help="Number format of the weights: float32, int8, bfloat16, ...")
-    ] = None,
+    quantization: Annotated[str | None, Option(help="Number format, such as float32, int8 or bfloat16.")] = None,
 ) -> None:
-    """Export a model for CTranslate2 or as a bundle.
-
-    A CTranslate2 model is compared with the run; a bundle has weights, tokenizers and a description.
-    """
+    """Export a model for CTranslate2, or as a bundle."""
     check_choice("--format", kind, "ctranslate2", "bundle")
     if kind == "bundle" and quantization:
         raise InputError("--quantization is for --format ctranslate2; a bundle holds fp32 weights")
@@ -215,17 +191,14 @@ app.add_typer(data_app, name="data")
 
 @data_app.command("check")
 def data_check(
-    config: ConfigOption,
-    overrides: SetOption = None,
-    as_json: JsonOption = False,
+    config: options.ConfigOption,
+    overrides: options.SetOption = None,
+    as_json: options.JsonOption = False,
     clean: Annotated[Path | None, Option("--write-clean", help="New TSV file for the pairs that are kept.")] = None,
-    progress: ProgressOption = "auto",
+    progress: options.ProgressOption = "auto",
 ) -> None:
-    """Report what the corpora of a config hold.
-
-    The report has kept and dropped pairs, tokens, lengths, unknown tokens, and the most suspicious pairs.
-    """
-    set_progress(progress)
+    """Report kept and dropped pairs, tokens and suspicious pairs."""
+    show_progress(progress)
     loaded = load_config(config, overrides)
     if clean is not None and clean.exists():
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
@@ -243,8 +216,8 @@ def data_check(
 
 @data_app.command("show")
 def data_show(
-    config: ConfigOption,
-    overrides: SetOption = None,
+    config: options.ConfigOption,
+    overrides: options.SetOption = None,
     number: Annotated[int, Option("-n", "--number", min=1, help="Number of pairs.")] = 5,
     dropped: Annotated[str | None, Option(metavar="REASON", help="Show dropped pairs; `any` for all reasons.")] = None,
     split: Annotated[str, Option(help="train, valid, test, or one of extra_tests.")] = "train",

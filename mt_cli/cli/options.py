@@ -42,7 +42,7 @@ RunOption = Annotated[Path | None, Option(callback=utf8, help="Run directory; de
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 PrecisionOption = Annotated[str, Option(help="fp32, bf16, or auto: bf16 if the hardware is fast at it.")]
-ProgressOption = Annotated[str, Option(help="bar, plain (lines), none, or auto: a bar on a terminal, otherwise plain.")]
+ProgressOption = Annotated[str, Option(help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")]
 EngineOption = Annotated[str, Option(help="mt, or ctranslate2 with the folder of an exported model as --run.")]
 CheckpointOption = Annotated[str | None, Option(help="best, last or step-N; default: best.")]
 BeamSizeOption = Annotated[int | None, Option(min=1, help="Hypotheses kept per sentence; 1 is greedy search.")]
@@ -58,13 +58,6 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
     """Raise InputError, with the advice, if all texts of the command line are names of files."""
     if texts and all(" " not in text and os.path.exists(text) and not os.path.isdir(text) for text in texts):
         raise InputError(f"{texts[0]}: this is a file; {advice}")
-
-
-def set_progress(mode: str) -> None:
-    """Show progress as `--progress` says."""
-    from mt_cli.console import show_progress
-
-    show_progress(mode)
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:

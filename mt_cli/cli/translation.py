@@ -12,76 +12,50 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from mt_cli.cli.options import (
-    RUNS,
-    BeamSizeOption,
-    CheckpointOption,
-    DeviceOption,
-    EngineOption,
-    JsonOption,
-    PrecisionOption,
-    ProgressOption,
-    RunOption,
-    SetDecodingOption,
-    check_no_files,
-    load_translator,
-    run_path,
-    search_options,
-    set_progress,
-    utf8,
-)
+from mt_cli.cli import options
+from mt_cli.cli.options import RUNS, check_no_files, load_translator, run_path, search_options, utf8
 from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, read_lines, show
-from mt_cli.console import Progress, say
+from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.reading import Pair
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator.translator import Translation, Translator
+    from mt_cli.translator.lines import Translation
+    from mt_cli.translator.translator import Translator
 
+    Writers = Mapping[Output, Callable[[Translation], str]]
+
+File = Path | None
 _LINES_WITH_UNKNOWN_WORDS = 5
 _PAIRS_SCORED_AT_ONCE = 512
 
 
 def translate(
     sentences: Annotated[list[str] | None, Argument(help="Sentences, each in quotation marks.", callback=utf8)] = None,
-    run: RunOption = None,
-    input_file: Annotated[
-        Path | None, Option("--input", help="File with one sentence per line; default: standard input.")
-    ] = None,
-    output_file: Annotated[
-        Path | None, Option("--output", help="File for the translations; default: standard output.")
-    ] = None,
-    beam_size: BeamSizeOption = None,
+    run: options.RunOption = None,
+    input_file: Annotated[File, Option("--input", help="One sentence per line; default: standard input.")] = None,
+    output_file: Annotated[File, Option("--output", help="The translations; default: standard output.")] = None,
+    beam_size: options.BeamSizeOption = None,
     length_penalty: Annotated[float | None, Option(min=0.0, help="Larger values prefer longer translations.")] = None,
     n_best: Annotated[int, Option(min=1, max=1000, help="Translations per sentence, one per line.")] = 1,
-    sample: Annotated[
-        bool, Option("--sample", help="Sample translations; see decoding.temperature, top_k and top_p in --set.")
-    ] = False,
+    sample: Annotated[bool, Option("--sample", help="Sample by decoding.temperature, top_k and top_p.")] = False,
     seed: Annotated[int | None, Option(min=0, help="Seed of the random numbers of --sample.")] = None,
     prefix: Annotated[str, Option(help="Beginning of every translation.", show_default=False, callback=utf8)] = "",
-    unk: Annotated[
-        str | None, Option(help="For [UNK]: copy the source word (default), keep [UNK], or avoid it.")
-    ] = None,
-    overrides: SetDecodingOption = None,
-    tag: Annotated[
-        str | None, Option(help="Tag of the config, put before every sentence, such as <2it>.", callback=utf8)
-    ] = None,
-    split_sentences: Annotated[
-        bool, Option("--split-sentences", help="Translate each sentence of a line separately.")
-    ] = False,
-    interactive: Annotated[
-        bool, Option("--interactive", help="Prompt for sentences, and translate each before the next.")
-    ] = False,
-    as_json: JsonOption = False,
-    alignment: Annotated[Path | None, Option(help="File for word alignments (0-0 1-2), one line per sentence.")] = None,
-    attention: Annotated[Path | None, Option(help="Picture (PNG, SVG) of the attention of one sentence.")] = None,
-    checkpoint: CheckpointOption = None,
-    engine: EngineOption = "mt",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
-    progress: ProgressOption = "auto",
+    unk: Annotated[str | None, Option(help="For [UNK]: copy the source word, keep [UNK], or avoid it.")] = None,
+    overrides: options.SetDecodingOption = None,
+    tag: Annotated[str | None, Option(help="Tag put before every sentence, such as <2it>.", callback=utf8)] = None,
+    split_sentences: Annotated[bool, Option("--split-sentences", help="Translate sentences of a line alone.")] = False,
+    interactive: Annotated[bool, Option("--interactive", help="Prompt for one sentence after the other.")] = False,
+    as_json: options.JsonOption = False,
+    alignment: Annotated[File, Option(help="File for word alignments (0-0 1-2), one line per sentence.")] = None,
+    attention: Annotated[File, Option(help="Picture (PNG, SVG) of the attention of one sentence.")] = None,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
+    progress: options.ProgressOption = "auto",
 ) -> None:
     """Translate sentences: one line in, one line out, in input order."""
     if sum(map(bool, (sentences, input_file, interactive))) > 1:
@@ -92,63 +66,58 @@ def translate(
         raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
     if sentences:
         check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
-    set_progress(progress)
-    search = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    options = search_options(overrides, **search, sample=sample or None)
-    options |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
+    show_progress(progress)
+    given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    search = search_options(overrides, **given, sample=sample or None)
+    search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
+    search["with_details"] = as_json or alignment is not None
     read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
     written = {"--output": output_file} if output_file else {"standard output": 1}
     check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
-    writers = {Output(output_file): _format_json if as_json else partial(_format_texts, n_best)}
+    writers: dict[Output, Callable[[Translation], str]] = {
+        Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
+    }
     if alignment:
         writers[Output(alignment)] = _format_alignment
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
-    lines = _blocks(sentences, input_file, interactive, has_progress=bool(output_file) or not sys.stdout.isatty())
-    _write_translations(translator, lines, writers, options | {"with_details": as_json or bool(alignment)}, attention)
+    lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
+    items = (item for block in lines for item in translator.translate_fully(block, **search))
+    _write_translations(translator, items, writers, attention)
 
 
-def _blocks(
-    sentences: list[str] | None, input_file: Path | None, interactive: bool, has_progress: bool
-) -> Iterator[list[str]]:
+def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, progress: bool) -> Iterator[list[str]]:
     """The lines to translate, in blocks; single lines where a user waits for each."""
     if sentences or interactive:
         yield from ([line] for line in sentences or prompted_lines())
-    elif input_file is None and sys.stdin.isatty():
+    elif path is None and sys.stdin.isatty():
         say("One sentence per line; Ctrl-D ends.")
         yield from ([line] for line in input_lines(None))
-    elif not has_progress:
-        yield from blocks(input_lines(input_file))
+    elif not progress:
+        yield from blocks(input_lines(path))
     else:
-        with Progress("translate", None, "line", is_quiet=True) as progress:
-            for block in blocks(input_lines(input_file)):
+        with Progress("translate", None, "line", is_quiet=True) as bar:
+            for block in blocks(input_lines(path)):
                 yield block
-                progress.advance(len(block))
+                bar.advance(len(block))
 
 
 def _write_translations(
-    translator: Translator,
-    lines: Iterable[list[str]],
-    writers: Mapping[Output, Callable[[Translation], str]],
-    options: Mapping[str, Any],
-    attention: Path | None,
+    translator: Translator, items: Iterable[Translation], writers: Writers, attention: Path | None
 ) -> None:
-    """Translate blocks of lines; write to each output what its function returns for a translation."""
+    """Write to each output what its function returns for each translation."""
     with ExitStack() as stack:
         note_unknown_words = stack.enter_context(_unknown_word_notices())
         for output in writers:
             stack.enter_context(output)
-        for block in lines:
-            for item in translator.translate_fully(block, **options):
-                for output, formatted in writers.items():
-                    output.write(formatted(item))
-                if item.is_too_long:
-                    say(
-                        f"mt: a line of {len(item.source):,} characters is longer than this model was trained for; "
-                        f"translated in {item.num_parts} parts"
-                    )
-                note_unknown_words(item.unknown_words)
-                if attention:
-                    _draw_attention(translator, item, attention)
+        for item in items:
+            for output, formatted in writers.items():
+                output.write(formatted(item))
+            if item.is_too_long:
+                length = f"a line of {len(item.source):,} characters is longer than this model was trained for"
+                say(f"mt: {length}; translated in {len(item.segments)} segments")
+            note_unknown_words(item.unknown_words)
+            if attention:
+                _draw_attention(translator, item, attention)
 
 
 @contextmanager
@@ -208,14 +177,14 @@ def score(
     texts: Annotated[
         list[str] | None, Argument(metavar="[SOURCE TARGET]", help="A sentence and its translation.", callback=utf8)
     ] = None,
-    run: RunOption = None,
-    source: Annotated[Path | None, Option(help="File of sentences, with --target.")] = None,
-    target: Annotated[Path | None, Option(help="File of their translations, line by line.")] = None,
-    as_json: JsonOption = False,
-    checkpoint: CheckpointOption = None,
-    engine: EngineOption = "mt",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
+    run: options.RunOption = None,
+    source: Annotated[File, Option(help="File of sentences, with --target.")] = None,
+    target: Annotated[File, Option(help="File of their translations, line by line.")] = None,
+    as_json: options.JsonOption = False,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
 ) -> None:
     """Print the log-probability of given translations.
 
@@ -252,23 +221,21 @@ def _scored_rows(translator: Translator, sources: list[str], targets: list[str])
 
 
 def evaluate(
-    run: RunOption = None,
+    run: options.RunOption = None,
     split: Annotated[str | None, Option(help="valid, test, or one of extra_tests; default: test if it exists.")] = None,
-    source: Annotated[Path | None, Option(help="File to translate, with --reference.")] = None,
-    reference: Annotated[Path | None, Option(help="File of its translation, line by line.")] = None,
-    against: Annotated[
-        Path | None, Option(callback=utf8, help="Run or file of translations to test for a significant difference.")
-    ] = None,
+    source: Annotated[File, Option(help="File to translate, with --reference.")] = None,
+    reference: Annotated[File, Option(help="File of its translation, line by line.")] = None,
+    against: Annotated[File, Option(callback=utf8, help="Run or file of translations to compare with.")] = None,
     comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model to score with, a name or a file.")] = None,
     bleu_tokenizer: Annotated[str | None, Option(help="Tokenizer of sacreBLEU; default: by the language.")] = None,
-    beam_size: BeamSizeOption = None,
-    overrides: SetDecodingOption = None,
-    as_json: JsonOption = False,
-    checkpoint: CheckpointOption = None,
-    engine: EngineOption = "mt",
-    device: DeviceOption = "auto",
-    precision: PrecisionOption = "auto",
-    progress: ProgressOption = "auto",
+    beam_size: options.BeamSizeOption = None,
+    overrides: options.SetDecodingOption = None,
+    as_json: options.JsonOption = False,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
+    progress: options.ProgressOption = "auto",
 ) -> None:
     """Score a run with BLEU, chrF, TER and error rates.
 
@@ -278,8 +245,8 @@ def evaluate(
         raise InputError("--source and --reference go together")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-    set_progress(progress)
-    options = search_options(overrides, beam_size=beam_size)
+    show_progress(progress)
+    search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     path = run_path(run)
@@ -291,14 +258,14 @@ def evaluate(
     name, pairs = _pairs_of(config, split, source, reference)
     scorer = _scorer(config, translator.languages[1], name, bleu_tokenizer)
     model = scoring.load_comet(comet) if comet else None
-    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **options)
+    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
     if engine == "mt":
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
-        rivals = _rival(against, [source for source, _ in pairs], translator.languages, device, precision, options)
+        rivals = _rival(against, [source for source, _ in pairs], translator.languages, device, precision, search)
         scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
@@ -317,7 +284,7 @@ def _scorer(config: Config | None, language: str, split: str, bleu_tokenizer: st
 
 
 def _rival(
-    against: Path, sources: list[str], languages: tuple[str, str], device: str, precision: str, options: dict[str, Any]
+    against: Path, sources: list[str], languages: tuple[str, str], device: str, precision: str, search: dict[str, Any]
 ) -> list[str]:
     """The translations of another run, or those in a file."""
     if against.is_dir():
@@ -325,16 +292,14 @@ def _rival(
         if rival.languages != languages:
             theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
             raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")
-        return rival.translate(sources, **options)
+        return rival.translate(sources, **search)
     lines = read_lines(against)
     if len(lines) != len(sources):
         raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
     return lines
 
 
-def _pairs_of(
-    config: Config | None, split: str | None, source: Path | None, reference: Path | None
-) -> tuple[str, list[Pair]]:
+def _pairs_of(config: Config | None, split: str | None, source: File, reference: File) -> tuple[str, list[Pair]]:
     """The pairs to score and the name of the set."""
     from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache

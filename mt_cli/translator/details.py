@@ -4,36 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
 from operator import itemgetter
 
 from mt_cli.decoding.engine import Reading
 from mt_cli.sentences import units
 from mt_cli.tokenizer import EOS, Tokenizer, TokenizerPair, character_ends, untagged
-from mt_cli.translator.lines import Line
-
-Alignment = list[tuple[int, int]]
-"""Pairs of a source index and a target index, counted from 0."""
+from mt_cli.translator.lines import Alignment, Details, Translation
 
 
-@dataclass(frozen=True)
-class Details:
-    """The tokens of a line and of its best translation; a line in segments has those of all segments, in order."""
-
-    source_tokens: list[str]
-    tokens: list[str]
-    """Includes [EOS] at the end of every segment."""
-    token_scores: list[float]
-    """Log-probability of each token, in nats, given the source and the tokens before it."""
-    alignment: Alignment
-    """The source token that each token attends to most."""
-    word_alignment: Alignment
-    """The same between words of the line and of its translation, sorted (the Pharaoh format). Each character of a
-    script without spaces counts as a word."""
-
-
-def details_of(line: Line, readings: Iterator[Reading], tokenizers: TokenizerPair, tags: Sequence[str]) -> Details:
+def details_of(
+    line: Translation, readings: Iterator[Reading], tokenizers: TokenizerPair, tags: Sequence[str]
+) -> Details:
     """Details of the best translation of a line; takes a reading for each segment that is not empty."""
     source_tokenizer, target_tokenizer = tokenizers
     source_tokens: list[str] = []
@@ -41,7 +23,7 @@ def details_of(line: Line, readings: Iterator[Reading], tokenizers: TokenizerPai
     token_scores: list[float] = []
     alignment: Alignment = []
     word_pairs: set[tuple[int, int]] = set()
-    words, before = units(line.text), ""
+    words, before = units(line.normalised), ""
     for segment in line.segments:
         best = segment.candidates[0]
         if segment.text:

@@ -11,6 +11,25 @@ from mt_cli.decoding.search import Hypothesis
 from mt_cli.sentences import sentences_of, split_point
 from mt_cli.tokenizer import UNK_ID, Tokenizer, untagged
 
+Alignment = list[tuple[int, int]]
+"""Pairs of a source index and a target index, counted from 0."""
+
+
+@dataclass(frozen=True)
+class Details:
+    """The tokens of a line and of its best translation; a line in segments has those of all segments, in order."""
+
+    source_tokens: list[str]
+    tokens: list[str]
+    """Includes [EOS] at the end of every segment."""
+    token_scores: list[float]
+    """Log-probability of each token, in nats, given the source and the tokens before it."""
+    alignment: Alignment
+    """The source token that each token attends to most."""
+    word_alignment: Alignment
+    """The same between words of the line and of its translation, sorted (the Pharaoh format). Each character of a
+    script without spaces counts as a word."""
+
 
 class Candidate(NamedTuple):
     """A hypothesis and its text."""
@@ -27,7 +46,6 @@ class Segment:
     """With a tag, if there is one."""
     ids: list[int]
     unknown_words: tuple[str, ...]
-    """Words that are not in the vocabulary of the source."""
     start: int
     """Index of `text` in the line; negative if a tag was added to the first segment."""
     glue: str
@@ -37,32 +55,57 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Line:
-    """A line and its segments, in order."""
+class Translation:
+    """A line and its translation, segment by segment."""
 
     source: str
     """The line as it was given."""
-    text: str
+    normalised: str
     """The line with one space between words and none at the ends."""
     segments: Sequence[Segment]
     is_too_long: bool
-    """Whether the line, or one of its sentences, was split because the model cannot read it at once."""
-
-    def with_candidates(self, found: Iterator[Sequence[Candidate]]) -> Line:
-        """The line with the next candidates from `found` for each segment that is not empty."""
-        segments = [replace(each, candidates=next(found)) if each.text else each for each in self.segments]
-        return replace(self, segments=segments)
+    """Whether the line, or one of its sentences, was split because it is longer than the model was trained for."""
+    details: Details | None = None
 
     @property
     def hypotheses(self) -> list[tuple[str, float]]:
-        """Texts of the whole line, best first, each with the mean of the scores of its segments."""
+        """Texts and scores, best first.
+
+        A score is a log-probability (nats) divided by the length penalty, or the mean of those of several segments.
+        """
+        rows = zip(*(segment.candidates for segment in self.segments), strict=False)
         return [
             (
-                "".join(each.text + segment.glue for segment, each in zip(self.segments, row, strict=True)),
+                "".join(each.text + segment.glue for each, segment in zip(row, self.segments, strict=True)),
                 sum(each.hypothesis.score for each in row) / len(row),
             )
-            for row in zip(*(segment.candidates for segment in self.segments), strict=False)
+            for row in rows
         ]
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.hypotheses[0][0]
+
+    @property
+    def score(self) -> float:
+        """Score of the best translation."""
+        return self.hypotheses[0][1]
+
+    @property
+    def unknown_words(self) -> tuple[str, ...]:
+        """Words of the line that are not in the vocabulary of the source."""
+        return tuple(word for segment in self.segments for word in segment.unknown_words)
+
+    @property
+    def searched(self) -> list[Segment]:
+        """The segments that are not empty."""
+        return [segment for segment in self.segments if segment.text]
+
+    def with_candidates(self, found: Iterator[Sequence[Candidate]]) -> Translation:
+        """The line with the next candidates from `found` for each segment that is not empty."""
+        segments = [replace(each, candidates=next(found)) if each.text else each for each in self.segments]
+        return replace(self, segments=segments)
 
 
 class LineSplitter(NamedTuple):
@@ -74,7 +117,7 @@ class LineSplitter(NamedTuple):
     languages: tuple[str, str]
     """Source and target."""
 
-    def split(self, source: str, tag: str | None, split_sentences: bool) -> Line:
+    def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
         """Every segment begins with the tag of the line or, if the line has none, with `tag`."""
         text = " ".join(source.split())
         rest = untagged(text, self.tags)
@@ -85,7 +128,7 @@ class LineSplitter(NamedTuple):
         for number, (sentence, glue) in enumerate(sentences, start=1):
             segments += self._segments(before, sentence, start, self._glue(glue) if number < len(sentences) else "")
             start += len(sentence) + len(glue)
-        return Line(source, text, segments, len(segments) > len(sentences))
+        return Translation(source, text, segments, len(segments) > len(sentences))
 
     def _segments(self, before: str, body: str, start: int, glue: str) -> Iterator[Segment]:
         text = before + body if body else ""

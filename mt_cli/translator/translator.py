@@ -7,7 +7,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +23,11 @@ from mt_cli.errors import InputError
 from mt_cli.hardware import pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair
-from mt_cli.translator.details import Details, details_of
-from mt_cli.translator.lines import Candidate, Line, LineSplitter, Segment
+from mt_cli.translator.details import details_of
+from mt_cli.translator.lines import Candidate, LineSplitter, Segment, Translation
 
 _MOST_HYPOTHESES = 1000
 _SEGMENTS_READ_AT_ONCE = 512
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A line and its translations."""
-
-    source: str
-    hypotheses: list[tuple[str, float]]
-    """Texts and scores, best first. A score is a log-probability (nats) divided by the length penalty; that of a line
-    translated in segments is the mean of theirs."""
-    num_parts: int
-    """Number of segments."""
-    is_too_long: bool = False
-    """Whether the line was split because it is longer than the model was trained for."""
-    unknown_words: tuple[str, ...] = ()
-    """Words of the line that are not in the vocabulary of the source."""
-    details: Details | None = None
-
-    @property
-    def text(self) -> str:
-        """The best translation."""
-        return self.hypotheses[0][0]
-
-    @property
-    def score(self) -> float:
-        """Score of the best translation."""
-        return self.hypotheses[0][1]
 
 
 @dataclass(frozen=True)
@@ -93,22 +66,14 @@ class Translator:
     def load(
         cls, run: str | Path, device: str = "auto", precision: str = "auto", checkpoint: str | None = None
     ) -> Translator:
-        """A translator with the best checkpoint of a run directory, or the last one if none was validated.
+        """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
-        Args:
-            run: the run directory.
-            device: `auto`, `cpu`, `cuda`, `cuda:1` or `mps`.
-            precision: `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast at it.
-            checkpoint: `best`, `last` or `step-N`.
-
-        Raises:
-            RunError: if the directory is not a run, has no such checkpoint, or is damaged.
+        `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast at it.
         """
         trained = TrainedRun.load(run, checkpoint)
         corpus, torch_device = trained.config.corpus, pick_device(device)
-        model = trained.model.to(torch_device, pick_precision(precision, torch_device)).eval()
-        languages = (corpus.source, corpus.target)
-        engine, decoding = TransformerEngine(model), trained.config.decoding
+        engine = TransformerEngine(trained.model.to(torch_device, pick_precision(precision, torch_device)).eval())
+        languages, decoding = (corpus.source, corpus.target), trained.config.decoding
         return cls(engine, trained.tokenizers, decoding, trained.max_tokens, corpus.tags, languages)
 
     @property
@@ -144,7 +109,7 @@ class Translator:
         Raises:
             InputError: if the model was not trained with the tag, an option is invalid, or a sentence is not a str.
         """
-        sentences = _texts_of(sentences)
+        texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
         if tag is not None and tag not in self.tags:
@@ -152,22 +117,8 @@ class Translator:
             raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
         settings = changed_section(self.decoding, decoding)
         splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
-        lines = [splitter.split(sentence, tag, split_sentences) for sentence in sentences]
-        lines = self._search(lines, settings, num_best, prefix)
-        segments = (segment for line in lines for segment in line.segments if segment.text)
-        readings = self._read([(each.ids, each.candidates[0].hypothesis.ids) for each in segments if with_details])
-        tokenizers = self.source_tokenizer, self.target_tokenizer
-        return [
-            Translation(
-                line.source,
-                line.hypotheses,
-                len(line.segments),
-                line.is_too_long,
-                tuple(word for segment in line.segments for word in segment.unknown_words),
-                details_of(line, readings, tokenizers, self.tags) if with_details else None,
-            )
-            for line in lines
-        ]
+        lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
+        return self._with_details(lines) if with_details else lines
 
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[PairScore]:
         """How likely each target is as the translation of its source.
@@ -176,11 +127,10 @@ class Translator:
             InputError: if a side has more tokens than the model has positions, the numbers of sources and targets
                 differ, or one of them is not a str.
         """
-        sources, targets = _texts_of(sources), _texts_of(targets)
-        if len(sources) != len(targets):
-            raise InputError(f"found {len(sources):,} sources and {len(targets):,} targets; give one for each")
-        source_ids = self.source_tokenizer.encode([" ".join(text.split()) for text in sources])
-        target_ids = self.target_tokenizer.encode([" ".join(text.split()) for text in targets])
+        sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
+        if len(sides[0]) != len(sides[1]):
+            raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
+        source_ids, target_ids = self.source_tokenizer.encode(sides[0]), self.target_tokenizer.encode(sides[1])
         readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
         return [
             PairScore([*self.target_tokenizer.tokens(ids), EOS], reading.log_probs)
@@ -201,41 +151,40 @@ class Translator:
         return [*tokens[0], EOS], [*tokens[1], EOS], _attention_in(reading)
 
     def _read(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Reading]:
-        """Readings of the pairs, some hundred at a time: those of a large block take too much memory together."""
+        """Readings of the pairs; only some hundred at a time are in memory."""
         for start in range(0, len(pairs), _SEGMENTS_READ_AT_ONCE):
             yield from self.engine.read(pairs[start : start + _SEGMENTS_READ_AT_ONCE])
 
-    def _search(self, lines: Sequence[Line], decoding: DecodingConfig, num_best: int, prefix: str) -> list[Line]:
+    def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
+        segments = [segment for line in lines for segment in line.searched]
+        readings = self._read([(each.ids, each.candidates[0].hypothesis.ids) for each in segments])
+        tokenizers = self.source_tokenizer, self.target_tokenizer
+        return [replace(line, details=details_of(line, readings, tokenizers, self.tags)) for line in lines]
+
+    def _search(
+        self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
+    ) -> list[Translation]:
         """The lines with candidates for each segment."""
-        searched = [
-            (segment, prefix if segment is line.segments[0] else "")
-            for line in lines
-            for segment in line.segments
-            if segment.text
-        ]
-        prefixes = self.target_tokenizer.encode([beginning for _, beginning in searched]) if prefix else []
-        found = self.engine.search([segment.ids for segment, _ in searched], decoding, num_best, prefixes)
-        results = zip(searched, found, strict=True)
-        rows = [(*pair, hypothesis) for pair, hypotheses in results for hypothesis in hypotheses]
+        segments = [segment for line in lines for segment in line.searched]
+        prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
+        prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
+        found = self.engine.search([segment.ids for segment in segments], decoding, num_best, prefix_ids)
+        results = zip(segments, prefixes, found, strict=True)
+        rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
-        candidates = ([Candidate(next(texts), hypothesis) for hypothesis in hypotheses] for hypotheses in found)
+        candidates = ([Candidate(next(texts), hypothesis) for hypothesis in each] for each in found)
         return [line.with_candidates(candidates) for line in lines]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """The text of each hypothesis for a segment and a prefix.
 
         Unknown words of the prefix are kept. With `is_copied`, any other unknown word becomes the source word that it
-        attends to most; if there are unknown words in the source, one of these: names are unknown on both sides, and
-        attention often points to the word next to them. After Luong et al. 2015, "Addressing the Rare Word Problem in
-        Neural Machine Translation", section 3.3.
+        attends to most, among the unknown ones if there are any: names are unknown on both sides, and attention often
+        points to the word next to them. After Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine
+        Translation", section 3.3.
         """
-        readings = self._read(
-            [
-                (segment.ids, hypothesis.ids)
-                for segment, _, hypothesis in rows
-                if is_copied and UNK_ID in hypothesis.ids and hypothesis.attention is None
-            ]
-        )
+        copied = [(segment.ids, each) for segment, _, each in rows if is_copied and UNK_ID in each.ids]
+        readings = self._read([(ids, each.ids) for ids, each in copied if each.attention is None])
         decoded = self.target_tokenizer.decode([hypothesis.ids for _, _, hypothesis in rows])
         for text, (segment, prefix, hypothesis) in zip(decoded, rows, strict=True):
             spans = self.target_tokenizer.spans(prefix) if prefix else []
@@ -255,7 +204,7 @@ class Translator:
             yield self.target_tokenizer.join(tokens)
 
     def _attended_words(self, segment: Segment, weights: Tensor) -> dict[int, str]:
-        """For each target token the source word that it attends to most, among the unknown ones if there are any."""
+        """The source word for each target token."""
         is_unknown = torch.tensor(segment.ids) == UNK_ID
         if is_unknown.any():
             weights = weights.masked_fill(~is_unknown, -1.0)
@@ -269,7 +218,7 @@ def _attention_in(reading: Reading) -> Tensor:
     return reading.attention
 
 
-def _texts_of(texts: Iterable[str]) -> list[str]:
+def _checked(texts: Iterable[str]) -> list[str]:
     """The texts as a list; raises InputError for a single str, and for items of other types."""
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
         raise InputError(f"found {texts!r:.60}; give a list of sentences")

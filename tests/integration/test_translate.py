@@ -57,7 +57,7 @@ def test_a_line_of_ten_thousand_words_is_one_line_and_is_not_cut(mt, trained, st
     assert status == 0
     assert out.count("\n") == 2
     assert out.splitlines()[0].count("ONE") > 3_000
-    assert "parts" in err
+    assert "segments" in err
 
 
 def test_json_gives_scores_and_n_best_is_sorted(mt, trained):
@@ -397,7 +397,7 @@ def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained
     assert out.startswith("ONE TWO. ")
     translator = Translator.load(trained)
     (item,) = translator.translate_fully(["one two. Three four? five six."], split_sentences=True)
-    assert item.num_parts == 2 and not item.is_too_long
+    assert len(item.segments) == 2 and not item.is_too_long
 
 
 def test_a_line_longer_than_any_that_was_trained_on_is_translated_in_parts(trained, tmp_path):
@@ -405,7 +405,7 @@ def test_a_line_longer_than_any_that_was_trained_on_is_translated_in_parts(train
     state = safe_open(trained / "checkpoints" / "best.safetensors", "pt").metadata()["state"]
     assert json.loads(state)["longest_source"] == translator.max_tokens == 6
     (item,) = translator.translate_fully(["one two three four, five six seven eight."])
-    assert item.num_parts == 2 and item.is_too_long
+    assert len(item.segments) == 2 and item.is_too_long
     assert item.text.startswith("ONE TWO THREE FOUR")
 
 

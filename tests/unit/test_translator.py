@@ -169,5 +169,5 @@ def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
 def test_parts_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
     parrot = Parrot(pieces.encode([part])[0])
     (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, (), languages).translate_fully([source])
-    assert item.num_parts > 1, pieces.pieces(source)
-    assert item.text == between.join([part] * item.num_parts)
+    assert len(item.segments) > 1, pieces.pieces(source)
+    assert item.text == between.join([part] * len(item.segments))
