@@ -30,10 +30,9 @@ def details_of(
             reading = next(readings)
             pairs = _alignment(segment.text, reading, tags)
             alignment += [(len(source_tokens) + source, len(tokens) + target) for source, target in pairs]
-            spans = source_tokenizer.spans(segment.text)
-            source_words = [
-                _overlapped(words, segment.start + start, segment.start + max(1, end)) for start, end in spans
-            ]
+            shift, body_start = segment.start, len(segment.text) - len(untagged(segment.text, tags))
+            spans = source_tokenizer.spans(segment.text)  # A space before the first word has an empty span.
+            source_words = [_overlapped(words, shift + start, shift + max(body_start + 1, end)) for start, end in spans]
             target_words = _target_words(target_tokenizer, best.hypothesis.ids, before)
             for source, target in pairs:
                 word_pairs.update(product(source_words[source], target_words[target]))
