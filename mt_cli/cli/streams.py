@@ -117,11 +117,6 @@ def input_lines(path: Path | None) -> Iterator[str]:
         raise InputError(f"{name}: {reason(error)}") from None
 
 
-def read_lines(path: Path) -> list[str]:
-    """All lines of a file."""
-    return list(input_lines(path))
-
-
 def prompted_lines() -> Iterator[str]:
     """Lines that a user types after a prompt; without a terminal, the lines of standard input."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

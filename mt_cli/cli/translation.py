@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from mt_cli.cli import options
 from mt_cli.cli.options import RUNS, check_no_files, load_translator, run_path, search_options, utf8
-from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, read_lines, show
+from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, show
 from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
 
@@ -117,7 +117,11 @@ def _write_translations(
                 say(f"mt: {length}; translated in {len(item.segments)} segments")
             note_unknown_words(item.unknown_words)
             if attention:
-                _draw_attention(translator, item, attention)
+                from mt_cli.figures import save_attention
+
+                source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
+                save_attention(weights, source_tokens, target_tokens, attention)
+                say(f"attention drawn in {attention}")
 
 
 @contextmanager
@@ -165,14 +169,6 @@ def _format_alignment(item: Translation) -> str:
     return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)
 
 
-def _draw_attention(translator: Translator, item: Translation, path: Path) -> None:
-    from mt_cli.figures import save_attention
-
-    source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
-    save_attention(weights, source_tokens, target_tokens, path)
-    say(f"attention drawn in {path}")
-
-
 def score(
     texts: Annotated[
         list[str] | None, Argument(metavar="[SOURCE TARGET]", help="A sentence and its translation.", callback=utf8)
@@ -197,7 +193,7 @@ def score(
         raise InputError(f"found {count}; give a sentence and its translation, in quotation marks")
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
-    sides = [[text] for text in texts] if texts else [read_lines(path) for path in (source, target) if path]
+    sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines, {target} {len(sides[1]):,}; they must be equal")
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
@@ -293,7 +289,7 @@ def _rival(
             theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
             raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")
         return rival.translate(sources, **search)
-    lines = read_lines(against)
+    lines = list(input_lines(against))
     if len(lines) != len(sources):
         raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
     return lines
@@ -327,7 +323,7 @@ def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:
     files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"
     if all(path.is_file() or not path.exists() for path in (source, reference)):
         return read_pairs([files], ("", ""), key)
-    sides = [read_lines(path) for path in (source, reference)]  # A pipe can be read only once.
+    sides = [list(input_lines(path)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N")
     rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)

@@ -37,14 +37,11 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
     num_positions = max(_MIN_POSITIONS, num_positions)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
-    encoder_layers: Any = model.encoder
-    decoder_layers: Any = model.decoder
-    for theirs, layer in zip(spec.encoder.layer, encoder_layers, strict=True):
+    layers: list[Any] = [*model.encoder, *model.decoder]
+    for theirs, layer in zip([*spec.encoder.layer, *spec.decoder.layer], layers, strict=True):
         _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    for theirs, layer in zip(spec.decoder.layer, decoder_layers, strict=True):
-        _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
-        _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
+        if hasattr(layer, "cross_attention"):
+            _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
     if config.ends_in_norm:
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
