@@ -25,8 +25,7 @@ def inspect(
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
 
-    Without a sentence, draws the positional encoding and the embeddings. With a sentence, draws the attention of every
-    head and prints the probabilities of every step.
+    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head.
     """
     check_choice("--picture", ending, "png", "svg")
     if sentence is not None and positions is not None:

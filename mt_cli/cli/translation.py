@@ -189,8 +189,7 @@ def score(
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
-        count = f"{len(texts)} text{'s' * (len(texts) > 1)}"
-        raise InputError(f"found {count}; give a sentence and its translation, in quotation marks")
+        raise InputError(f"give a sentence and its translation, in quotation marks; found {len(texts)} arguments")
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
@@ -233,10 +232,7 @@ def evaluate(
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Score a run with BLEU, chrF, TER and error rates.
-
-    The scores are BLEU, chrF, chrF++, TER, CER and WER on detokenised text, each with its signature.
-    """
+    """Score a run with BLEU, chrF, chrF++, TER, CER and WER."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if engine != "mt" and source is None:

@@ -37,7 +37,7 @@ SENTENCES = ["one two.", "three four five.", "ten."]
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
     ],
 )
-def test_every_kind_of_model_gives_the_same_probabilities_there(trained, tmp_path, options):
+def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):
     run = TrainedRun.load(trained)
     torch.manual_seed(1)
     config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
@@ -95,7 +95,7 @@ def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):
     assert not (tmp_path / "model").exists()
 
 
-def test_nothing_of_our_model_changes(trained, tmp_path):
+def test_an_export_does_not_change_the_model(trained, tmp_path):
     run = TrainedRun.load(trained)
     before = [weight.clone() for weight in run.model.parameters()]
     export_ctranslate2(run, tmp_path / "model", "int8", SENTENCES)
@@ -109,7 +109,7 @@ def served(trained, tmp_path_factory):
     return folder
 
 
-def test_the_exported_model_translates_as_the_run_does(mt, trained, served, corpus):
+def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus):
     ours = mt("translate", "--run", trained, "--input", corpus / "test.en", "--precision", "fp32")[1]
     theirs = mt("translate", "--engine", "ctranslate2", "--run", served, "--input", corpus / "test.en")[1]
     assert sum(map(str.__eq__, ours.splitlines(), theirs.splitlines())) >= 39
@@ -175,7 +175,7 @@ def test_the_exported_model_is_scored(mt, served, corpus):
     assert status == 0 and json.loads(out)["bleu"]["score"] > 90
 
 
-def test_a_bundle_holds_all_that_another_program_needs(mt, trained, tmp_path):
+def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path):
     assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
     names = {path.name for path in (tmp_path / "bundle").iterdir()}
     assert names == {"model.safetensors", "model.json", "tokenizer.source.json", "tokenizer.target.json"}
@@ -207,7 +207,7 @@ def test_bad_options_are_named(mt, trained, options, words):
         *("x" * 300, "x" * 300 + "/y", "/proc/x", "/dev/null", "run", "run/config.yaml/x", "loop/x"),
     ],
 )
-def test_an_output_that_can_be_no_new_folder_is_named(mt, trained, tmp_path, kind, output):
+def test_an_output_that_cannot_be_a_new_folder_is_named(mt, trained, tmp_path, kind, output):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
@@ -314,7 +314,7 @@ def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, v
     assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
 
 
-def test_a_limit_of_tokens_that_is_none_takes_no_memory(mt, trained, tmp_path):
+def test_an_unreachable_limit_of_tokens_takes_no_memory(mt, trained, tmp_path):
     config = shutil.copytree(trained, tmp_path / "run") / "config.yaml"
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace("max_tokens: 6\n", f"max_tokens: {10**9}\n"), encoding="utf-8")
