@@ -1,4 +1,4 @@
-"""`mt`, which is the same as `python -m mt_cli`."""
+"""`mt`, the same as `python -m mt_cli`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; a signal before or after that, as modules are imported or released, leaves no traceback."""
-    _end_at_once()
+    """Run the command line; a signal while modules are imported or released leaves no traceback."""
+    _reset_signals()
     sys.unraisablehook = _end_if_interrupted
     from mt_cli.cli.main import main as run
 
     try:
         run()
     finally:
-        _end_at_once()
+        _reset_signals()
 
 
-def _end_at_once() -> None:
-    """Have SIGINT and SIGTERM end the process, unless they are ignored."""
+def _reset_signals() -> None:
+    """Let SIGINT and SIGTERM end the process, unless they are ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
 
 def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
-    """End the process if Python is about to pass over a KeyboardInterrupt, where nothing can be raised."""
+    """End the process if Python is about to ignore a KeyboardInterrupt where nothing can be raised."""
     if issubclass(failure.exc_type, KeyboardInterrupt):
         os._exit(130)
     sys.__unraisablehook__(failure)

@@ -1,22 +1,22 @@
-"""What can go wrong in a way that a user can mend.
+"""Errors that users can fix.
 
     MtError                      exit status 1: the work failed
-    ├── InputError               exit status 2: what was given is wrong
+    ├── InputError               exit status 2: the command line, the config or the data is wrong
     │   ├── ConfigError          the YAML file or a `--set`
     │   ├── CorpusError          parallel text that cannot be read or used
-    │   └── RunError             a run directory that is missing, incomplete or another run's
-    │       └── DamagedFileError a file in it that is not as it was written
+    │   └── RunError             a run directory that is missing, incomplete or of another config
+    │       └── DamagedFileError a file in it that has changed since it was written
     ├── DeviceMemoryError        a device has too little memory
-    ├── DivergenceError          training runs away from every solution
+    ├── DivergenceError          training diverges
     └── RunInterruptedError      exit status 130: stopped by a signal, state saved
 
-The command line prints the message of an `MtError` on one line and no traceback. Every other exception is a
-bug of ours and keeps its traceback.
+The command line prints the message of an `MtError` on one line, without a traceback. Every other exception is a bug and
+keeps its traceback.
 """
 
 
 class MtError(Exception):
-    """A failure that the message explains: what was found, where, and what to do."""
+    """A failure whose message says what was found, where, and what to do."""
 
     exit_code = 1
 
@@ -28,7 +28,7 @@ class InputError(MtError):
 
 
 class ConfigError(InputError):
-    """A config, or a value given by `--set`, is wrong; all its problems are in the message."""
+    """A config or a value of `--set` is wrong; the message has all problems."""
 
 
 class CorpusError(InputError):
@@ -40,15 +40,15 @@ class RunError(InputError):
 
 
 class DamagedFileError(RunError):
-    """A file of a run directory is not as it was written."""
+    """A file of a run directory has changed since it was written."""
 
 
 class DeviceMemoryError(MtError):
-    """The memory of a device does not suffice, whatever the size of batches."""
+    """A device has too little memory for any batch size."""
 
 
 class DivergenceError(MtError):
-    """Too many steps in a row had a loss or gradient that was not finite, or the scores of a model are not numbers."""
+    """Too many steps in a row had a loss or gradient that is not finite, or the scores of a model are not finite."""
 
 
 class RunInterruptedError(MtError):
@@ -58,15 +58,11 @@ class RunInterruptedError(MtError):
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be read or written, as the end of a message."""
-    from pydantic import ValidationError  # Not at start-up: the command line imports this module for its help.
+    """The reason of a failure to read or write, as the end of a message."""
+    from pydantic import ValidationError  # Slow to import, and `mt --help` does not need it.
 
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text.removeprefix(_SAVING_FAILED).lower()
-
-
-_SAVING_FAILED = "Error while serializing: I/O error: "
-"""How safetensors begins an error of the disk."""
+    return text.removeprefix("Error while serializing: I/O error: ").lower()  # The prefix is that of safetensors.

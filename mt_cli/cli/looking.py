@@ -1,48 +1,33 @@
-"""The commands that show a finished run: inspect and report."""
+"""The commands that examine runs: inspect and report."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from mt_cli.cli.options import (
-    CheckpointOption,
-    DeviceOption,
-    RunOption,
-    check_no_files,
-    load_translator,
-    run_path,
-    utf8,
-)
+from mt_cli.cli import options
+from mt_cli.cli.options import check_choice, check_no_files, load_translator, run_path, utf8
 from mt_cli.cli.streams import Output, show
+from mt_cli.console import say
 from mt_cli.errors import InputError, MtError, reason
 
 
 def inspect(
-    sentence: Annotated[
-        str | None, typer.Argument(help="A sentence to translate and to draw.", show_default=False, callback=utf8)
-    ] = None,
-    run: RunOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="A folder for the pictures; default: pictures in the run directory.")
-    ] = None,
-    suffix: Annotated[str, typer.Option("--picture", help="png or svg.")] = "png",
-    positions: Annotated[
-        int | None, typer.Option("--positions", min=1, max=100_000, help="Number of positions to draw; default: 100.")
-    ] = None,
-    checkpoint: CheckpointOption = None,
-    device: DeviceOption = "auto",
+    sentence: Annotated[str | None, Argument(help="Sentence to translate.", callback=utf8)] = None,
+    run: options.RunOption = None,
+    output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
+    suffix: Annotated[str, Option("--picture", help="png or svg.")] = "png",
+    positions: Annotated[int | None, Option(min=1, max=100_000, help="Positions to draw; default: 100.")] = None,
+    checkpoint: options.CheckpointOption = None,
+    device: options.DeviceOption = "auto",
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
 
-    Without a sentence: a table of the parameters, and pictures of the positional encoding and the embeddings. With
-    one: its greedy translation, the probability of each token and the runners-up, and a picture of every head.
+    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head.
     """
-    if suffix not in ("png", "svg"):
-        raise InputError(f"--picture {suffix}: use png or svg")
+    check_choice("--picture", suffix, "png", "svg")
     if sentence is not None and positions is not None:
         raise InputError("--positions: the positional encoding is drawn without a sentence; give one of the two")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
@@ -50,53 +35,51 @@ def inspect(
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
     from mt_cli import inspection
     from mt_cli.figures import font_note
+
+    if sentence is None:
+        paths = inspection.draw_model(translator, _picture_folder(path, output), suffix, positions)
+        show(*inspection.parameter_table(translator.model))
+    else:
+        trace = inspection.trace_translation(translator, sentence)
+        paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
+        show(trace.text, *inspection.choice_table(trace))
+        if (size := translator.decoding.beam_size) > 1:
+            say(f"This is greedy search; mt translate keeps {size} hypotheses and may find another translation.")
+        if note := font_note([*trace.source_tokens, *trace.output_tokens]):
+            say(f"mt: {note}")
+    for each in paths:
+        say(f"drawn: {each}")
+
+
+def _picture_folder(run: Path, output: Path | None) -> Path:
+    """The folder for pictures, created if it is missing."""
     from mt_cli.storage import make_folder
 
-    folder = path / "pictures" if output is None else output
-    trace = None if sentence is None else inspection.trace_translation(translator, sentence)
+    folder = run / "pictures" if output is None else output
     try:
         make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
-    notes = []
-    if trace is None:
-        lines = inspection.parameter_table(translator.model)
-        paths = inspection.draw_model(translator, folder, suffix, positions)
-    else:
-        lines = [trace.text, *inspection.choice_table(trace)]
-        if (beam_size := translator.decoding.beam_size) > 1:
-            notes.append(f"This is greedy search; mt translate keeps {beam_size} hypotheses and may find another one.")
-        if note := font_note([*trace.source_tokens, *trace.output_tokens]):
-            notes.append(f"mt: {note}")
-        paths = inspection.draw_attention(trace, folder, suffix)
-    show(*lines)
-    print("\n".join([*notes, *(f"drawn: {each}" for each in paths)]), file=sys.stderr)
+    return folder
 
 
 def report(
-    run: RunOption = None,
-    compare: Annotated[
-        list[Path] | None, typer.Option("--compare", callback=utf8, help="Another run to compare; may be repeated.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="The page; default: report.html in the run directory.")
-    ] = None,
+    run: options.RunOption = None,
+    compare: Annotated[list[Path] | None, Option(callback=utf8, help="Another run; can be repeated.")] = None,
+    output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
 ) -> None:
-    """Write a page about a run, or about several.
-
-    It has scores, curves, samples, attention, data and config, and needs no network.
-    """
+    """Write a report of one or several runs as an HTML page."""
     path = run_path(run)
     from mt_cli.report.page import page_of
     from mt_cli.report.reading import RunFiles
     from mt_cli.storage import write_text
 
-    page = None if output is None else Output(output)
+    page = Output(output) if output else None
     runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
     try:
         translator = load_translator(path, "auto", "fp32")
     except MtError as error:
-        print(f"mt: no attention is drawn: {error}", file=sys.stderr)
+        say(f"mt: attention is not drawn: {error}")
         translator = None
     text = page_of(runs, translator)
     if page is None:

@@ -1,7 +1,7 @@
-"""Lines in and lines out: files, pipes and terminals, whatever state they are in.
+"""Lines from and to files, pipes and terminals, in any state.
 
-Results whose reader has gone end a command quietly; results that cannot be written end it with a message. Notices,
-on standard error, never end it.
+A command ends quietly if the reader of its results has gone, and with a message if results cannot be written. Notices
+on standard error never end a command.
 """
 
 from __future__ import annotations
@@ -15,62 +15,57 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations, islice
 from pathlib import Path
-from typing import IO, Any, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 import typer
 
-from mt_cli.console import harmless
+from mt_cli.console import harmless, say
 from mt_cli.corpus.lines import LONGEST, decoded, foreign_kind
 from mt_cli.errors import CorpusError, InputError, MtError, reason
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
-_STEERING = re.compile(r"(?:\r|\n|\x1b\[A)*")
-"""What a progress bar writes first, to come to its line."""
-_WRITTEN: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
+_CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
+"""The characters with which a progress bar moves to its line."""
+_TEXT_OPTIONS: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 
 
 def open_standard_streams() -> None:
-    """Have the three standard streams be there and be UTF-8; to be called before anything opens a file.
+    """Make the three standard streams exist and use UTF-8; must be called before any file is opened.
 
-    A closed one becomes the null device, so that no file takes its number. It is opened the wrong way round: reading
-    standard input and writing results fail as they would without it.
+    A closed stream becomes the null device, so that no file gets its number. The null device is opened in the wrong
+    direction, so that reading standard input and writing results fail as they would without it.
     """
     for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
         try:
             os.fstat(number)
         except OSError:
             os.set_inheritable(os.open(os.devnull, mode), True)
-    # Streams that something else has put in their place are left alone.
+    # Streams that another program has replaced are kept.
     if sys.stdin is sys.__stdin__:
         source: Any = io.BufferedReader(io.FileIO(0, closefd=False)) if sys.stdin is None else sys.stdin.buffer
         sys.stdin = io.TextIOWrapper(source, encoding="utf-8", errors="surrogateescape")
     if sys.stdout is sys.__stdout__:
-        sys.stdout = io.TextIOWrapper(_guarded(1, sys.stdout, _end), **_WRITTEN)
+        sys.stdout = io.TextIOWrapper(_guarded(1, sys.stdout, _end), **_TEXT_OPTIONS)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _Notices(_guarded(2, sys.stderr, lambda error: None), **_WRITTEN)
+        sys.stderr = _Notices(_guarded(2, sys.stderr, lambda error: None), **_TEXT_OPTIONS)
 
 
 class _Guarded(io.RawIOBase):
-    """A file to write to, and what is done when that fails; what could not be written is lost then."""
+    """A file that calls `on_error` when writing fails; what could not be written is lost."""
 
     def __init__(self, raw: io.RawIOBase, on_error: Callable[[OSError], None]) -> None:
         self._raw, self._on_error = raw, on_error
+        self.fileno, self.isatty = raw.fileno, raw.isatty  # type: ignore[method-assign]
 
     def write(self, content: Any) -> int:
         try:
-            return self._raw.write(content) or 0  # Nothing, for now: it is tried again.
+            return self._raw.write(content) or 0  # None means 0 for now: it is tried again.
         except OSError as error:
             self._on_error(error)
             return len(content)
 
     def writable(self) -> bool:
         return True
-
-    def fileno(self) -> int:
-        return self._raw.fileno()
-
-    def isatty(self) -> bool:
-        return self._raw.isatty()
 
 
 def _guarded(number: int, stream: TextIO | None, on_error: Callable[[OSError], None]) -> io.BufferedWriter:
@@ -79,35 +74,33 @@ def _guarded(number: int, stream: TextIO | None, on_error: Callable[[OSError], N
 
 
 class _Notices(io.TextIOWrapper):
-    """Standard error, on which texts of files and users cannot steer the terminal."""
+    """Standard error; control characters in texts of files and users cannot reach the terminal."""
 
     def write(self, text: str) -> int:
-        end = _STEERING.match(text).end()  # type: ignore[union-attr]
+        end = _CURSOR_MOVES.match(text).end()  # type: ignore[union-attr]
         super().write(text[:end] + "\n".join(map(harmless, text[end:].split("\n"))))
         return len(text)
 
 
 def _end(error: OSError) -> NoReturn:
-    """End a command whose results cannot be written to standard output; what is still to be written goes nowhere."""
+    """End a command whose results cannot be written to standard output; buffered output is discarded."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise _failure("standard output", error)
 
 
 def _failure(name: str, error: OSError) -> Exception:
-    """What ends a command whose results cannot be written: nothing is wrong if the reader has gone, as `head` does."""
-    if isinstance(error, ConnectionError):
-        return typer.Exit(0)
-    return MtError(f"{name}: {reason(error)}")
+    """The exception for results that cannot be written; a reader that has gone, such as `head`, is no error."""
+    return typer.Exit(0) if isinstance(error, ConnectionError) else MtError(f"{name}: {reason(error)}")
 
 
 def show(*lines: str) -> None:
-    """Write the whole result of a command to standard output; if its reader has gone, the command goes on."""
+    """Write the whole result of a command to standard output; the command continues if the reader has gone."""
     with suppress(typer.Exit):
         print(*lines, sep="\n", flush=True)
 
 
 def input_lines(path: Path | None) -> Iterator[str]:
-    """Lines without their ends, as they come; lines end at a line feed only, and are UTF-8."""
+    """The lines of a file or of standard input, UTF-8, without their ends; only a line feed ends a line."""
     name = "standard input" if path is None else str(path)
     try:
         with sys.stdin.buffer if path is None else path.open("rb") as stream:
@@ -124,32 +117,23 @@ def input_lines(path: Path | None) -> Iterator[str]:
         raise InputError(f"{name}: {reason(error)}") from None
 
 
-def read_lines(path: Path) -> list[str]:
-    """All lines of a file."""
-    return list(input_lines(path))
-
-
 def prompted_lines() -> Iterator[str]:
-    """Lines that a person types, who is asked for each; without a terminal, lines as they come."""
+    """Lines that a user types after a prompt; without a terminal, the lines of standard input."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield from input_lines(None)
         return
     with suppress(ImportError):
-        import readline  # noqa: F401  (with it, `input` knows the arrow keys)
-    print("One sentence a line; an empty line or Ctrl-D ends.", file=sys.stderr)
-    while True:
-        try:
-            line = input("> ")
-        except EOFError:
-            print(file=sys.stderr)
-            return
-        if not line.strip():
-            return
-        yield as_utf8(line, "standard input", "utf-8")
+        import readline  # noqa: F401  (makes `input` handle the arrow keys)
+    say("One sentence per line; an empty line or Ctrl-D ends.")
+    with suppress(EOFError):
+        while (line := input("> ")).strip():
+            yield as_utf8(line, "standard input", "utf-8")
+        return
+    say()
 
 
 def as_utf8(text: str, name: str, encoding: str) -> str:
-    """A text that Python has decoded by another encoding, decoded as UTF-8 where that one did not do.
+    """The text; if Python could not decode it with `encoding`, decoded as UTF-8.
 
     Raises:
         InputError: if it is not UTF-8; the message begins with the name.
@@ -165,14 +149,14 @@ def as_utf8(text: str, name: str, encoding: str) -> str:
 
 def check_distinct(files: Mapping[str, Path | int | None]) -> None:
     """Raise InputError if two options (or standard streams, given as numbers) are one file."""
-    places = {name: place for name, file in files.items() if file is not None and (place := _place_of(file))}
-    for first, second in combinations(places, 2):
-        if places[first] == places[second]:
+    ids = {name: found for name, file in files.items() if file is not None and (found := _file_id(file))}
+    for first, second in combinations(ids, 2):
+        if ids[first] == ids[second]:
             raise InputError(f"{first} and {second} are one file; give another one")
 
 
-def _place_of(file: Path | int) -> object:
-    """What is equal for two names of one file, which may not exist yet; None of devices and pipes."""
+def _file_id(file: Path | int) -> object:
+    """A value that is equal for two names of one file, which may not exist yet; None for devices and pipes."""
     try:
         found = os.stat(file)
     except (OSError, ValueError):
@@ -181,7 +165,7 @@ def _place_of(file: Path | int) -> object:
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in blocks to be translated together: small ones first, so that an answer comes soon, and then larger."""
+    """Lines in blocks that are translated together; the first blocks are small, so that results appear soon."""
     iterator, size = iter(lines), _FIRST_BLOCK
     while block := list(islice(iterator, size)):
         yield block
@@ -189,35 +173,33 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 class Output:
-    """A context that writes lines to a file, or to standard output.
+    """Context manager that writes lines to a file or, for None, to standard output.
 
-    A file is opened, and what was in it is gone, when the first line is written, or when all has gone well without one.
+    The file is opened, and its old content lost, when the first line is written or the context ends without an error.
 
     Raises:
-        InputError: if there can be no such file.
+        InputError: if the path cannot be a file.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path, self._file = path, sys.stdout if path is None else None
-        if path is None:
-            return
-        if not path.parent.is_dir():
+        if path is not None and not path.parent.is_dir():
             raise InputError(f"{path}: there is no folder {path.parent}")
-        if path.is_dir():
+        if path is not None and path.is_dir():
             raise InputError(f"{path}: is a folder")
 
     def __enter__(self) -> Output:
         return self
 
     def write(self, text: str) -> None:
-        """One line, or several; they are out when this returns."""
+        """Write and flush one or several lines."""
         file = self._opened()
         try:
             print(text, file=file, flush=True)
         except OSError as error:
             raise _failure(str(self._path or "standard output"), error) from None
 
-    def _opened(self) -> IO[str]:
+    def _opened(self) -> TextIO:
         if self._file is None:
             assert self._path is not None
             try:
@@ -233,5 +215,5 @@ class Output:
             try:
                 self._file.close()
             except OSError as failure:
-                if error is None:  # Else it is that one, again.
+                if error is None:  # Otherwise it is the same failure again.
                     raise _failure(str(self._path), failure) from None

@@ -1,4 +1,4 @@
-"""Metrics that sacreBLEU does not have, in its form, so that it resamples, compares and signs them as its own."""
+"""Error rates as metrics of sacreBLEU, which resamples, compares and signs them like its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sacrebleu.utils import sum_of_lists
 
 
 class _UnitSignature(Signature):  # type: ignore[misc]
-    """A signature that names what is counted."""
+    """A signature that names the unit."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
@@ -25,7 +25,7 @@ class _ErrorRate(Metric):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
-        self.unit = type(self).unit  # The signature is made of what the instance has.
+        self.unit = type(self).unit  # Signatures read attributes of the instance.
 
     def _units(self, text: str) -> Sequence[str]:
         return text
@@ -50,13 +50,13 @@ class _ErrorRate(Metric):  # type: ignore[misc]
 
 
 class CharacterErrorRate(_ErrorRate):
-    """Edits per 100 characters, spaces among them."""
+    """Edits per 100 characters, including spaces."""
 
     unit = "character"
 
 
 class WordErrorRate(_ErrorRate):
-    """Edits per 100 words, as spaces part them."""
+    """Edits per 100 words, split at spaces."""
 
     unit = "word"
 
@@ -65,9 +65,9 @@ class WordErrorRate(_ErrorRate):
 
 
 def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The fewest insertions, deletions and substitutions that make one of two sequences the other.
+    """The smallest number of insertions, deletions and substitutions that turn one sequence into the other.
 
-    A column of the table of distances is two bit vectors, of steps up and of steps down (Myers 1999; Hyyrö 2003).
+    A column of the distance table is two bit vectors, of steps up and of steps down (Myers 1999; Hyyrö 2003).
     """
     if not one:
         return len(other)

@@ -1,6 +1,6 @@
-"""How good translations are: BLEU, chrF, TER and error rates, chosen to suit the language.
+"""Scores of translations: BLEU, chrF, TER and error rates, chosen by language.
 
-Scores are sacreBLEU's, on text as people read it, and carry its signature (Post 2018).
+Scores are computed by sacreBLEU on detokenised text and carry its signature (Post 2018).
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ _NUM_RESAMPLED = 1000
 class Scorer:
     """Scores of translations into one language.
 
-    Spaces part words in most languages only. BLEU counts what its tokenizer makes of a text, which is chosen by the
-    language; TER counts Chinese and Japanese as its Asian normalisation cuts them. Without words, TER and the word
-    error rate are left out (TER of characters takes minutes for a hundred sentences, and the character error rate is
-    nearly the same). chrF and the character error rate need no words. chrF++ takes what stands between spaces as a
-    word, in all languages.
+    BLEU counts the tokens of its tokenizer, which is chosen by language. TER of Chinese and Japanese uses sacreBLEU's
+    Asian normalisation. Other languages without spaces have no TER (on characters it takes minutes for a hundred
+    sentences and is nearly the character error rate), and no language without spaces has a word error rate. chrF and
+    the character error rate need no words. chrF++ splits words at spaces in all languages.
     """
 
     language: str
-    """Code of the language translated into."""
+    """Code of the target language."""
     bleu_tokenizer: str
-    """One of sacreBLEU's."""
+    """Name of a tokenizer of sacreBLEU."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto") -> Scorer:
-        """The scorer of a language, with the BLEU tokenizer that suits it (`auto`) or another one.
+        """The scorer of a language; `auto` is the BLEU tokenizer that suits the language.
 
         Raises:
-            InputError: if there is no such tokenizer, or it cannot be had here.
+            InputError: if the tokenizer is unknown, or not available here.
         """
         name = tokenizer_of(language) if bleu_tokenizer == "auto" else bleu_tokenizer
         if name not in BLEU_TOKENIZERS:
@@ -47,68 +46,59 @@ class Scorer:
         scorer = cls(language, name)
         try:
             scorer._metric("bleu")
-        except Exception as error:  # What the packages raise that are missing, or that have no network.
+        except Exception as error:  # Any exception of packages that are missing or cannot download.
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"bleu_tokenizer {name}: cannot be used here: {reason[:300]}") from None
         return scorer
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics that make sense in this language."""
+        """The metrics that suit the language."""
         if writes_spaces(self.language):
             return METRICS
-        missing = ("wer",) if self._is_asian else ("wer", "ter")
-        return tuple(name for name in METRICS if name not in missing)
+        return tuple(name for name in METRICS if name != "wer" and (name != "ter" or self._is_asian))
 
     @property
     def default_metric(self) -> str:
-        """What a model should be best at: chrF where BLEU has no words to count, else BLEU."""
+        """The metric that selects the best checkpoint: BLEU, or chrF for languages without words for BLEU to count."""
         return "bleu" if tokenizer_of(self.language) == "13a" else "chrf"
 
     def score(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
     ) -> dict[str, dict[str, Any]]:
-        """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, of all metrics or some.
+        """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, for all metrics or some.
 
-        chrF++ is chrF with single words and pairs of words beside characters (Popovic 2017).
+        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017).
 
         Raises:
-            InputError: if there are no lines, or not as many of both.
+            InputError: if there are no lines, or the numbers of hypotheses and references differ.
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
+        results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
         return {
-            name: {
-                "score": round(metric.corpus_score(list(hypotheses), [list(references)]).score, 4),
-                "signature": str(metric.get_signature()),
-            }
-            for name, metric in metrics.items()
+            name: {"score": round(result.score, 4), "signature": str(metrics[name].get_signature())}
+            for name, result in results.items()
         }
 
     def confidence(self, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """For each metric half the width of the interval that holds 95 % of 1,000 resampled scores (Koehn 2004)."""
+        """Half the width of the 95 % confidence interval of each metric, by bootstrap resampling (Koehn 2004)."""
         (intervals,) = self._resampled([hypotheses], references)
         return {name: round(float(result.ci), 4) for name, result in intervals.items()}
 
     def compare(
         self, hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]
     ) -> dict[str, dict[str, float]]:
-        """`{"bleu": {"score", "p_value"}, ...}` of rivals: their score, and how likely chance makes the difference.
-
-        By paired bootstrap resampling (Koehn 2004), as sacreBLEU does it.
-        """
+        """`{"bleu": {"score", "p_value"}, ...}` of rivals, by paired bootstrap resampling (Koehn 2004)."""
         own, tested = self._resampled([hypotheses, rivals], references)
-        # Chance makes a difference of zero or more always; sacreBLEU would say 1/1,001 of equal systems.
-        return {
-            name: {
-                "score": round(float(result.score), 4),
-                "p_value": 1.0 if result.score == own[name].score else round(float(result.p_value), 4),
-            }
-            for name, result in tested.items()
+        # The p-value of equal scores is 1; sacreBLEU returns 1/1,001 for equal systems.
+        p_values = {
+            n: 1.0 if each.score == own[n].score else round(float(each.p_value), 4) for n, each in tested.items()
         }
+        return {n: {"score": round(float(each.score), 4), "p_value": p_values[n]} for n, each in tested.items()}
 
     def _resampled(self, systems: Sequence[Sequence[str]], references: Sequence[str]) -> list[dict[str, Any]]:
-        """SacreBLEU's results for each system by metric, the first being the one that others are compared with."""
+        """Results of sacreBLEU by metric for each system; the first one is the baseline."""
         from sacrebleu.significance import PairedTest
 
         for system in systems:
@@ -121,12 +111,9 @@ class Scorer:
 
     @property
     def _is_asian(self) -> bool:
-        return not writes_spaces(self.language) and (
-            primary(self.language) in CHINESE or primary(self.language) == "ja"
-        )
+        return not writes_spaces(self.language) and primary(self.language) in (*CHINESE, "ja")
 
     def _metric(self, name: str) -> Any:
-        """A metric of sacreBLEU's making."""
         from sacrebleu.metrics import BLEU, CHRF, TER
 
         from mt_cli.evaluation.error_rates import CharacterErrorRate, WordErrorRate
@@ -134,13 +121,14 @@ class Scorer:
         match name:
             case "bleu":
                 return BLEU(tokenize=self.bleu_tokenizer)
-            case "ter" if self._is_asian:
-                return TER(normalized=True, asian_support=True)
-        makers = {"chrf": CHRF, "chrf++": lambda: CHRF(word_order=2), "ter": TER}
-        return {**makers, "cer": CharacterErrorRate, "wer": WordErrorRate}[name]()
+            case "ter":
+                return TER(normalized=self._is_asian, asian_support=self._is_asian)
+            case "chrf++":
+                return CHRF(word_order=2)
+        return {"chrf": CHRF, "cer": CharacterErrorRate, "wer": WordErrorRate}[name]()
 
 
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references) or not references:
         counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
-        raise InputError(f"found {counts}; give one hypothesis for each reference, and one at least")
+        raise InputError(f"found {counts}; give one hypothesis for each reference, and at least one")

@@ -19,14 +19,14 @@ from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, RunError, reason
 from mt_cli.storage import check_regular, read_regular
 from mt_cli.tokenizer import UNK_ID, Tokenizer, TokenizerPair
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 DESCRIPTION = "model.json"
 _MAX_DESCRIPTION_BYTES = 2**24
 
 
 class _Description(BaseModel):
-    """What of an exported model's description is used."""
+    """The keys of `model.json` that are needed to translate."""
 
     tags: tuple[str, ...]
     max_tokens: int = Field(ge=1, le=2**31)
@@ -45,25 +45,25 @@ def import_ctranslate2() -> Any:
 
 
 def load_served(folder: str | Path, device: str = "auto") -> Translator:
-    """A translator that uses the model which `mt export --format ctranslate2` wrote into a folder.
+    """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
 
     Raises:
-        InputError: if ctranslate2 is not installed, or the folder holds no such model.
+        InputError: if ctranslate2 is not installed, or the folder has no such model.
     """
     ctranslate2, folder = import_ctranslate2(), Path(folder)
     try:
         for path in folder.iterdir():
-            check_regular(path)  # CTranslate2 itself would wait at a pipe.
+            check_regular(path)  # CTranslate2 itself would block on a pipe.
         content = json.loads(read_regular(folder / DESCRIPTION, _MAX_DESCRIPTION_BYTES))
         found = _Description.model_validate(content)
-        files = (folder / "tokenizer.source.json", folder / "tokenizer.target.json")
-        tokenizers = Tokenizer.load(files[0], found.tags), Tokenizer.load(files[1])
+        source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
+        tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, RuntimeError, RunError) as error:  # Also RecursionError.
+    except (OSError, ValueError, RuntimeError, RunError) as error:  # RuntimeError includes RecursionError.
         problem = (reason(error) or type(error).__name__).splitlines()[0]
         raise InputError(
             f"{folder}: no model for --engine ctranslate2 ({problem}); write one with "
-            "`mt export --format ctranslate2 --output FOLDER` and give that folder with --run"
+            "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language
     return Translator(engine, tokenizers, found.decoding, found.max_tokens, found.tags, languages)
@@ -74,53 +74,47 @@ class CTranslate2Engine:
 
     def __init__(self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto") -> None:
         kind, _, index = device.partition(":")
-        threads = {"intra_threads": torch.get_num_threads()}
-        self._library = ctranslate2
-        path = os.fsencode(folder)  # It need not be UTF-8.
-        self._translator = ctranslate2.Translator(path, device=kind, device_index=int(index or 0), **threads)
-        self._tokenizers = tokenizers
+        self._library, self._tokenizers = ctranslate2, tokenizers
+        path, num_threads = os.fsencode(folder), torch.get_num_threads()  # The path may not be UTF-8.
+        self._translator = ctranslate2.Translator(path, kind, device_index=int(index or 0), intra_threads=num_threads)
         target = tokenizers[1]
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """As `Engine` says. A translation that holds [UNK] is sought again, with what it attends to."""
-        source, target = self._tokenizers
-        tokens = [source.tokens(ids) for ids in sources]
-        beginnings = [target.tokens(ids) for ids in prefixes] if prefixes else None
-        found = self._translate(tokens, beginnings, decoding, num_best)
+        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention."""
+        found = self._search(sources, decoding, num_best, prefixes)
         if decoding.unk == "copy":
             rows = [row for row, each in enumerate(found) if any(UNK_ID in hypothesis.ids for hypothesis in each)]
-            beginnings = [beginnings[row] for row in rows] if beginnings else None
-            again = self._translate([tokens[row] for row in rows], beginnings, decoding, num_best, attention=True)
+            prefixes = [prefixes[row] for row in rows] if prefixes else ()
+            again = self._search([sources[row] for row in rows], decoding, num_best, prefixes, with_attention=True)
             for row, hypotheses in zip(rows, again, strict=True):
                 found[row] = hypotheses
         return found
 
-    def _translate(
+    def _search(
         self,
-        tokens: list[list[str]],
-        prefixes: list[list[str]] | None,
+        sources: Sequence[Ids],
         decoding: DecodingConfig,
         num_best: int,
-        attention: bool = False,
+        prefixes: Sequence[Ids],
+        with_attention: bool = False,
     ) -> list[list[Hypothesis]]:
-        if not tokens:
+        if not sources:
             return []
         self._library.set_random_seed(decoding.seed)
+        source, target = self._tokenizers
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
-        longest = int(max(map(len, tokens)) * decoding.max_length_ratio) + 10
-        if decoding.max_length is not None:
-            longest = min(longest, decoding.max_length)
-        drawing = {
+        longest = int(max(map(len, sources)) * decoding.max_length_ratio) + 10
+        sampling = {
             "sampling_topk": decoding.top_k or 0,
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
         results = self._translator.translate_batch(
-            tokens,
-            target_prefix=prefixes,
+            [source.tokens(ids) for ids in sources],
+            target_prefix=[target.tokens(ids) for ids in prefixes] if prefixes else None,
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
             batch_type="tokens",
             beam_size=num_beams,
@@ -129,11 +123,11 @@ class CTranslate2Engine:
             no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
             disable_unk=decoding.unk == "avoid",
             max_input_length=0,
-            max_decoding_length=max(longest, max(map(len, prefixes), default=0) if prefixes else 0),
+            max_decoding_length=max(min(longest, decoding.max_length or longest), *map(len, prefixes), 0),
             min_decoding_length=decoding.min_length,
             return_scores=True,
-            return_attention=attention,
-            **(drawing if decoding.sample else {}),
+            return_attention=with_attention,
+            **(sampling if decoding.sample else {}),
         )
         return [self._hypotheses(result, decoding.length_penalty) for result in results]
 
@@ -141,14 +135,14 @@ class CTranslate2Engine:
         found = []
         attentions = result.attention or [None] * len(result.hypotheses)
         for tokens, score, attention in zip(result.hypotheses, result.scores, attentions, strict=True):
-            log_prob = score * (len(tokens) + 1) ** length_penalty
+            num_tokens = len(tokens) + 1
+            our_score = score * num_tokens**length_penalty / penalty(num_tokens, length_penalty)
             weights = None if attention is None else torch.from_numpy(np.array(attention, dtype=np.float32))
-            ours = log_prob / penalty(len(tokens) + 1, length_penalty)
-            found.append(Hypothesis([self._ids[token] for token in tokens], ours, weights))
+            found.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)
 
     def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """As `Engine` says, without attention."""
+        """See `Engine`; the readings have no attention."""
         source, target = self._tokenizers
         sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
         results = self._translator.score_batch(sources, targets, max_input_length=0) if pairs else []

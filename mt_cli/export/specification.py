@@ -1,4 +1,4 @@
-"""Our weights as CTranslate2's Python specification has them. Knows names and shapes of both."""
+"""Conversion of a model to CTranslate2's Python specification; the only module that knows both sets of names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIN_POSITIONS = 1024
 
 
 def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num_positions: int) -> Any:
-    """CTranslate2's specification of a model, filled with its weights and so many sinusoidal positions at least."""
+    """CTranslate2's specification of a model, with its weights and at least `num_positions` sinusoidal positions."""
     config = model.config
     spec = specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
@@ -27,19 +27,16 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
         activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
         ffn_glu=config.activation == "swiglu",
     )
-    # There, pre-norm and a norm at the end are one argument, but two parts of the model.
+    # `from_config` takes one argument for pre-norm and the norm at the end; they are separate options here.
     spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
     num_positions = max(_MIN_POSITIONS, num_positions)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
-    encoder_layers: Any = model.encoder
-    decoder_layers: Any = model.decoder
-    for theirs, layer in zip(spec.encoder.layer, encoder_layers, strict=True):
+    layers: list[Any] = [*model.encoder, *model.decoder]
+    for theirs, layer in zip([*spec.encoder.layer, *spec.decoder.layer], layers, strict=True):
         _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
-        _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    for theirs, layer in zip(spec.decoder.layer, decoder_layers, strict=True):
-        _fill_attention(theirs.self_attention, layer.self_attention, layer.self_attention_residual.norm, fused=3)
-        _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
+        if hasattr(layer, "cross_attention"):
+            _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
     if config.ends_in_norm:
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
@@ -62,7 +59,7 @@ def _fill_embedding(theirs: Any, stack: Any, ours: Embedding, config: ModelConfi
 
 
 def _fill_attention(theirs: Any, ours: MultiHeadAttention, norm: nn.Module, fused: int) -> None:
-    """Queries, keys and values are one matrix there, or queries are one and keys and values another."""
+    """CTranslate2 fuses queries, keys and values (`fused=3`), or keys and values only (`fused=2`)."""
     maps = [ours.query, ours.key, ours.value]
     groups = [maps] if fused == 3 else [maps[:1], maps[1:]]
     for linear, group in zip(theirs.linear, [*groups, [ours.output]], strict=True):
@@ -86,5 +83,5 @@ def _fill_norm(theirs: Any, ours: nn.Module) -> None:
 
 
 def _array(weight: Tensor) -> Any:
-    """A copy: quantisation works in place."""
+    """A copy, because quantisation works in place."""
     return weight.detach().float().cpu().contiguous().clone().numpy()

@@ -46,7 +46,7 @@ def timed(translate, sources):
 def run_ours(arguments, precision, beam_size, sources):
     """Translate with `mt`."""
     from mt_cli.hardware import keep_memory
-    from mt_cli.translator import Translator
+    from mt_cli.translator.translator import Translator
 
     translator = Translator.load(arguments.run, "cpu", precision)
     keep_memory()
@@ -57,15 +57,15 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     """Translate with CTranslate2 and the tokenizers of the run."""
     import ctranslate2
 
-    from mt_cli.export.models import Run, export_ctranslate2
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.models import export_ctranslate2
 
-    run = Run.load(Path(arguments.run))
-    translator = run.translator
+    run = TrainedRun.load(Path(arguments.run))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         export_ctranslate2(run, path, quantization, sources[:5])
         engine = ctranslate2.Translator(str(path), device="cpu", intra_threads=arguments.threads)
-        source_tokenizer, target_tokenizer = translator.source_tokenizer, translator.target_tokenizer
+        source_tokenizer, target_tokenizer = run.tokenizers
         ids_of = {
             token: index for index, token in enumerate(target_tokenizer.tokens(range(target_tokenizer.vocab_size)))
         }
@@ -81,10 +81,11 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 
 def run_joeynmt(arguments, python, beam_size, sources):
     """Translate with JoeyNMT, in its own environment, on the tokens of the run's tokenizer."""
-    from mt_cli.export.models import Run, export_bundle
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.models import export_bundle
 
-    run = Run.load(Path(arguments.run))
-    tokenizer = run.translator.source_tokenizer
+    run = TrainedRun.load(Path(arguments.run))
+    tokenizer = run.tokenizers[0]
     ids_of = {token: index for index, token in enumerate(tokenizer.tokens(range(tokenizer.vocab_size)))}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -112,7 +113,7 @@ def run_one(arguments):
     import torch
 
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator import Translator
+    from mt_cli.translator.translator import Translator
 
     torch.set_num_threads(arguments.threads)
     sources, references = sentences(arguments.number)

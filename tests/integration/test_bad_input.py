@@ -54,7 +54,7 @@ def test_files_of_different_length(fails, tiny_tree, tmp_path, corpus):
     err = fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=files))
     assert "400 lines" in err
     assert "399" in err
-    # Line 121 has lost its translation, line 122 is the first that stands beside another one.
+    # Line 121 has lost its translation; line 122 is the first with a wrong translation.
     assert "near line 121" in err or "near line 122" in err
 
 
@@ -142,7 +142,7 @@ def test_run_directories_without_a_model(fails, tmp_path, trained):
         ("dance",),
     ],
 )
-def test_command_lines_that_make_no_sense(fails, trained, tmp_path, arguments):
+def test_invalid_command_lines(fails, trained, tmp_path, arguments):
     (tmp_path / "c.yaml").write_text("{}", encoding="utf-8")
     extra = ("--run", trained) if arguments[0] == "translate" and "--attention" not in arguments else ()
     assert fails(*arguments, *extra)

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.export.models import Run, export_ctranslate2
+from mt_cli.export.models import export_ctranslate2
 from mt_cli.export.served import load_served
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import BYTES, Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
@@ -36,16 +37,14 @@ SENTENCES = ["one two.", "three four five.", "ten."]
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
     ],
 )
-def test_every_kind_of_model_gives_the_same_probabilities_there(trained, tmp_path, options):
-    run = Run.load(trained)
+def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):
+    run = TrainedRun.load(trained)
     torch.manual_seed(1)
-    tokenizers = run.translator.source_tokenizer, run.translator.target_tokenizer
     config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
-    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in tokenizers)).eval()
+    model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers))
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.2) if weight.dim() > 1 else torch.nn.init.normal_(weight, 0.5)
-    translator = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 6)
-    other = Run(translator, run.config.model_copy(update={"model": config}))
+    other = replace(run, model=model, config=run.config.model_copy(update={"model": config}))
     agreement = export_ctranslate2(other, tmp_path / "model", "float32", SENTENCES)
     assert agreement.difference < 1e-4
     assert agreement.num_sentences == 3
@@ -66,15 +65,17 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
 
 
 def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
-    run = Run.load(trained)
+    run = TrainedRun.load(trained)
     texts = ["one two three.", "今夜は雨です。"]
     pieces = Tokenizer.train(texts, TokenizerConfig(algorithm="bpe", vocab_size=300))
     config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
     model = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval()
-    ours = Translator(TransformerEngine(model), (pieces, pieces), run.config.decoding, 20)
+    tokenizers = (pieces, pieces)
+    ours = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 20)
     corpus = run.config.corpus.model_copy(update={"source": "ja", "target": "en"})
     lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
-    other = Run(ours, run.config.model_copy(update={"model": config, "corpus": corpus}))
+    config = run.config.model_copy(update={"model": config, "corpus": corpus})
+    other = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
     export_ctranslate2(other, tmp_path / "served", "float32", lines)
     theirs = load_served(tmp_path / "served", "cpu")
     for one, another in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
@@ -82,34 +83,33 @@ def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
         assert one.token_scores == pytest.approx(another.token_scores, abs=1e-3)
     assert theirs.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
     (item,) = theirs.translate_fully(lines[2:], unk="keep", beam_size=1)
-    assert item.num_parts > 1 and item.text.count(" ") >= item.num_parts - 1
+    assert len(item.segments) > 1 and item.text.count(" ") >= len(item.segments) - 1
 
 
 def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):
-    run = Run.load(trained)
-    read = run.translator.engine.read
-    worse = lambda pairs: [replace(each, log_probs=[-9.0] * len(each.log_probs)) for each in read(pairs)]  # noqa: E731
-    monkeypatch.setattr(run.translator.engine, "read", worse)
+    run, read = TrainedRun.load(trained), TransformerEngine.read
+    worse = lambda *options: [replace(each, log_probs=[-9.0] * len(each.log_probs)) for each in read(*options)]  # noqa: E731
+    monkeypatch.setattr(TransformerEngine, "read", worse)
     with pytest.raises(MtError, match="disagrees with ours"):
         export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
     assert not (tmp_path / "model").exists()
 
 
-def test_nothing_of_our_model_changes(trained, tmp_path):
-    run = Run.load(trained)
-    before = [weight.clone() for weight in run.translator.engine.model.parameters()]
+def test_an_export_does_not_change_the_model(trained, tmp_path):
+    run = TrainedRun.load(trained)
+    before = [weight.clone() for weight in run.model.parameters()]
     export_ctranslate2(run, tmp_path / "model", "int8", SENTENCES)
-    assert all(torch.equal(*pair) for pair in zip(before, run.translator.engine.model.parameters(), strict=True))
+    assert all(torch.equal(*pair) for pair in zip(before, run.model.parameters(), strict=True))
 
 
 @pytest.fixture(scope="module")
 def served(trained, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exports") / "served"
-    export_ctranslate2(Run.load(trained), folder, "float32", SENTENCES)
+    export_ctranslate2(TrainedRun.load(trained), folder, "float32", SENTENCES)
     return folder
 
 
-def test_the_exported_model_translates_as_the_run_does(mt, trained, served, corpus):
+def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus):
     ours = mt("translate", "--run", trained, "--input", corpus / "test.en", "--precision", "fp32")[1]
     theirs = mt("translate", "--engine", "ctranslate2", "--run", served, "--input", corpus / "test.en")[1]
     assert sum(map(str.__eq__, ours.splitlines(), theirs.splitlines())) >= 39
@@ -175,7 +175,7 @@ def test_the_exported_model_is_scored(mt, served, corpus):
     assert status == 0 and json.loads(out)["bleu"]["score"] > 90
 
 
-def test_a_bundle_holds_all_that_another_program_needs(mt, trained, tmp_path):
+def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path):
     assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
     names = {path.name for path in (tmp_path / "bundle").iterdir()}
     assert names == {"model.safetensors", "model.json", "tokenizer.source.json", "tokenizer.target.json"}
@@ -207,7 +207,7 @@ def test_bad_options_are_named(mt, trained, options, words):
         *("x" * 300, "x" * 300 + "/y", "/proc/x", "/dev/null", "run", "run/config.yaml/x", "loop/x"),
     ],
 )
-def test_an_output_that_can_be_no_new_folder_is_named(mt, trained, tmp_path, kind, output):
+def test_an_output_that_cannot_be_a_new_folder_is_named(mt, trained, tmp_path, kind, output):
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
@@ -266,9 +266,10 @@ def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeyp
 
 def test_an_export_that_is_killed_leaves_its_name_free(mt, trained, tmp_path):
     program = (
-        "import os, sys; from pathlib import Path; from mt_cli.export import models\n"
+        "import os, sys; from pathlib import Path\n"
+        "from mt_cli.checkpoint.trained import TrainedRun; from mt_cli.export import models\n"
         "models._describe = lambda *options: os.kill(os.getpid(), 9)\n"
-        "models.export_bundle(models.Run.load(Path(sys.argv[1])), Path('model'))"
+        "models.export_bundle(TrainedRun.load(Path(sys.argv[1])), Path('model'))"
     )
     assert subprocess.run([sys.executable, "-c", program, trained], cwd=tmp_path).returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
@@ -313,7 +314,7 @@ def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, v
     assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
 
 
-def test_a_limit_of_tokens_that_is_none_takes_no_memory(mt, trained, tmp_path):
+def test_an_unreachable_limit_of_tokens_takes_no_memory(mt, trained, tmp_path):
     config = shutil.copytree(trained, tmp_path / "run") / "config.yaml"
     text = config.read_text(encoding="utf-8")
     config.write_text(text.replace("max_tokens: 6\n", f"max_tokens: {10**9}\n"), encoding="utf-8")

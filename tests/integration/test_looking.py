@@ -16,7 +16,7 @@ from mt_cli.errors import InputError
 from mt_cli.inspection import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, 
     shutil.rmtree(tmp_path / "run" / "checkpoints")
     (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 5, "train/loss": 2.5}\n{"step"', encoding="utf-8")
     status, _, err = mt("report", "--run", "run")
-    assert status == 0 and "no attention is drawn" in err
+    assert status == 0 and "attention is not drawn" in err
     assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert mt("report", "--run", "run", "--compare", "none")[0] == 2
     assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2

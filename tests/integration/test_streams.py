@@ -35,12 +35,12 @@ def command(trained, tiny_config, tmp_path):
 
 
 def lines_of(out):
-    """How many lines there are, and the first, which does not depend on the clock."""
+    """The number of lines, and the first line, which does not depend on the time."""
     return out.count("\n"), out.partition("\n")[0]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_stream_that_is_closed_full_or_left_changes_nothing_but_what_goes_there(forked, command, tmp_path, name):
+def test_a_stream_that_is_closed_full_or_unread_affects_only_its_own_output(forked, command, tmp_path, name):
     def run(*streams):
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
         status, out, err = forked(*command(name), streams=streams)
@@ -74,14 +74,14 @@ def test_a_process_without_standard_error_keeps_notices_out_of_results(trained, 
     assert result.stderr == ""
 
 
-def test_a_file_that_is_opened_later_does_not_take_the_place_of_a_closed_stream(forked, trained):
+def test_a_file_that_is_opened_later_does_not_replace_a_closed_stream(forked, trained):
     streams = ("closed", "closed", "closed")
     assert forked("translate", "one Xerxes.", "--run", trained, "--output", "out.txt", streams=streams)[0] == 0
     with open("out.txt", encoding="utf-8") as file:
         assert file.read().count("\n") == 1  # And no notice of the unknown word.
 
 
-def test_results_that_are_not_read_do_not_keep_a_command_from_its_work(forked, tiny_config):
+def test_a_command_finishes_its_work_if_its_results_are_not_read(forked, tiny_config):
     check = ("data", "check", "--config", tiny_config)
     assert forked(*check, "--write-clean", "clean.tsv", streams=("there", "left", "there"))[0] == 0
     assert os.path.getsize("clean.tsv")
@@ -142,7 +142,7 @@ def test_a_file_whose_name_is_not_utf8_is_read_and_written(forked, trained, tmp_
     assert status == 0 and (tmp_path / name).stat().st_size, err
 
 
-def test_no_name_or_text_steers_the_terminal_that_notices_are_shown_on(forked, trained, tmp_path):
+def test_no_name_or_text_sends_control_characters_to_the_terminal(forked, trained, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "a\x1b[31mb").symlink_to(trained)
     bad = "a\x1b[31m\x9b2J\x07\u202eb"
@@ -179,7 +179,7 @@ def test_a_file_in_the_place_of_a_sentence_is_refused(mt, trained, tmp_path, arg
 
 @pytest.fixture
 def piped():
-    """Gives the name of a pipe with a text in it."""
+    """A function that writes a text into a pipe and returns its name."""
 
     def make(text):
         reader, writer = os.pipe()
@@ -190,7 +190,7 @@ def piped():
     return make
 
 
-def test_pipes_stand_for_files_of_sentences(mt, trained, piped):
+def test_pipes_can_replace_files_of_sentences(mt, trained, piped):
     sides = "one.\ntwo.\n", "ONE.\nTWO.\n"
     run = ("--run", trained)
     assert mt("translate", "--input", piped(sides[0]), *run)[:2] == (0, sides[1])

@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def test_one_line_in_is_one_line_out(mt, trained, tmp_path, standard_input):
     assert out[-2:] == ["THREE.", ""]
 
 
-def test_a_line_of_ten_thousand_words_is_one_line_and_is_not_cut(mt, trained, standard_input):
+def test_a_line_of_ten_thousand_words_is_one_line_and_is_not_truncated(mt, trained, standard_input):
     standard_input(" ".join(["one two three."] * 3_334).encode() + b"\nthree.\n")
     status, out, err = mt("translate", "--run", trained, "--beam-size", "1")
     assert status == 0
     assert out.count("\n") == 2
     assert out.splitlines()[0].count("ONE") > 3_000
-    assert "parts" in err
+    assert "segments" in err
 
 
 def test_json_gives_scores_and_n_best_is_sorted(mt, trained):
@@ -141,7 +141,7 @@ def test_a_named_checkpoint_that_is_damaged_is_refused(mt, trained, tmp_path):
 
 
 @pytest.mark.parametrize("command", [("translate", "one."), ("score", "one.", "ONE."), ("evaluate",), ("inspect",)])
-def test_a_checkpoint_that_is_not_there_is_refused_with_those_that_are(mt, trained, command):
+def test_a_missing_checkpoint_is_refused_with_the_existing_ones(mt, trained, command):
     (step,) = (path.stem for path in (trained / "checkpoints").glob("step-*"))
     for name in ("step-7", "../last", "former_best"):
         status, out, err = mt(*command, "--run", trained, "--checkpoint", name)
@@ -149,7 +149,7 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_those_that_are(mt, train
         assert f"no checkpoint {name}; there are best, last, {step}" in err
 
 
-def test_scores_of_a_named_checkpoint_say_so_and_leave_the_translations_of_the_best_alone(mt, trained, tmp_path):
+def test_scores_of_a_named_checkpoint_name_it_and_leave_the_translations_of_the_best_alone(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     best = tmp_path / "run" / "hypotheses" / "test.txt"
     best.write_text("untouched", encoding="utf-8")
@@ -191,7 +191,7 @@ def test_texts_may_come_from_a_generator(trained):
     assert translator.score(iter(texts), iter(texts)) == translator.score(texts, texts)
 
 
-def test_counts_that_cannot_be_are_refused(trained):
+def test_invalid_counts_are_refused(trained):
     translator = Translator.load(trained)
     with pytest.raises(InputError, match="1 sources and 2 targets"):
         translator.score(["one."], ["ONE.", "TWO."])
@@ -288,7 +288,7 @@ def test_a_reader_that_goes_away_is_no_error(trained, tmp_path):
     assert result.stderr == "status 0\n"
 
 
-def test_evaluate_says_whether_a_difference_is_significant(mt, trained, corpus, tmp_path):
+def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpus, tmp_path):
     own = tmp_path / "own.txt"
     own.write_text(mt("translate", "--run", trained, "--input", corpus / "test.en")[1], encoding="utf-8")
     (tmp_path / "worse.txt").write_text("\n".join(["ONE"] * 40) + "\n", encoding="utf-8")
@@ -317,7 +317,7 @@ def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
     assert abs(whole - half) < 3 * scorer.confidence(hypotheses[::2], references[::2])["bleu"]
 
 
-def test_a_run_directory_that_cannot_be_written_is_scored_all_the_same(mt, trained, tmp_path):
+def test_a_run_directory_that_cannot_be_written_is_still_scored(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(tmp_path / "run" / "hypotheses")
     (tmp_path / "run" / "hypotheses").write_text("in the way", encoding="utf-8")
@@ -352,7 +352,7 @@ def test_json_gives_tokens_their_scores_and_what_they_are_aligned_with(mt, train
     }
 
 
-def test_alignment_is_written_beside_the_translations(mt, trained, tmp_path):
+def test_alignment_is_written_to_its_file(mt, trained, tmp_path):
     (tmp_path / "in").write_text("one two three.\n\nfour five. six. seven eight nine ten.\n", encoding="utf-8")
     command = ("translate", "--run", trained, "--input", "in", "--alignment", "pairs")
     status, out, _ = mt(*command, "--n-best", "2")
@@ -360,7 +360,7 @@ def test_alignment_is_written_beside_the_translations(mt, trained, tmp_path):
     first, empty, long = (tmp_path / "pairs").read_text(encoding="utf-8").split("\n")[:3]
     assert empty == ""
     assert all(re.fullmatch(r"\d-\d", pair) for pair in first.split())
-    # The long line is translated in parts, and its words are counted through.
+    # The long line is translated in segments, and its words are counted across them.
     sides = [{int(pair.split("-")[side]) for pair in long.split()} for side in (0, 1)]
     assert max(sides[0]) == 6 and max(sides[1]) in (5, 6) and min(sides[0] | sides[1]) == 0
 
@@ -397,15 +397,15 @@ def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained
     assert out.startswith("ONE TWO. ")
     translator = Translator.load(trained)
     (item,) = translator.translate_fully(["one two. Three four? five six."], split_sentences=True)
-    assert item.num_parts == 2 and not item.is_too_long
+    assert len(item.segments) == 2 and not item.is_too_long
 
 
-def test_a_line_longer_than_any_that_was_trained_on_is_translated_in_parts(trained, tmp_path):
+def test_a_line_longer_than_any_in_training_is_translated_in_segments(trained, tmp_path):
     translator = Translator.load(trained, "cpu", "fp32")
     state = safe_open(trained / "checkpoints" / "best.safetensors", "pt").metadata()["state"]
     assert json.loads(state)["longest_source"] == translator.max_tokens == 6
     (item,) = translator.translate_fully(["one two three four, five six seven eight."])
-    assert item.num_parts == 2 and item.is_too_long
+    assert len(item.segments) == 2 and item.is_too_long
     assert item.text.startswith("ONE TWO THREE FOUR")
 
 
@@ -439,19 +439,19 @@ def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
         (("--engine", "marian"), "use mt or ctranslate2"),
     ],
 )
-def test_options_of_translate_that_cannot_be_are_named(mt, trained, options, words):
+def test_invalid_options_of_translate_are_named(mt, trained, options, words):
     status, out, err = mt("translate", "one.", "--run", trained, *options)
     assert (status, out) == (2, "")
     assert words in err
 
 
-def test_comet_is_named_where_it_is_missing_or_its_model_cannot_be_had(mt, trained, monkeypatch):
+def test_a_missing_comet_package_or_model_is_named(mt, trained, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
     status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/wmt22-comet-da")
     assert status == 2 and "pip install" in err
 
     class Comet:
-        """What stands in for the package."""
+        """A stand-in for the package."""
 
         load_from_checkpoint = staticmethod(lambda path: Comet)
 
@@ -520,14 +520,23 @@ def test_without_a_test_set_the_validation_pairs_are_scored(mt, trained, tmp_pat
     assert json.loads(mt("evaluate", "--run", "run", "--json")[1])["split"] == "valid"
 
 
-def test_a_run_that_is_not_there_has_a_neighbour(mt, trained, tmp_path):
+def test_a_missing_run_is_reported_with_a_similar_name(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "runs" / "quickstart")
     status, _, err = mt("translate", "one.", "--run", "runs/quikstart")
     assert status == 2 and "did you mean runs/quickstart?" in err
     assert "did you mean runs/quickstart?" in mt("translate", "one.", "--run", "quickstart")[2]
 
 
-def test_the_version_is_told(mt):
+@pytest.mark.parametrize("group", [(), ("data",)])
+def test_help_has_one_whole_line_for_each_command_on_80_columns(mt, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = mt(*group, "--help")
+    lines = out.partition("Commands:\n")[2].splitlines()
+    assert status == 0 and len(lines) >= 2
+    assert all(re.fullmatch(r"  [a-z]+ +[A-Z].*\w\.", line) and "..." not in line for line in lines), lines
+
+
+def test_the_version_is_printed(mt):
     status, out, _ = mt("--version")
     assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+\n", out)
 
@@ -540,7 +549,7 @@ def test_a_run_is_not_compared_with_one_of_other_languages(mt, trained, tmp_path
     assert (status, out) == (2, "") and "--against other: translates en to yy, and this run en to xx" in err
 
 
-def test_a_damaged_best_of_a_renamed_run_says_how_to_get_another(mt, trained, tmp_path):
+def test_a_damaged_best_of_a_renamed_run_is_refused_with_advice(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "renamed")
     (tmp_path / "renamed" / "checkpoints" / "best.safetensors").write_bytes(b"damaged")
     status, _, err = mt("translate", "one.", "--run", "renamed")

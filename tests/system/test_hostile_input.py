@@ -1,11 +1,11 @@
-"""A fuzzer: whatever a config, corpus, command line, text or run directory holds, `mt` ends as the contract says.
+"""A fuzzer: `mt` ends cleanly for any content of a config, corpus, command line, text or run directory.
 
-That is: with exit status 0, 1 or 2, within seconds, without a traceback. Each case is made from a seed, which a
-failure names after its family: `config 17` is made again by
+It ends with exit status 0, 1 or 2, within seconds, without a traceback. Each case is made from a seed. A failure names
+the family and the seed: `config 17` is repeated by
 
     pytest -m slow tests/system/test_hostile_input.py -k test_configs --fuzz-seed 17 --fuzz-cases 1
 
-and `--fuzz-minutes 30` tries each family for half an hour, with seeds that begin at `--fuzz-seed`.
+`--fuzz-minutes 30` runs each family for half an hour, with seeds from `--fuzz-seed` on.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ TEXTS = [
 
 @pytest.fixture
 def attempt(tmp_path, monkeypatch, capfd):
-    """Runs a command that may fail, but only as the contract says; returns exit status and standard error."""
+    """Runs a command that may fail with a message; returns exit status and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -110,7 +110,7 @@ def attempt(tmp_path, monkeypatch, capfd):
 
 @pytest.fixture
 def seeds(request):
-    """The seeds of a family: so many, or as many as its time allows, from the first that was asked for."""
+    """The seeds of a family, from `--fuzz-seed` on: a fixed number, or as many as fit into `--fuzz-minutes`."""
     first, number, minutes = (request.config.getoption(f"--fuzz-{name}") for name in ("seed", "cases", "minutes"))
 
     def numbers(usual):
@@ -153,14 +153,14 @@ def mutate(tree, chance):
 
 
 def complete(tree):
-    """The tree with every option spelt out, so that each can be hit."""
+    """The tree with every option written out, so that each can be mutated."""
     from mt_cli.config.loading import parse_config
 
     return yaml.safe_load(parse_config(tree, "test").to_yaml())
 
 
 def bend(content, chance):
-    """Bytes with a few of them changed, lost or added."""
+    """The bytes with a few of them changed, removed or added."""
     content = bytearray(content)
     for _ in range(chance.choice((1, 1, 2, 5, 40))):
         place = chance.randrange(len(content) + 1)
@@ -208,7 +208,7 @@ KINDS = (
 
 
 def spelled(kind, pairs, chance):
-    """The bytes of a file of some pairs, spelt in one of the ways that its kind allows."""
+    """The bytes of a file of some pairs, in one of the spellings that its kind allows."""
     sides = list(zip(*pairs, strict=True))
     if kind.endswith(".parquet"):
         return parquet_bytes(kind, sides, chance)
@@ -321,7 +321,7 @@ def packed(content, chance):
 
 
 def sprinkled(content, chance):
-    """A few tokens of the formats where they do not belong, or an encoding that is not that of the file."""
+    """The bytes with a few misplaced tokens of the format, or with another declared encoding."""
     content = re.sub(rb"(encoding=\"|charset=)[\w-]+", rb"\1" + chance.choice(ENCODINGS), content)
     for _ in range(chance.randrange(4)):
         place = chance.choice([0, len(content), *(found.end() for found in re.finditer(rb"[\n\">]", content))])
@@ -451,7 +451,7 @@ def test_text_to_translate(attempt, seeds, trained, tmp_path):
 
 
 def forge(path, chance):
-    """Write a checkpoint whose checksum is right and whose content is not."""
+    """Write a checkpoint with wrong content and the right checksum."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         metadata = file.metadata()
@@ -526,7 +526,7 @@ WORDS = [
 
 
 def read_sides(tmp_path, kind, contents):
-    """The pairs of a file, or of two files, as the readers give them; None if they refuse."""
+    """The pairs that the readers find in one or two files; None if they refuse."""
     names = [str(tmp_path / name) for name in ([kind] if len(contents) == 1 else ("a.en", "a.xx"))]
     source = FileSource(file=names[0]) if len(names) == 1 else FilesSource(files=tuple(names))
     for name, content in zip(names, contents, strict=True):
@@ -539,7 +539,7 @@ def read_sides(tmp_path, kind, contents):
 
 
 def test_readers(seeds, tmp_path):
-    """A whole file gives its pairs, whatever way it is spelt; a broken one gives some, or a `CorpusError`."""
+    """A valid file gives its pairs in every spelling; a broken file gives some pairs or a `CorpusError`."""
     for seed in seeds(2_000):
         chance = random.Random(seed)
         words = chance.choice((WORDS, WORDS[:10], WORDS[:8]))
@@ -562,7 +562,7 @@ def test_readers(seeds, tmp_path):
 
 
 def content_of(folder):
-    """What is in a folder, which links lead where, and when it was written."""
+    """The files of a folder with their contents, links and times."""
     return {
         str(path.relative_to(folder)): path.is_dir() or (path.lstat().st_mtime_ns, path.read_bytes())
         for path in folder.rglob("*")
@@ -570,7 +570,7 @@ def content_of(folder):
 
 
 def plant(path, outside, chance):
-    """Put a link, a pipe, a folder or bytes in the place of a file, or where there is none."""
+    """Replace a file, or add one, by a link, a pipe, a folder or bytes."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
@@ -587,8 +587,8 @@ def plant(path, outside, chance):
             path.symlink_to(chance.choice(targets))
 
 
-def test_run_directories_of_strangers(attempt, seeds, tiny_config, tmp_path):
-    """Nothing outside a run directory changes, whatever is planted in it, and an export replaces nothing."""
+def test_untrusted_run_directories(attempt, seeds, tiny_config, tmp_path):
+    """No content of a run directory makes a command change files outside it, and an export replaces nothing."""
     command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=4", "--set")
     assert attempt("whole run", *command, "training.max_steps=8")[0] == 0
     shutil.copytree("runs/tiny", "kept")

@@ -25,7 +25,7 @@ main()
 
 
 def peak_of(tmp_path, trained, num_lines):
-    """Peak memory, in bytes, of translating so many lines; the output must have as many."""
+    """Peak memory, in bytes, of translating `num_lines` lines, whose output must have as many lines."""
     words = ["one", "two", "three", "four", "five"]
     with (tmp_path / "input.txt").open("w", encoding="utf-8") as file:
         for number in range(num_lines):

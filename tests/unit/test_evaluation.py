@@ -73,7 +73,7 @@ def test_scores_are_perfect_for_perfect_translations_and_fall_with_every_error_i
         is_rate = name in ("ter", "cer", "wer")
         assert scored["score"] == pytest.approx(0.0 if is_rate else 100.0), name
         assert shorter[name]["score"] != pytest.approx(scored["score"]), name
-        # chrF++ and what TER makes of kana count words, and there may be none left.
+        # chrF++, and TER after normalising kana, count words, and there may be none left.
         assert 0 < shorter[name]["score"] < 100 or name in ("chrf++", "ter"), name
 
 
@@ -88,7 +88,7 @@ def test_the_tokenizer_of_bleu_is_in_the_signature_and_follows_the_language():
     assert "|tok:intl|" in Scorer.of("ja", "intl").score(["a"], ["a"], ["bleu"])["bleu"]["signature"]
 
 
-def test_ter_counts_what_the_language_has():
+def test_ter_counts_words_or_asian_characters_by_language():
     one, other = "今夜 は 雨", "今日 は 雨"
     signatures = {name: Scorer.of(name).score([one], [other])["ter"]["signature"] for name in ("en", "ko", "ja")}
     assert signatures["en"] == signatures["ko"] and "norm:no" in signatures["en"] and "asian:no" in signatures["en"]
@@ -96,7 +96,7 @@ def test_ter_counts_what_the_language_has():
     assert Scorer.of("th").names == ("bleu", "chrf", "chrf++", "cer")
 
 
-def test_a_bleu_tokenizer_that_cannot_be_had_is_refused_with_the_reason(monkeypatch):
+def test_a_bleu_tokenizer_that_is_not_available_is_refused_with_the_reason(monkeypatch):
     with pytest.raises(InputError, match="unknown; use auto or one of 13a"):
         Scorer.of("en", "moses")
     monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
@@ -115,7 +115,7 @@ def plain_edit_distance(one, other):
 
 
 @given(one=st.text("abc", max_size=40), other=st.text("abc", max_size=40))
-def test_the_edit_distance_is_that_of_the_plain_table(one, other):
+def test_the_edit_distance_equals_that_of_the_plain_table(one, other):
     assert edit_distance(one, other) == plain_edit_distance(one, other)
     assert edit_distance(one.split("a"), other.split("a")) == plain_edit_distance(one.split("a"), other.split("a"))
 
@@ -127,7 +127,7 @@ def test_error_rates_are_edits_per_hundred_units_of_the_references():
     assert scores["cer"]["signature"].startswith("nrefs:1|case:mixed|unit:character|version:")
 
 
-def test_resampling_knows_all_metrics_of_a_language():
+def test_resampling_covers_all_metrics_of_a_language():
     for language in ("en", "ja"):
         scorer = Scorer.of(language)
         references = SENTENCES[language] * 20
@@ -140,7 +140,7 @@ def test_resampling_knows_all_metrics_of_a_language():
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], []), ([], ["a"]), (["a", "b"], ["a"])])
-def test_only_as_many_hypotheses_as_references_can_be_scored(hypotheses, references):
+def test_each_reference_needs_one_hypothesis(hypotheses, references):
     scorer = Scorer.of("en")
     for score in (
         scorer.score,

@@ -12,7 +12,7 @@ from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.sentences import sentences_of, split_point, units
 from mt_cli.tokenizer import Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.translator.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 
@@ -53,7 +53,7 @@ def test_a_text_is_split_at_sentences_then_commas_then_spaces(text, expected):
 
 
 @given(st.text(max_size=80))
-def test_sentences_and_what_parts_them_make_up_the_text(text):
+def test_sentences_and_the_text_between_them_make_up_the_text(text):
     assert "".join(sentence + glue for sentence, glue in sentences_of(text)) == text
 
 
@@ -71,7 +71,7 @@ def test_sentences_and_what_parts_them_make_up_the_text(text):
         ["Wait... no, e.g. this is one sentence.", "\u00bfY esto?", "\u00c1rboles."],
     ],
 )
-def test_a_text_is_cut_into_its_sentences(sentences):
+def test_a_text_is_split_into_its_sentences(sentences):
     glue = "" if re.match(f"[{SPACELESS}]", sentences[0]) else " "
     found = [sentence for sentence, _ in sentences_of(glue.join(sentences))]
     if sentences[0].startswith('"'):
@@ -113,23 +113,34 @@ def test_units_of_scripts_without_spaces_are_characters_with_their_marks(expecte
 
 
 class Parrot:
-    """An engine that repeats the source, or always says the same, and looks at the token that it repeats."""
+    """An engine that repeats the source without its tags, or a fixed answer; each token attends to its source token."""
 
-    def __init__(self, answer=None):
-        self.answer = answer
+    def __init__(self, answer=None, tag_ids=()):
+        self.answer, self.tag_ids, self.num_read = answer, tag_ids, []
 
     def search(self, sources, decoding, num_best=1, prefixes=()):
-        return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in sources]
+        repeated = ([index for index in ids if index not in self.tag_ids] for ids in sources)
+        return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in repeated]
 
     def read(self, pairs):
-        return [Reading([-1.0] * (len(ids) + 1), torch.eye(len(ids) + 1)) for _, ids in pairs]
+        self.num_read.append(len(pairs))
+        shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+        return [Reading([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+
+
+TEXTS = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
+TAGS = ("<2x>", "<2y>")
 
 
 @pytest.fixture(scope="module")
 def pieces():
-    """Sub-words that know some characters, and write the others in bytes."""
-    texts = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
-    return Tokenizer.train(texts * 3, TokenizerConfig(algorithm="bpe", vocab_size=320))
+    """Sub-words of some characters; other characters become bytes."""
+    return Tokenizer.train(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320))
+
+
+@pytest.fixture(scope="module")
+def tagged_pieces():
+    return Tokenizer.train(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320), TAGS)
 
 
 @given(text=MIXED, max_tokens=st.sampled_from([4, 9, 1000]))
@@ -142,9 +153,54 @@ def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
     assert item.text == line
     found = [range(len(units(line)))] * 2
     assert set(zip(*found, strict=True)) <= set(item.details.word_alignment) <= set(product(*found))
-    # Only a piece of several characters that count as words is aligned with more than its like.
+    # Only a piece of several characters that count as words is aligned with other words, too.
     beside = {units(line)[place][0] for pair in item.details.word_alignment if len(set(pair)) > 1 for place in pair}
     assert all(re.match(f"[{SPACELESS}]", line[place]) for place in beside)
+
+
+@given(
+    words=st.lists(st.sampled_from(["ab", "abba.", "Ba", "(ab)"]), min_size=1, max_size=9),
+    own_tag=st.sampled_from(["", *TAGS]),
+    tag=st.sampled_from([None, *TAGS]),
+    max_tokens=st.integers(1, 30),
+    split_sentences=st.booleans(),
+)
+@example(words=["abba.", "Ba", "abba.", "Ba"], own_tag="<2x>", tag=None, max_tokens=2, split_sentences=True)
+def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
+    tagged_pieces, words, own_tag, tag, max_tokens, split_sentences
+):
+    parrot = Parrot(tag_ids=[tagged_pieces.encode([each])[0][0] for each in TAGS])
+    translator = Translator(parrot, (tagged_pieces,) * 2, DecodingConfig(), max_tokens, TAGS)
+    line = " ".join([own_tag, *words]).strip()
+    (item,) = translator.translate_fully([line], tag=tag, split_sentences=split_sentences, with_details=True)
+    assert item.text == " ".join(words)
+    num_tags = 1 if own_tag else 0  # A tag is a word of the line if it is in the line.
+    assert item.details.word_alignment == [(index + num_tags, index) for index in range(len(words))]
+    tokens = item.details.source_tokens, item.details.tokens
+    assert [tokens[0][source] for source, _ in item.details.alignment] == [
+        tokens[1][target] for _, target in item.details.alignment
+    ]
+
+
+def test_a_line_is_too_long_if_a_sentence_was_split_and_not_if_it_has_several(pieces):
+    def item(max_tokens, split_sentences):
+        translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens)
+        return translator.translate_fully(["ab ab. Ba ba."], split_sentences=split_sentences)[0]
+
+    assert len(item(30, False).segments) == 1 and not item(30, False).is_too_long
+    assert len(item(30, True).segments) == 2 and not item(30, True).is_too_long
+    assert len(item(3, True).segments) > 2 and item(3, True).is_too_long
+    assert item(3, False).is_too_long
+
+
+def test_details_of_many_lines_are_read_together(pieces):
+    parrot = Parrot()
+    translator = Translator(parrot, (pieces, pieces), DecodingConfig(), 30)
+    lines = ["ab", "", "ba, ab"] * 300
+    items = translator.translate_fully(lines, with_details=True)
+    assert sum(parrot.num_read) == 600 and len(parrot.num_read) == 2
+    alone = {line: translator.translate_fully([line], with_details=True)[0].details for line in set(lines)}
+    assert [item.details for item in items] == [alone[line] for line in lines]
 
 
 def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
@@ -166,8 +222,8 @@ def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
         (("", ""), "ab abba ab abba", "ab", " "),
     ],
 )
-def test_parts_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
+def test_segments_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
     parrot = Parrot(pieces.encode([part])[0])
     (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, (), languages).translate_fully([source])
-    assert item.num_parts > 1, pieces.pieces(source)
-    assert item.text == between.join([part] * item.num_parts)
+    assert len(item.segments) > 1, pieces.pieces(source)
+    assert item.text == between.join([part] * len(item.segments))

@@ -1,0 +1,58 @@
+"""A trained run, loaded for use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import open_checkpoint
+from mt_cli.config.sections import Config
+from mt_cli.errors import DamagedFileError
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.tokenizer import TokenizerPair
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    """The config, the tokenizers and the model of a checkpoint of a run."""
+
+    config: Config
+    tokenizers: TokenizerPair
+    model: Transformer
+    """In fp32, on the CPU."""
+    state: Mapping[str, Any]
+    """The state that was saved with the checkpoint."""
+    max_tokens: int
+    """Tokens of the longest source that the model was trained on, at most `corpus.max_tokens`."""
+
+    @classmethod
+    def load(cls, path: str | Path, checkpoint: str | None = None) -> TrainedRun:
+        """Load the checkpoint `best`, `last` or `step-N`; None is the best one, or the last if none was validated.
+
+        Raises:
+            RunError: if the directory is not a run, has no such checkpoint, or its files do not fit together.
+            DamagedFileError: if the checkpoint is damaged; the message says what to do.
+        """
+        directory = RunDirectory(Path(path))
+        config = directory.config()
+        tokenizers = directory.tokenizers(config)
+        sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
+        checkpoint_path = directory.checkpoint(checkpoint)
+        try:
+            with open_checkpoint(checkpoint_path) as saved:
+                directory.check_tokenizers(saved.state["fingerprints"])
+                saved.check_fits(outline(config.model, *sizes))  # Before memory is allocated.
+                model = Transformer(config.model, *sizes)
+                saved.fill(model)
+                longest = saved.state.get("longest_source") or config.corpus.max_tokens
+                return cls(config, tokenizers, model, saved.state, min(config.corpus.max_tokens, longest))
+        except DamagedFileError as error:
+            advice = f"have `mt train --config {directory.config_path}` make another of the last state"
+            if config.name != directory.path.resolve().name:
+                advice = f"give the folder its name {config.name} back below runs/, and {advice}"
+            if checkpoint not in (None, "best"):
+                advice = "use another checkpoint"
+            raise DamagedFileError(f"{error}; restore it, or {advice}") from None

@@ -1,0 +1,1 @@
+"""Text to text with a trained run: the Python API."""
