@@ -17,7 +17,7 @@ from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
 _DEFAULT_NUM_POSITIONS = 100

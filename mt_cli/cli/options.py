@@ -16,7 +16,7 @@ from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.translator.translator import Translator
+    from mt_cli.translator import Translator
 
 RUNS = Path("runs")
 
@@ -91,7 +91,7 @@ def load_translator(
 ) -> Translator:
     """The translator of a run directory or, with the engine `ctranslate2`, of the folder of an exported model."""
     from mt_cli.hardware import keep_memory
-    from mt_cli.translator.translator import Translator
+    from mt_cli.translator import Translator
 
     check_choice("--engine", engine, "mt", "ctranslate2")
     if engine == "ctranslate2":

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.reading import Pair
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator.lines import Translation
-    from mt_cli.translator.translator import Translator
+    from mt_cli.translation.lines import Translation
+    from mt_cli.translator import Translator
 
     Writers = Mapping[Output, Callable[[Translation], str]]
 

@@ -52,7 +52,7 @@ from mt_cli.optimizer import build_optimizer, learning_rate
 from mt_cli.storage import write_text
 from mt_cli.tracking import Tracker, write_hparams
 from mt_cli.training import StepReport, optimization_steps
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from mt_cli.corpus.reading import Pair
 from mt_cli.errors import InputError, MtError
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.storage import make_folder, write_text
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
 

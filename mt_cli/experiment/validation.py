@@ -19,7 +19,7 @@ from mt_cli.experiment.data import Data, longest_source, names_of_parts
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
 from mt_cli.tokenizer import EOS
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_OF_A_PART = 256

@@ -19,7 +19,7 @@ from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, RunError, reason
 from mt_cli.storage import check_regular, read_regular
 from mt_cli.tokenizer import UNK_ID, Tokenizer, TokenizerPair
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 DESCRIPTION = "model.json"
 _MAX_DESCRIPTION_BYTES = 2**24

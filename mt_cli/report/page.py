@@ -17,7 +17,7 @@ from mt_cli.figures import shown_token
 from mt_cli.inspection import trace_translation
 from mt_cli.report.charts import Chart, Curve, short_number
 from mt_cli.report.reading import RunFiles
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 _CHARTS = {
     "Loss (nats per target token)": ("train/loss", "valid/loss"),

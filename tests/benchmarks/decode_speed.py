@@ -46,7 +46,7 @@ def timed(translate, sources):
 def run_ours(arguments, precision, beam_size, sources):
     """Translate with `mt`."""
     from mt_cli.hardware import keep_memory
-    from mt_cli.translator.translator import Translator
+    from mt_cli.translator import Translator
 
     translator = Translator.load(arguments.run, "cpu", precision)
     keep_memory()
@@ -113,7 +113,7 @@ def run_one(arguments):
     import torch
 
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator.translator import Translator
+    from mt_cli.translator import Translator
 
     torch.set_num_threads(arguments.threads)
     sources, references = sentences(arguments.number)

@@ -20,7 +20,7 @@ from mt_cli.export.models import export_ctranslate2
 from mt_cli.export.served import load_served
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import BYTES, Tokenizer
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 

@@ -16,7 +16,7 @@ from mt_cli.errors import InputError
 from mt_cli.inspection import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 
 @pytest.fixture(scope="module")

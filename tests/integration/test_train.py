@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
 from mt_cli.objective import Objective
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 
 def rows_of(run):

@@ -12,7 +12,7 @@ import pytest
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.sentences import sentences_of, split_point, units
 from mt_cli.tokenizer import Tokenizer
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 

@@ -1,6 +1,6 @@
 """Text to text with a trained run: the Python API.
 
-from mt_cli.translator.translator import Translator
+from mt_cli.translator import Translator
 Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 """
 
@@ -23,8 +23,8 @@ from mt_cli.errors import InputError
 from mt_cli.hardware import pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair
-from mt_cli.translator.details import details_of
-from mt_cli.translator.lines import Candidate, LineSplitter, Segment, Translation
+from mt_cli.translation.details import details_of
+from mt_cli.translation.lines import Candidate, LineSplitter, Segment, Translation
 
 _MOST_HYPOTHESES = 1000
 _SEGMENTS_READ_AT_ONCE = 512

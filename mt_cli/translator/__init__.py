@@ -1,1 +1,0 @@
-"""Text to text with a trained run: the Python API."""
