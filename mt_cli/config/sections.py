@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import Field, field_validator, model_validator
 
 from mt_cli.config.corpora import CorpusConfig, Section
+
+T = TypeVar("T")
+
+
+class MayChange:
+    """Mark of an option, or of all options of a section, that may change when a run resumes."""
+
+
+Changeable = Annotated[T, MayChange()]
+"""The type of an option with this mark."""
 
 
 class TokenizerConfig(Section):
@@ -92,16 +102,16 @@ class TrainingConfig(Section):
 
     seed: int = Field(default=1, ge=0, lt=2**31)
     """Of initial weights, order of pairs, dropout and held-out share."""
-    max_steps: int | None = Field(default=None, ge=1)
+    max_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this many optimizer updates."""
-    max_epochs: int | None = Field(default=10, ge=1)
+    max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Stop after this many passes over the pairs."""
-    max_minutes: float | None = Field(default=None, gt=0)
+    max_minutes: Changeable[float | None] = Field(default=None, gt=0)
     """Stop after this much time, validation included."""
-    patience: int | None = Field(default=None, ge=1)
+    patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this many validations in a row, those during the warm-up not counted, without a better
     `best_metric`."""
-    best_metric: Literal["auto", "bleu", "chrf", "loss"] = "auto"
+    best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
     """What the best checkpoint is best at, on the validation pairs; of equal ones the lower loss decides. `auto`:
     `chrf` if the target language has no words that BLEU could count as they stand, else `bleu`."""
     batch_tokens: int | str = 4096
@@ -127,25 +137,25 @@ class TrainingConfig(Section):
     """Probability mass that the objective spreads evenly over the vocabulary."""
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     """Longer gradients are scaled down to this norm."""
-    validate_every_steps: int | None = Field(default=None, ge=1)
+    validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Updates between validations, which also save; None: at the end of every epoch."""
-    save_every_minutes: float | None = Field(default=10, gt=0)
+    save_every_minutes: Changeable[float | None] = Field(default=10, gt=0)
     """Save at least this often, between validations too; None: only with them and at the end."""
-    keep_last: int = Field(default=1, ge=0)
+    keep_last: Changeable[int] = Field(default=1, ge=0)
     """Saved states kept beside the last one, should that be damaged; each has three times the size of the model."""
-    max_bad_steps: int = Field(default=10, ge=1)
+    max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After so many steps in a row whose loss or gradient is not finite (each is skipped), training goes back to the
     last good state with half the learning rate; twice at most."""
-    log_every_steps: int = Field(default=10, ge=1)
+    log_every_steps: Changeable[int] = Field(default=10, ge=1)
     """Updates between two rows of `metrics.jsonl` and points in TensorBoard."""
-    num_samples: int = Field(default=5, ge=0)
+    num_samples: Changeable[int] = Field(default=5, ge=0)
     """Sentences whose translations every validation writes to `samples.txt` and TensorBoard; the first two are also
     printed."""
-    device: str = "auto"
+    device: Changeable[str] = "auto"
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Number format of activations; weights are kept in fp32. `auto`: bf16 where the hardware is fast at it."""
-    num_threads: int | None = Field(default=None, ge=1, le=1024)
+    num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """CPU threads; None: PyTorch's own choice."""
 
     @field_validator("batch_tokens", mode="before")
@@ -248,9 +258,9 @@ class Config(Section):
     """The network."""
     training: TrainingConfig = TrainingConfig()
     """The optimisation."""
-    decoding: DecodingConfig = DecodingConfig()
+    decoding: Changeable[DecodingConfig] = DecodingConfig()
     """The search."""
-    evaluation: EvaluationConfig = EvaluationConfig()
+    evaluation: Changeable[EvaluationConfig] = EvaluationConfig()
     """The scores."""
 
     @field_validator("name")
@@ -284,3 +294,14 @@ class Config(Section):
     def to_yaml(self) -> str:
         """The complete config, which reads back as an equal one."""
         return str(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110))
+
+
+def may_change(key: str) -> bool:
+    """Whether the option with this dotted key may change when a run resumes."""
+    section: Any = Config
+    for name in key.split("."):
+        field = getattr(section, "model_fields", {}).get(name)
+        if field is None or any(isinstance(mark, MayChange) for mark in field.metadata):
+            return field is not None
+        section = field.annotation
+    return False
