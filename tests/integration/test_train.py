@@ -79,7 +79,7 @@ def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_con
         changes = ["--set", "name=parts", "--set", f"training.max_steps={max_steps}", *limits]
         status, _, err = mt("train", "--config", tiny_config, *changes)
         assert status == 0
-    assert "Going on from step 7" in err
+    assert "Resuming from step 7" in err
     ours, theirs = (
         weights_of(parts / "checkpoints/last.safetensors"),
         weights_of(whole / "checkpoints/last.safetensors"),
@@ -111,7 +111,7 @@ def test_another_model_in_the_same_directory_is_refused_and_fresh_moves_the_old_
     mt("train", "--config", tiny_config)
     status, _, err = mt("train", "--config", tiny_config, "--set", "model.d_model=8")
     assert status == 2
-    assert "model.d_model: 16 there, 8 now" in err
+    assert "model.d_model: was 16, now 8" in err
     assert "--fresh" in err
     assert mt("train", "--config", tiny_config, "--set", "model.d_model=8", "--fresh")[0] == 0
     assert load_config(tmp_path / "runs/tiny.old-1/config.yaml").model.d_model == 16
@@ -209,7 +209,7 @@ def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_p
     limit = ["--set", f"training.max_steps={step + 2}"]
     again = subprocess.run([*command, *limit], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    assert f"Going on from step {step}." in again.stderr
+    assert f"Resuming from step {step}." in again.stderr
 
 
 def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_config, tmp_path):
@@ -248,7 +248,7 @@ def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_co
         [*command, "--set", f"training.max_steps={step + 2}"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert f"Going on from step {step}." in again.stderr
+    assert f"Resuming from step {step}." in again.stderr
     assert [row["step"] for row in rows_of(tmp_path / "runs/tiny") if "train/loss" in row] == list(range(1, step + 3))
 
 
@@ -266,7 +266,7 @@ def test_automatic_batch_size_is_noted_in_the_run_and_resumed_with(mt, tiny_conf
     assert status == 0 and "auto is 4,096 here" in err
     assert "batch_tokens: 4096" in (tmp_path / "runs" / "tiny" / "config.yaml").read_text()
     status, _, err = mt(*command, "training.max_steps=3")
-    assert status == 0 and "Going on from step 2" in err
+    assert status == 0 and "Resuming from step 2" in err
 
 
 def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
@@ -280,7 +280,7 @@ def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
     monkeypatch.setattr(Objective, "forward", scarce)
     status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=5")
     assert status == 0
-    assert err.count("was cut in two") == 1
+    assert err.count("did not fit in memory and was split") == 1
 
 
 @pytest.mark.parametrize("num_samples", [0, 1, 5])

@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_refused_wherever_the_damage_is(commands, config
         status, err = commands.run(*command, "training.max_steps=13")
         assert status == 0, err
         assert "last.safetensors: damaged checkpoint" in err
-        assert "is passed over for step-" in err
+        assert "; skipped, step-" in err
 
 
 def test_a_full_file_system_costs_nothing_but_the_save(commands, config, tmp_path):
@@ -132,6 +132,6 @@ def test_a_full_file_system_costs_nothing_but_the_save(commands, config, tmp_pat
         (small / "ballast").unlink()
         status, err = commands.run(*command, "training.max_steps=30")
         assert status == 0, err
-        assert "Going on from step 10" in err
+        assert "Resuming from step 10" in err
     finally:
         subprocess.run(["umount", str(small)], check=True)

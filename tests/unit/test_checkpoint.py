@@ -130,7 +130,7 @@ def test_the_newest_states_are_kept_and_found(tmp_path):
     assert save(100) == ["last", "step-9", "step-5"]
     with open_checkpoint(directory.states()[1]) as checkpoint:
         assert checkpoint.state == {"step": 9}
-    directory.go_on_from(directory.states()[2], 5)
+    directory.resume_from(directory.states()[2], 5)
     assert [path.stem for path in directory.states()] == ["step-5"]
     assert save(7) == ["last", "step-5"]
 
@@ -143,18 +143,33 @@ def test_without_hard_links_a_former_state_is_renamed(tmp_path, monkeypatch):
     test_the_newest_states_are_kept_and_found(tmp_path)
 
 
-def test_a_best_that_no_saved_state_knows_gives_way_to_the_one_before_it(tmp_path):
+def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.last_path.parent.mkdir()
     model, optimizer = trained_pair()
     directory.save_best(model, {"best_step": 5})
     directory.save_state(model, {}, optimizer, 5, keep_last=1)
     directory.save_best(model, {"best_step": 7})
-    assert directory.best_state(5) == {"best_step": 5}
+    directory.restore_best(9)
+    assert directory.best_state() == {"best_step": 7}
+    directory.restore_best(5)
+    assert directory.best_state() == {"best_step": 5}
     assert not directory.former_best_path.exists()
-    assert directory.best_state(9) == {"best_step": 5}
+
+
+def test_reading_the_best_state_changes_no_file(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.last_path.parent.mkdir()
+    model, _ = trained_pair()
+    for step in (5, 7):
+        directory.save_best(model, {"best_step": step})
+    before = {path: path.read_bytes() for path in directory.best_path.parent.iterdir()}
+    assert directory.best_state() == {"best_step": 7}
+    assert {path: path.read_bytes() for path in directory.best_path.parent.iterdir()} == before
+    directory.best_path.write_bytes(b"damaged")
+    assert directory.best_state() is None
     directory.best_path.unlink()
-    assert directory.best_state(5) is None
+    assert directory.best_state() is None
 
 
 def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_path):
