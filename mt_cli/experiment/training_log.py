@@ -58,12 +58,6 @@ class TrainingLog:
             return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
         return float("nan") if self._state.recent_loss is None else self._state.recent_loss
 
-    def _token_accuracy(self) -> float:
-        """Share of correct tokens in the steps that counted them; NaN if none did."""
-        counted = [step for step in self._state.unlogged if step.num_correct is not None]
-        num_tokens = sum(step.num_target_tokens for step in counted)
-        return sum(step.num_correct or 0 for step in counted) / num_tokens if num_tokens else float("nan")
-
     def add(self, report: StepReport) -> None:
         """Add a step; raises TooManyBadStepsError if training has diverged."""
         self._unread.append(report)
@@ -113,11 +107,14 @@ class TrainingLog:
         state.recent_loss = self.recent_loss
         seconds = sum(step.seconds for step in state.unlogged)
         tokens_per_second = sum(step.num_target_tokens for step in state.unlogged) / seconds
+        counted = [step for step in state.unlogged if step.num_correct is not None]
+        num_counted = sum(step.num_target_tokens for step in counted)
+        num_correct = sum(step.num_correct or 0 for step in counted)
         weight_norm, update_norm = weight_and_update_norms(self._optimizer)
         self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
             "train/loss": state.recent_loss,
-            "train/token_accuracy": self._token_accuracy(),
+            "train/token_accuracy": num_correct / num_counted if num_counted else float("nan"),
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),

@@ -126,10 +126,29 @@ def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("options", [{"micro_batches_per_step": 3}, {"precision": "bf16"}, {"precision": "fp32"}])
-def test_options_of_training_train(mt, tiny_config, options):
-    changes = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
-    assert mt("train", "--config", tiny_config, *changes)[0] == 0
+def test_a_step_of_several_micro_batches_sees_the_same_pairs_in_fewer_steps(mt, tiny_config, tmp_path):
+    def report_with(number):
+        changes = ("--set", f"name=of-{number}", "--set", f"training.micro_batches_per_step={number}")
+        assert mt("train", "--config", tiny_config, *changes)[0] == 0
+        return json.loads((tmp_path / f"runs/of-{number}/report.json").read_text(encoding="utf-8"))
+
+    one, three = report_with(1), report_with(3)
+    assert three["num_steps"] == 2 * -(-one["num_steps"] // 2 // 3)
+    assert three["num_target_tokens"] == one["num_target_tokens"]
+
+
+def test_train_loss_equals_valid_loss_on_the_same_pairs_without_dropout(mt, tiny_tree, tmp_path):
+    tiny_tree["corpus"] |= {"valid": tiny_tree["corpus"]["train"], "filters": {"overlap": False}}
+    tiny_tree["model"]["dropout"] = 0.0
+    # One step of many micro-batches, whose update is too small to change a weight.
+    tiny_tree["training"] |= {"max_epochs": 1, "micro_batches_per_step": 1000, "learning_rate": 1e-30}
+    tiny_tree["training"] |= {"precision": "fp32", "label_smoothing": 0.1}
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "same.yaml")
+    assert status == 0, err
+    train, valid = rows_of(tmp_path / "runs/tiny")
+    assert train["train/loss"] == pytest.approx(valid["valid/loss"], rel=1e-5)
+    assert train["train/token_accuracy"] == pytest.approx(valid["valid/token_accuracy"], rel=1e-9)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -138,7 +157,7 @@ def test_final_scores_are_those_of_the_precision_that_was_trained_in(mt, tiny_co
 
     def noted(*arguments, **options):
         translator = load(*arguments, **options)
-        used.append(translator.model.projection.weight.dtype)
+        used.append(next(translator.model.parameters()).dtype)
         return translator
 
     monkeypatch.setattr(Translator, "load", noted)
