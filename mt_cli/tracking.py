@@ -14,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -56,9 +55,7 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
             self._board.close()
 
@@ -161,7 +158,7 @@ def _make_way_for_events(directory: Path) -> None:
 
 
 def _truncate(path: Path, size: int) -> None:
-    """Truncate a text file to a size, or to the end of the last whole line before it."""
+    """Truncate a text file to a size, and further to the end of its last whole line."""
     content = path.read_bytes()[:size] if path.is_file() else b""
     if len(content) < size:
         say(f"{path}: shorter than when the state was saved; the missing lines are lost")

@@ -95,19 +95,17 @@ class RunDirectory:
             )
         return False
 
-    def check_resumable(self, previous: Config, config: Config) -> dict[str, tuple[Any, Any]]:
-        """The dotted keys whose values changed, with the old and the new value.
-
-        Raises RunError, with the changes, if some of them would give another model.
-        """
-        changed = differences(previous, config)
-        refused = {key: values for key, values in changed.items() if not may_change(key)}
-        if refused:
-            raise RunError(
-                f"{self.path}: this run began with another config:{list_differences(refused)}\n"
-                "Use --fresh to start over (the old run is moved aside), or give the config another name."
-            )
-        return changed
+    def check_resumable(self, previous: Config, config: Config) -> list[str]:
+        """A line for each option that changed; raises RunError if some of them would give another model."""
+        changed = {
+            key: f"{key}: was {_short(old)}, now {_short(new)}"
+            for key, (old, new) in differences(previous, config).items()
+        }
+        if refused := [line for key, line in changed.items() if not may_change(key)]:
+            advice = "Use --fresh to start over (the old run is moved aside), or give the config another name."
+            message = "\n  ".join([f"{self.path}: this run began with another config:", *refused])
+            raise RunError(f"{message}\n{advice}")
+        return list(changed.values())
 
     def is_empty(self) -> bool:
         """Whether there is nothing in it except the lock."""
@@ -253,11 +251,6 @@ class RunDirectory:
             (aside / _LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
-
-
-def list_differences(changed: Mapping[str, tuple[Any, Any]]) -> str:
-    """A line for each change of `check_resumable`, each after a line end."""
-    return "".join(f"\n  {key}: was {_short(old)}, now {_short(new)}" for key, (old, new) in changed.items())
 
 
 def _short(value: Any) -> str:

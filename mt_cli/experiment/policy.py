@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from mt_cli.console import say
@@ -29,8 +29,7 @@ def follow(
     `validate` and `save` must do nothing if they are called twice for the same state. A validation that happens only
     because the run ends comes after the last save, so that a run resumed from there equals one that never stopped.
 
-    Raises:
-        RunInterruptedError: after a signal, with the state saved.
+    Raises RunInterruptedError after a signal, with the state saved.
     """
     for report in reports:
         log(report)
@@ -83,15 +82,13 @@ class Signals:
 
         A second SIGINT or SIGTERM raises KeyboardInterrupt. SIGHUP stays ignored where it was, as under `nohup`.
         """
-        handlers: dict[int, Any] = {signal.SIGINT: self._stop, signal.SIGTERM: self._stop}
-        if hasattr(signal, "SIGUSR1"):
-            handlers[signal.SIGUSR1] = self._save
-        if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-            handlers[signal.SIGHUP] = self._hang_up
-        try:
-            previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-        except ValueError:  # Only the main thread may set handlers.
-            previous = {}
+        handlers = {"SIGINT": self._stop, "SIGTERM": self._stop, "SIGUSR1": self._save, "SIGHUP": self._hang_up}
+        previous: dict[int, Any] = {}
+        for name, handler in handlers.items():
+            number = getattr(signal, name, None)  # Windows has only the first two.
+            if number and not (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):
+                with suppress(ValueError):  # Only the main thread may set handlers.
+                    previous[number] = signal.signal(number, handler)
         try:
             yield self
         finally:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TypeVar
 
-from mt_cli.checkpoint.directory import RunDirectory, list_differences, remove
+from mt_cli.checkpoint.directory import RunDirectory, remove
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.console import say
@@ -20,56 +19,41 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.storage import write_text
 from mt_cli.tokenizer import TokenizerPair
 
-T = TypeVar("T")
-
 _MAX_RESTARTS = 2
 
 
-def check_config(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, str]:
-    """Check that the run in a directory can resume with a config.
+def check_config(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
+    """Check that the run in a directory can resume with a config; raises RunError if it cannot.
 
     Returns:
-        The config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a list
-        of the options that changed, one a line.
-
-    Raises:
-        RunError: if a file of the run cannot be read, or an option changed that may not.
+        The config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a line
+        for each option that changed.
     """
-    previous = _restorable(directory.config)
-    if config.training.batch_tokens == "auto":
-        config = with_batch_tokens(config, previous.training.tokens_per_batch)
-    changed = directory.check_resumable(previous, config)
-    return config, _restorable(lambda: directory.tokenizers(config)), list_differences(changed)
-
-
-def _restorable(read: Callable[[], T]) -> T:
     try:
-        return read()
+        previous = directory.config()
+        tokenizers = directory.tokenizers(previous)
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
+    if config.training.batch_tokens == "auto":
+        config = with_batch_tokens(config, previous.training.tokens_per_batch)
+    return config, tokenizers, directory.check_resumable(previous, config)
 
 
-def resume(setup: Setup, changed: str) -> RunState:
-    """Load the last usable state; `changed` is the list of options that changed.
-
-    Raises:
-        RunError: if no state is usable, or corpora or tokenizers changed.
-    """
+def resume(setup: Setup, changed: list[str]) -> RunState:
+    """Load the last usable state; raises RunError if there is none, or corpora or tokenizers changed."""
     state = _load_state(setup)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
     if changed:
-        say(f"The config has changed:{changed}")
+        say("\n  ".join(["The config has changed:", *changed]))
     return state
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     """Load the last good state, to train on with half the learning rate.
 
-    Raises:
-        DivergenceError: if training already went back twice.
-        RunError: if no state is usable.
+    Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
     directory = setup.directory
     if diverged.num_restarts >= _MAX_RESTARTS:
@@ -174,9 +158,9 @@ def _choose_best_again(setup: Setup, state: RunState) -> None:
                 checkpoint.fill(model)
             found = validator.validate()
             shown = "" if validator.best_metric == "loss" else f"{validator.best_metric} {found.value:.2f}  "
-            say(f"  step {step:>6,}  {shown}valid loss {found.tokens.loss:.3f}")
-            if state.is_better(found.value, found.tokens.loss):
-                state.set_best(step, found.value, found.tokens.loss, validator.measure)
+            say(f"  step {step:>6,}  {shown}valid loss {found.loss:.3f}")
+            if state.is_better(found.value, found.loss):
+                state.set_best(step, found.value, found.loss, validator.measure)
                 best = {name: weight.clone() for name, weight in model.state_dict().items()}
     model.load_state_dict(best)
     directory.save_best(model, asdict(state))

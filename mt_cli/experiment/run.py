@@ -37,7 +37,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
 
     Raises:
         InputError: if the data, the device or an older run in the directory does not fit.
-        RunInterruptedError: after SIGINT or SIGTERM, with the state saved.
+        RunInterruptedError: after a signal, with the state saved.
     """
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
@@ -62,7 +62,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
 
 def _prepare(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> tuple[Setup, RunState]:
     """Build what a run works with; load its state, or make the directory of a new run."""
-    tokenizers, changed = None, ""
+    tokenizers, changed = None, list[str]()
     resumes = not fresh and directory.can_resume()
     if resumes:
         config, tokenizers, changed = check_config(directory, config)
@@ -103,7 +103,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of_parts(setup.config))
         loop = _Loop(setup, state, tracker, log)
         loop.save()
-        if state.is_due(training):  # Unless it was made before the run stopped.
+        if state.is_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
             loop.save()
         if reason := state.reason_to_stop(training):
@@ -156,18 +156,18 @@ class _Loop:
             return
         self._log.read()
         found = setup.validator.validate()
-        loss, warmup_steps = found.tokens.loss, setup.config.training.warmup_steps
-        is_best = state.add_validation(found.value, loss, setup.validator.measure, warmup_steps)
+        warmup_steps = setup.config.training.warmup_steps
+        is_best = state.add_validation(found.value, found.loss, setup.validator.measure, warmup_steps)
         if is_best:
             setup.directory.save_best(setup.model, asdict(state))
         self._tracker.write_metrics(step, state.elapsed_seconds, found.metrics)
         self._tracker.write_samples(step, found.samples)
         self._tracker.write_pictures(step, found.pictures)
         epoch = step / setup.steps_per_epoch if setup.steps_per_epoch else float(state.position.epoch)
-        bleu, chrf = found.texts["bleu"]["score"], found.texts["chrf"]["score"]
+        accuracy, bleu, chrf = (found.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
-            f"{self._log.recent_loss:.3f}  valid loss {loss:.3f}  accuracy {found.tokens.token_accuracy:.1%}  "
+            f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.tokens import TokenScores, score_tokens
+from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.experiment.data import Data, longest_source, names_of_parts, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
@@ -36,26 +35,17 @@ class Validation:
 
     value: float
     """Of the metric that selects the best checkpoint; higher is better, a loss is negated."""
-    tokens: TokenScores
-    texts: Mapping[str, Any]
-    """BLEU, chrF and error rates of greedy translations, as `Scorer.score` returns them."""
-    part_losses: Mapping[str, float]
-    """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
+    metrics: Mapping[str, float]
+    """The row of `metrics.jsonl`."""
     samples: Sequence[Sample]
     """The first `training.num_samples` pairs."""
     pictures: Mapping[str, NDArray[np.uint8]]
     """Cross-attention of some samples, by tag."""
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The row of `metrics.jsonl`."""
-        return {
-            "valid/loss": self.tokens.loss,
-            "valid/perplexity": self.tokens.perplexity,
-            "valid/token_accuracy": self.tokens.token_accuracy,
-            **{f"valid/{name}": scores["score"] for name, scores in self.texts.items()},
-            **{f"train/loss/{name}": loss for name, loss in self.part_losses.items()},
-        }
+    def loss(self) -> float:
+        """Decides between equal values."""
+        return self.metrics["valid/loss"]
 
 
 class Validator:
@@ -89,10 +79,18 @@ class Validator:
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         texts = self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
+        metrics = {
+            "valid/loss": tokens.loss,
+            "valid/perplexity": tokens.perplexity,
+            "valid/token_accuracy": tokens.token_accuracy,
+            **{f"valid/{name}": scores["score"] for name, scores in texts.items()},
+            **{f"train/loss/{name}": loss for name, loss in self._part_losses().items()},
+        }
         value = -tokens.loss if self.best_metric == "loss" else texts[self.best_metric]["score"]
-        return Validation(value, tokens, texts, self._part_losses(), samples, _pictures(translator, samples))
+        return Validation(value, metrics, samples, _pictures(translator, samples))
 
     def _part_losses(self) -> dict[str, float]:
+        """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
         names = names_of_parts(self._config)
         if len(names) < 2 or "train" not in self._data.encoded:
             return {}

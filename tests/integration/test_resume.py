@@ -40,7 +40,7 @@ def train(mt, tiny_tree, tmp_path):
 
 
 def act_at(monkeypatch, step, act):
-    """Have something done when training comes to a step for the first time."""
+    """Call `act` when training reaches a step for the first time."""
     add, done = TrainingLog.add, []
 
     def add_and_act(self, report):
@@ -93,7 +93,7 @@ def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
+def test_a_best_found_only_at_the_end_of_a_run_is_forgotten_when_it_resumes(
     train, assert_same_run, tmp_path, monkeypatch
 ):
     for max_steps in (5, 8, 13):
@@ -110,7 +110,7 @@ SCORE = Scorer.score
 
 
 def excellent_validation(scorer, hypotheses, references, names=()):
-    """Only validation asks for some of the metrics."""
+    """A perfect score for validations, which are the only callers that select metrics."""
     scores = SCORE(scorer, hypotheses, references, names)
     return {name: {"score": 99.0} for name in scores} if names else scores
 
@@ -126,7 +126,7 @@ def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tm
     assert again["bleu"] == report["bleu"] and again["best_step"] == 5
 
 
-def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatch):
+def test_a_signal_to_save_saves_and_training_continues(train, tmp_path, monkeypatch):
     saved = []
     save_state = RunDirectory.save_state
 
@@ -143,7 +143,7 @@ def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatc
     assert states <= names <= states | {"best.safetensors", "former_best.safetensors"}
 
 
-def test_time_based_saving(train, monkeypatch):
+def test_a_state_is_saved_every_so_often(train, monkeypatch):
     saved = []
     monkeypatch.setattr(
         RunDirectory, "save_state", lambda self, model, state, optimizer, step, *rest: saved.append(step)
@@ -180,7 +180,7 @@ def test_a_run_that_is_being_trained_is_not_moved_aside(train, tmp_path):
 
 
 def own_corpus(tiny_tree, tmp_path, corpus):
-    """Let the tiny config train on copies of the corpus that may be changed."""
+    """Make the tiny config train on a copy of the corpus that a test may change."""
     for side in ("en", "xx"):
         shutil.copy(corpus / f"train.{side}", tmp_path / f"own.{side}")
     tiny_tree["corpus"]["train"] = {"files": ["own.en", "own.xx"]}
@@ -240,7 +240,7 @@ def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_when_no_state_is_whole_nothing_is_touched(train, tmp_path):
+def test_no_file_changes_when_every_state_is_damaged(train, tmp_path):
     assert train("run", max_steps=12)[0] == 0
     paths = list((tmp_path / "runs/run/checkpoints").glob("*.safetensors"))
     for path in paths:
@@ -320,7 +320,7 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_run_that_ends_with_scores_that_are_no_numbers_says_so(train, mt, tmp_path, precision):
+def test_a_run_that_ends_with_scores_that_are_not_numbers_reports_it(train, mt, tmp_path, precision):
     options = {"learning_rate": 1e30, "warmup_steps": 0, "max_steps": 1, "precision": precision}
     status, _, err = train("run", **options)
     assert status == 1, err
@@ -352,7 +352,7 @@ def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
 
 
 def run_limited(tmp_path, num_bytes, *arguments):
-    """Runs `mt` in a process of its own that cannot write a file larger than this."""
+    """Run `mt` in a process that cannot write files larger than `num_bytes`."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
@@ -361,7 +361,7 @@ def run_limited(tmp_path, num_bytes, *arguments):
     return subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
 
 
-def test_a_disk_that_fills_up_while_saving_leaves_the_former_checkpoint(train, mt, tmp_path):
+def test_a_disk_that_fills_up_while_saving_leaves_the_previous_checkpoint(train, mt, tmp_path):
     assert train("run", max_steps=6)[0] == 0
     checkpoints = tmp_path / "runs/run/checkpoints"
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
@@ -413,7 +413,7 @@ class Planted:
         return (open, (self.path, "w"))
 
 
-def test_a_finished_run_whose_best_checkpoint_is_lost_is_mended_by_the_same_command(train, mt, tmp_path):
+def test_the_same_command_fixes_a_finished_run_whose_best_checkpoint_is_lost(train, mt, tmp_path):
     assert train("run", max_steps=12)[0] == 0
     damage(tmp_path / "runs/run/checkpoints/best.safetensors")
     status, _, err = mt("translate", "one.", "--run", "runs/run")
@@ -423,7 +423,7 @@ def test_a_finished_run_whose_best_checkpoint_is_lost_is_mended_by_the_same_comm
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "tokenizer.source.json"])
-def test_a_broken_file_of_a_run_is_named_with_the_way_out(train, tmp_path, name):
+def test_a_broken_file_of_a_run_is_named_with_what_to_do(train, tmp_path, name):
     assert train("run", max_steps=2)[0] == 0
     for break_it in (lambda path: path.write_text("}{"), lambda path: path.unlink()):
         break_it(tmp_path / "runs" / "run" / name)
@@ -464,13 +464,13 @@ def test_a_folder_in_the_place_of_an_older_checkpoint_costs_only_that_checkpoint
     assert json.loads((tmp_path / "runs/run/report.json").read_text())["num_steps"] == 12
 
 
-def test_lost_rows_of_metrics_are_mentioned(train, tmp_path):
+def test_lost_rows_of_metrics_are_reported(train, tmp_path):
     assert train("run", max_steps=6)[0] == 0
     (tmp_path / "runs/run/metrics.jsonl").unlink()
     assert "metrics.jsonl: shorter than when" in train("run", max_steps=12)[2]
 
 
-def test_an_interrupt_while_the_test_is_scored_says_what_is_safe(train, tmp_path, monkeypatch):
+def test_an_interrupt_during_the_final_test_reports_that_the_model_is_saved(train, tmp_path, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
@@ -502,7 +502,7 @@ def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
     assert train("run", max_steps=2)[0] == 0
 
 
-def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
+def test_the_best_is_chosen_again_when_its_metric_changes(train, tmp_path):
     def state_of(name):
         with safe_open(tmp_path / f"runs/one/checkpoints/{name}.safetensors", framework="pt") as file:
             return json.loads(file.metadata()["state"])

@@ -69,7 +69,7 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     assert "_hparams_/experiment" in board.summary_metadata
 
 
-def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_config, tmp_path):
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(mt, tiny_config, tmp_path):
     whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
     limits = ["--set", "training.schedule=constant", "--set", "training.validate_every_steps=5"]
     assert (
@@ -152,7 +152,9 @@ def test_train_loss_equals_valid_loss_on_the_same_pairs_without_dropout(mt, tiny
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_final_scores_are_those_of_the_precision_that_was_trained_in(mt, tiny_config, tmp_path, monkeypatch, precision):
+def test_final_scores_are_made_in_the_precision_of_training_which_the_report_names(
+    mt, tiny_config, tmp_path, monkeypatch, precision
+):
     load, used = Translator.load, []
 
     def noted(*arguments, **options):
@@ -210,7 +212,7 @@ def test_two_named_columns_train(mt, tiny_tree, tmp_path, corpus):
     assert "no column 'reply' among 'question', 'answer'" in err
 
 
-def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_path):
+def test_a_lost_connection_saves_and_the_same_command_resumes(tiny_config, tmp_path):
     command = [sys.executable, "-m", "mt_cli", "train", "--config", str(tiny_config)]
     command += ["--set", "training.max_epochs=100000", "--set", "training.validate_every_steps=1000000"]
     terminal, side_of_the_program = os.openpty()
@@ -231,7 +233,7 @@ def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_p
     assert f"Resuming from step {step}." in again.stderr
 
 
-def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_config, tmp_path):
+def test_a_dangling_link_does_not_prevent_a_fresh_run(mt, tiny_config, tmp_path):
     assert mt("train", "--config", tiny_config)[0] == 0
     (tmp_path / "runs/tiny.old-1").symlink_to("nowhere")
     status, _, err = mt("train", "--config", tiny_config, "--fresh")
@@ -240,7 +242,7 @@ def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_confi
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_config, tmp_path, number):
+def test_a_signal_saves_with_a_one_line_message_and_the_same_command_resumes(tiny_config, tmp_path, number):
     command = [
         sys.executable,
         "-m",
@@ -279,7 +281,7 @@ def test_help_imports_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
-def test_automatic_batch_size_is_noted_in_the_run_and_resumed_with(mt, tiny_config, tmp_path):
+def test_an_automatic_batch_size_is_saved_in_the_config_of_the_run(mt, tiny_config, tmp_path):
     command = ("train", "--config", tiny_config, "--set", "training.batch_tokens=auto", "--set")
     status, _, err = mt(*command, "training.max_steps=2")
     assert status == 0 and "auto is 4,096 here" in err
@@ -288,7 +290,7 @@ def test_automatic_batch_size_is_noted_in_the_run_and_resumed_with(mt, tiny_conf
     assert status == 0 and "Resuming from step 2" in err
 
 
-def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
+def test_a_lack_of_memory_is_reported_once(mt, tiny_config, monkeypatch):
     forward = Objective.forward
 
     def scarce(self, batch):
@@ -319,7 +321,7 @@ def test_a_validation_prints_some_of_its_samples_below_its_scores(mt, tiny_confi
         assert f"source     {lines[places[0] + 1][14:]}\n" in samples
 
 
-def test_progress_is_shown_as_asked_for(mt, tiny_config):
+def test_progress_is_shown_as_requested(mt, tiny_config):
     def shown(mode):
         return mt("train", "--config", tiny_config, "--fresh", "--progress", mode)[2]
 
@@ -331,7 +333,7 @@ def test_progress_is_shown_as_asked_for(mt, tiny_config):
 
 
 @pytest.mark.parametrize(("num_threads", "share"), [(2, 0.6), (2, 0.1), (1, 0.6)])
-def test_training_says_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
+def test_training_reports_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
     monkeypatch.setattr("mt_cli.cpus.CpuContention.waiting_share", lambda self: share)
     monkeypatch.setattr("torch.get_num_threads", lambda: num_threads)
     status, _, err = mt("train", "--config", tiny_config)

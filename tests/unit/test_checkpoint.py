@@ -40,11 +40,11 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     save_checkpoint(path, model, {"step": 3, "best": 0.1}, optimizer)
-    drawn = torch.rand(5)
+    sampled = torch.rand(5)
     other = a_model()
     other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.1)
     assert load_checkpoint(path, other, other_optimizer) == {"step": 3, "best": 0.1}
-    assert torch.equal(torch.rand(5), drawn)
+    assert torch.equal(torch.rand(5), sampled)
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
         for name, value in optimizer.state[ours].items():
@@ -61,7 +61,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x80\x02}q\x00.", b"\xff" * 100])
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "best.safetensors"
     path.write_bytes(content)
     with pytest.raises(RunError, match="damaged checkpoint"):
@@ -96,22 +96,22 @@ def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
         load_checkpoint(path, a_model())
 
 
-def test_every_random_generator_goes_on_where_it_was(tmp_path):
-    def draw():
+def test_every_random_generator_continues_where_it_was(tmp_path):
+    def sample():
         return random.random(), random.gauss(0, 1), float(np.random.rand()), float(torch.rand(()))
 
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     seed_everything(3)
-    draw()
+    sample()
     save_checkpoint(path, model, {}, optimizer)
-    drawn = draw()
+    sampled = sample()
     seed_everything(4)
     load_checkpoint(path, model, optimizer)
-    assert draw() == drawn
+    assert sample() == sampled
     seed_everything(3)
-    draw()
-    assert draw() == drawn
+    sample()
+    assert sample() == sampled
 
 
 def test_the_newest_states_are_kept_and_found(tmp_path):
@@ -135,7 +135,7 @@ def test_the_newest_states_are_kept_and_found(tmp_path):
     assert save(7) == ["last", "step-5"]
 
 
-def test_without_hard_links_a_former_state_is_renamed(tmp_path, monkeypatch):
+def test_without_hard_links_the_previous_state_is_renamed(tmp_path, monkeypatch):
     def refuse(*paths):
         raise OSError("no links here")
 

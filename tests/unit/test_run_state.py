@@ -25,13 +25,13 @@ def test_a_state_is_read_back_as_it_was():
     assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state
 
 
-def test_steps_that_were_saved_without_their_right_tokens_are_read_as_such():
+def test_steps_saved_without_their_number_of_correct_tokens_can_be_read():
     saved = json.loads(json.dumps(asdict(RunState()))) | {"unlogged": [[0.1, 2, 0.3]]}
     assert RunState.from_state(saved).unlogged == [UnloggedStep(0.1, 2, 0.3, None)]
 
 
 def rows_of_steps(folder, *steps, unlogged=()):
-    """The rows written of steps with so many right tokens of ten, or that were not finite (None)."""
+    """The rows written for steps with these numbers of correct tokens out of ten; None: a step that was not finite."""
     weight = torch.nn.Parameter(torch.ones(1))
     with Tracker(folder, 0, {}) as tracker, Progress("train", None, "step") as bar:
         config = TrainingConfig(log_every_steps=len(steps))
@@ -54,7 +54,7 @@ def rows_of_steps(folder, *steps, unlogged=()):
         ((None, None), (), None),
     ],
 )
-def test_token_accuracy_is_the_share_of_right_tokens_of_the_steps_that_are_known(tmp_path, steps, unlogged, expected):
+def test_token_accuracy_is_the_share_of_correct_tokens_in_steps_that_counted_them(tmp_path, steps, unlogged, expected):
     (row,) = rows_of_steps(tmp_path, *steps, unlogged=unlogged)
     assert row.get("train/token_accuracy") == expected
 
@@ -70,12 +70,12 @@ def test_token_accuracy_is_the_share_of_right_tokens_of_the_steps_that_are_known
         {"num_restarts": -1},
     ],
 )
-def test_a_state_of_another_kind_is_refused(change):
+def test_a_state_with_invalid_values_is_refused(change):
     with pytest.raises(DamagedFileError):
         RunState.from_state(json.loads(json.dumps(asdict(RunState()))) | change)
 
 
-def test_validations_are_due_at_the_end_of_epochs_or_every_so_many_steps():
+def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
     def due(position, every):
         return RunState(position).is_due(TrainingConfig(validate_every_steps=every))
 
