@@ -1,7 +1,6 @@
-"""Where the numbers of a run go: `metrics.jsonl`, TensorBoard and `samples.txt`.
+"""The records of a run: `metrics.jsonl`, TensorBoard and `samples.txt`.
 
-The tags are explained in `docs/runs.md`; a row of `metrics.jsonl` holds what TensorBoard shows for the
-same step.
+The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -30,25 +28,25 @@ _TOO_LARGE = 1e100
 
 
 class Tracker:
-    """Writes the metrics and samples of a run into its directory, from the step at which it is opened.
+    """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
 
     Args:
         directory: of the run.
-        step: up to which there is something already.
-        sizes: of the files that `flush` gave when the state of this step was saved; what came later is cut off.
+        step: the step that training starts from.
+        sizes: what `flush` returned when the state of this step was saved; files are truncated to these sizes.
     """
 
     def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self._paths = [directory / name for name in ("metrics.jsonl", "samples.txt")]
+        self._directory, self._metrics, self._texts = directory, directory / "metrics.jsonl", directory / "samples.txt"
         with writing(directory):
-            for path in self._paths:
-                _cut(path, sizes.get(path.name, 0))
-            # A validation at this very step may have come after the saving: TensorBoard forgets the whole step.
-            rows = [row for row in read_rows(self._paths[0]) if row["step"] == step]
+            for path in (self._metrics, self._texts):
+                _truncate(path, sizes.get(path.name, 0))
+            # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
+            rows = [row for row in read_rows(self._metrics) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
-            self._samples = {sample[:2]: sample[2] for sample in read_samples(self._paths[1])}
+            self._samples = {sample[:2]: sample[2] for sample in read_samples(self._texts)}
             _make_way_for_events(directory)
             self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
             for row in [] if is_validated else rows:
@@ -57,24 +55,17 @@ class Tracker:
     def __enter__(self) -> Tracker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with suppress(OSError) if error else nullcontext():  # What went wrong first is what is told.
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
             self._board.close()
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one row, and one point to each of its curves; values that are not finite are left out.
-
-        Raises:
-            MtError: if it cannot be written.
-        """
+        """Add one row, and one point to each of its curves; values that are not finite are left out."""
         finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
         row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
-        path = self._paths[0]
-        with writing(path), path.open("a", encoding="utf-8") as file:
+        with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
-        with writing(path.parent):
+        with writing(self._directory):
             self._add_points(row)
 
     def _add_points(self, row: Mapping[str, Any]) -> None:
@@ -83,51 +74,35 @@ class Tracker:
                 self._board.add_scalar(tag, value, row["step"])
 
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
-        """Add (source, reference, hypothesis) of the same sentences as they are translated now.
-
-        TensorBoard shows, in bold, which words are new since the last time.
-
-        Raises:
-            MtError: if they cannot be written.
-        """
+        """Add (source, reference, hypothesis) of the sample sentences; TensorBoard shows new words in bold."""
         if not samples:
             return
-        path = self._paths[1]
-        with writing(path), path.open("a", encoding="utf-8") as file:
+        with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
             file.write(f"# step {step}\n")
             for source, reference, hypothesis in samples:
                 file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
-        rows = []
+        table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n"
         for source, reference, hypothesis in samples:
             before = self._samples.get((source, reference))
             shown = _plain(hypothesis) if before is None else _marked(hypothesis, before)
             same = "the same" if before == hypothesis else _plain(before or "")
-            rows.append(f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n")
+            table += f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n"
             self._samples[source, reference] = hypothesis
-        table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n" + "".join(rows)
-        with writing(path.parent):
+        with writing(self._directory):
             self._board.add_text("samples", table, step)
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Add pictures, height x width x 3, under their tags.
-
-        Raises:
-            MtError: if they cannot be written.
-        """
-        with writing(self._paths[0].parent):
+        """Add pictures, height x width x 3, under their tags."""
+        with writing(self._directory):
             for tag, pixels in pictures.items():
                 self._board.add_image(tag, pixels, step, dataformats="HWC")
 
     def flush(self) -> dict[str, int]:
-        """Have all of it on the disk; return the sizes of the files by name.
-
-        Raises:
-            MtError: if that cannot be.
-        """
+        """Write everything to disk; return the sizes of the files by name."""
         sizes = {}
-        with writing(self._paths[0].parent):
+        with writing(self._directory):
             self._board.flush()
-            for path in self._paths:
+            for path in (self._metrics, self._texts):
                 with path.open("ab") as file:
                     os.fsync(file.fileno())
                     sizes[path.name] = file.tell()
@@ -135,11 +110,7 @@ class Tracker:
 
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-    """Give TensorBoard's table of runs the options of this one, and what they led to, as of a step.
-
-    Raises:
-        MtError: if they cannot be written.
-    """
+    """Add options and final scores, as of a step, to TensorBoard's table of runs; raises MtError if it cannot."""
     from torch.utils.tensorboard.summary import hparams, scalar
     from torch.utils.tensorboard.writer import FileWriter
 
@@ -148,22 +119,20 @@ def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores
     with writing(directory):
         _make_way_for_events(directory)
         writer = FileWriter(str(directory))
-        for summary in hparams(plain, dict(scores)):
+        for summary in (*hparams(plain, dict(scores)), *(scalar(tag, value) for tag, value in scores.items())):
             writer.add_summary(summary, step)
-        for tag, value in scores.items():
-            writer.add_summary(scalar(tag, value), step)
         writer.close()
 
 
 def _plain(text: str) -> str:
-    """Text as a cell of a Markdown table that shows it as it is."""
+    """Text escaped for a cell of a Markdown table."""
     return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
 
 
 def _marked(text: str, before: str) -> str:
-    """The same, words that were not in `before` in bold."""
-    words, former = ([(each[start:end], start, end) for start, end in units(each)] for each in (text, before))
-    matcher = difflib.SequenceMatcher(a=[word for word, *_ in former], b=[word for word, *_ in words], autojunk=False)
+    """Escaped text with the words that were not in `before` in bold."""
+    words, previous = ([(each[start:end], start, end) for start, end in units(each)] for each in (text, before))
+    matcher = difflib.SequenceMatcher(a=[word for word, *_ in previous], b=[word for word, *_ in words], autojunk=False)
     marked, done = "", 0
     for kind, _, _, first, last in matcher.get_opcodes():
         if first < last:
@@ -175,9 +144,9 @@ def _marked(text: str, before: str) -> str:
 
 
 def _make_way_for_events(directory: Path) -> None:
-    """Have a new event file sort after all others, whose names begin with seconds: TensorBoard reads them in order.
+    """Make sure that a new event file sorts after all others, because TensorBoard reads them in the order of names.
 
-    That may take until the next second. If the clock has gone backwards, the others are renamed.
+    Names begin with seconds: this may wait for the next second, and renames the others if the clock went backwards.
     """
     if list(directory.glob(f"events.out.tfevents.{int(time.time())}.*")):
         time.sleep(1 - time.time() % 1)
@@ -188,20 +157,19 @@ def _make_way_for_events(directory: Path) -> None:
             (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
 
 
-def _cut(path: Path, size: int) -> None:
-    """Shorten a file of lines to a size, or to less where a line would be cut in two."""
+def _truncate(path: Path, size: int) -> None:
+    """Truncate a text file to a size, and further to the end of its last whole line."""
     content = path.read_bytes()[:size] if path.is_file() else b""
     if len(content) < size:
-        say(f"{path}: shorter than it was when the run was saved; what is missing is lost")
+        say(f"{path}: shorter than when the state was saved; the missing lines are lost")
     if path.is_file():
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def read_samples(path: Path) -> list[tuple[str, str, str]]:
-    """Source, reference and hypothesis of the sentences in the last part of a samples file; none if there is none.
+    """Source, reference and hypothesis of the last samples in a file; none if the file is missing.
 
-    Raises:
-        OSError: if it cannot be read, is no regular file, or too large.
+    Raises OSError if it cannot be read, is not a regular file, or is too large.
     """
     text = _content(path).decode("utf-8", errors="replace")
     values = [line.partition(" ")[2].strip() for line in text.rpartition("# step ")[2].split("\n")[1:] if line]
@@ -209,11 +177,7 @@ def read_samples(path: Path) -> list[tuple[str, str, str]]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    """The rows of a metrics file; damaged lines and values that are no numbers, or too large for a curve, are left out.
-
-    Raises:
-        OSError: as `read_samples`.
-    """
+    """The rows of a metrics file, without damaged lines and values that cannot be drawn; raises as `read_samples`."""
     rows = []
     for line in _content(path).splitlines():
         with suppress(ValueError, RecursionError):
@@ -230,7 +194,6 @@ def _is_drawable(value: object) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """What is in a file of the run; nothing if there is none."""
     try:
         return read_regular(path, _MAX_FILE_BYTES)
     except FileNotFoundError:

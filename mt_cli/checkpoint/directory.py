@@ -1,4 +1,4 @@
-"""The run directory: what is in it, who may write to it, and whether a config may go on with it."""
+"""The run directory: its files, the lock on it, and whether a config may resume the run."""
 
 from __future__ import annotations
 
@@ -17,18 +17,11 @@ from torch import nn
 
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.storage import check_plain, check_regular, read_regular, write_text
+from mt_cli.storage import check_plain, check_regular, read_regular, reading, write_text
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
-_MAY_CHANGE = {
-    *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
-    *("training.validate_every_steps", "training.log_every_steps", "training.num_samples"),
-    *("training.save_every_minutes", "training.keep_last", "training.max_bad_steps"),
-    *("training.device", "training.num_threads", "training.best_metric"),
-}
-_MAY_CHANGE_PREFIXES = ("decoding.", "evaluation.")
 _LOCK = ".lock"
 
 
@@ -51,10 +44,8 @@ class RunDirectory:
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
-        try:
+        with reading(self.last_path.parent, RunError):
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f"{self.path}: cannot be made: {reason(error)}") from None
         save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
 
@@ -66,28 +57,24 @@ class RunDirectory:
             raise RunError(f"{self.path}: no such run directory{hint}")
         if not os.path.lexists(self.config_path):
             raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
-        try:
+        with reading(self.config_path, RunError):
             check_regular(self.config_path)
-        except OSError as error:
-            raise RunError(f"{self.config_path}: {reason(error)}") from None
         return load_config(self.config_path)
 
     def tokenizers(self, config: Config) -> TokenizerPair:
-        """Source and target tokenizer, one and the same if it is shared."""
+        """Source and target tokenizer; the same object twice if it is shared."""
         return load_tokenizers(self.path, config)
 
     def tokenizer_digests(self) -> dict[str, str]:
         """The SHA-256 of each tokenizer file; raises RunError if one cannot be read."""
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
-            try:
+            with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
-            except OSError as error:
-                raise RunError(f"{path}: {reason(error)}") from None
         return digests
 
     def check_tokenizers(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise RunError if they are not those that a checkpoint with these fingerprints was trained with."""
+        """Raise RunError unless they are those that a checkpoint with these fingerprints was trained with."""
         digests = self.tokenizer_digests()
         for name, digest in fingerprints.items():
             if name.startswith("tokenizer") and digests.get(name) != digest:
@@ -96,39 +83,42 @@ class RunDirectory:
                     "words; restore it, or train again with --fresh"
                 )
 
-    def check_resumable(self, former: Config, config: Config) -> dict[str, tuple[Any, Any]]:
-        """The dotted keys that differ from the former config, with the old and the new value; all of them may change.
-
-        Raises:
-            RunError: with the differences, if the run began with a config that gives another model.
-        """
-        changed = differences(former, config)
-        refused = {key: changed[key] for key in changed if not _may_change(key)}
-        if refused:
+    def can_resume(self) -> bool:
+        """Whether there is a saved state; raises RunError if there is a run without one."""
+        if self.states():
+            return True
+        made_by_training = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
+        if any(path.is_file() and path.stat().st_size for path in made_by_training):
             raise RunError(
-                f"{self.path}: this run began with another config:{list_differences(refused)}\n"
-                "Use --fresh to begin again (the old run is moved aside), or give the config another name."
+                f"{self.path}: contains a run, but no saved state to resume from; use --fresh to start over (the old "
+                "run is moved aside), or give the config another name"
             )
-        return changed
+        return False
+
+    def check_resumable(self, previous: Config, config: Config) -> list[str]:
+        """A line for each option that changed; raises RunError if some of them would give another model."""
+        changed = {
+            key: f"{key}: was {_short(old)}, now {_short(new)}"
+            for key, (old, new) in differences(previous, config).items()
+        }
+        if refused := [line for key, line in changed.items() if not may_change(key)]:
+            advice = "Use --fresh to start over (the old run is moved aside), or give the config another name."
+            message = "\n  ".join([f"{self.path}: this run began with another config:", *refused])
+            raise RunError(f"{message}\n{advice}")
+        return list(changed.values())
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it but the lock."""
+        """Whether there is nothing in it except the lock."""
         return all(path.name == _LOCK for path in self.path.iterdir())
 
-    def holds_work(self) -> bool:
-        """Whether there is anything in it that training has made."""
-        paths = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
-        return any(path.is_file() and path.stat().st_size for path in paths)
-
     def states(self) -> list[Path]:
-        """The files from which training can go on: `last`, then older ones, newest first."""
+        """The files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
     def checkpoint(self, name: str | None = None) -> Path:
-        """The file of the checkpoint `best`, `last` or `step-N`; None: of the best, or the last if none was validated.
+        """The file of the checkpoint `best`, `last` or `step-N`; None: `best`, or `last` if no `best` exists.
 
-        Raises:
-            RunError: if there is none of this name.
+        Raises RunError if a named one is missing.
         """
         if name is None:
             return self.best_path if self.best_path.exists() else self.last_path
@@ -152,13 +142,12 @@ class RunDirectory:
         keep_last: int,
         is_good: bool = True,
     ) -> None:
-        """Write all that going on needs as `last`, of which the former and older good ones stay as `step-N`.
+        """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
-        A state is good unless training is diverging. While it is, the last good one stays, whatever `keep_last` says.
-        Before the first step there is no model worth the name `last`: that state is `step-0`.
+        A state is good unless training is diverging; then the last good one stays, whatever `keep_last` is. The state
+        before the first step is `step-0`, never `last`, because it holds no trained model.
 
-        Raises:
-            MtError: if it cannot be written; the states that were there are untouched.
+        Raises MtError if it cannot be written; the previous states are then untouched.
         """
         if self._step_of_good_last is not None and self._step_of_good_last != step:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
@@ -169,8 +158,8 @@ class RunDirectory:
         for path in list(self._older_states().values())[num_kept:]:
             remove(path)
 
-    def go_on_from(self, path: Path, step: int, is_good: bool = True) -> None:
-        """Note which state training goes on from; those before which it was chosen are removed."""
+    def resume_from(self, path: Path, step: int, is_good: bool = True) -> None:
+        """Record the state that training resumes from, and remove all later ones."""
         self._step_of_good_last = step if path == self.last_path and is_good else None
         if path != self.last_path:
             remove(self.last_path)
@@ -179,47 +168,44 @@ class RunDirectory:
                 remove(older_path)
 
     def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
-        """Write the weights of the best step; the former ones are kept until a state is saved that knows the new ones.
+        """Write the weights of the best step; the previous ones are kept until a state that knows the new is saved.
 
-        Raises:
-            MtError: if they cannot be written; those that were there are untouched.
+        Raises MtError if they cannot be written; the previous ones are then untouched.
         """
         if self.best_path.exists():
             _keep_as(self.best_path, self.former_best_path)
         save_checkpoint(self.best_path, model, state)
 
-    def best_state(self, step: int) -> dict[str, Any] | None:
-        """What `save_best` was given, at `step` if those weights are still there, else of whatever best there is.
+    def best_state(self) -> dict[str, Any] | None:
+        """The state that was saved with the best checkpoint; None if that is missing or damaged."""
+        with suppress(RunError), open_checkpoint(self.best_path) as checkpoint:
+            return checkpoint.state
+        return None
 
-        A run that was stopped between a validation and the saving of its state has two; the right one takes its place.
+    def restore_best(self, step: int) -> None:
+        """Put the previous best checkpoint back if it is of this step.
+
+        Both are there if a run was stopped between a validation and the next save.
         """
-        found: dict[str, Any] | None = None
-        for path in (self.former_best_path, self.best_path):
-            with suppress(RunError), open_checkpoint(path) as checkpoint:
-                found = checkpoint.state
-                if found["best_step"] == step:
-                    os.replace(path, self.best_path)
-                    return found
-        return found
+        with suppress(RunError), open_checkpoint(self.former_best_path) as checkpoint:
+            if checkpoint.state["best_step"] == step:
+                os.replace(self.former_best_path, self.best_path)
 
     def _path_of_step(self, step: int) -> Path:
         return self.last_path.with_name(f"step-{step}.safetensors")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Inside, no other process can be; the directory is made, and removed if nothing else comes into it.
+        """Context manager that keeps other processes out; it makes the directory, and removes it if it stays empty.
 
-        Raises:
-            RunError: if another process trains this run, or the directory cannot be made or has a link in it.
+        Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
         """
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
             self._take_lock()
             yield
         finally:
-            if self._lock is not None:
-                self._lock.close()
-                self._lock = None
+            self._release_lock()
             if made and self.path.is_dir() and self.is_empty():
                 (self.path / _LOCK).unlink(missing_ok=True)
                 for path in made:
@@ -233,7 +219,7 @@ class RunDirectory:
             self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
         except FileExistsError:
             raise RunError(
-                f"{self.path}: a file or a broken link has this name; remove it, or use another name"
+                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
             ) from None
         except OSError as error:
             raise RunError(f"{self.path}: cannot be written: {reason(error)}") from None
@@ -245,30 +231,26 @@ class RunDirectory:
             raise RunError(
                 f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
             ) from None
-        with suppress(OSError):  # On a full disk the lock holds all the same.
+        with suppress(OSError):  # On a full disk the lock still holds.
             os.truncate(self._lock.fileno(), 0)
             os.write(self._lock.fileno(), f"process {os.getpid()}".encode("ascii"))
 
+    def _release_lock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
     def move_aside(self) -> Path:
-        """Rename the directory to the first free `NAME.old-N` and make it anew, locked again; return the new path."""
+        """Rename the directory to the first free `NAME.old-N`, return that, and lock a new one if it was locked."""
         number = 1
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
         self.path.rename(aside)
         if self._lock is not None:
-            self._lock.close()
+            self._release_lock()
             (aside / _LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
-
-
-def _may_change(key: str) -> bool:
-    return key in _MAY_CHANGE or key.startswith(_MAY_CHANGE_PREFIXES)
-
-
-def list_differences(changed: Mapping[str, tuple[Any, Any]]) -> str:
-    """A line for each of `differences`, after a line end."""
-    return "".join(f"\n  {key}: {_short(old)} there, {_short(new)} now" for key, (old, new) in changed.items())
 
 
 def _short(value: Any) -> str:
@@ -277,48 +259,44 @@ def _short(value: Any) -> str:
 
 
 def remove(path: Path) -> None:
-    """Remove a file that is no longer needed; one that cannot be removed does no harm."""
+    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
     with suppress(OSError):
         path.unlink()
 
 
 def _keep_as(path: Path, kept: Path) -> None:
-    """Give a file another name; it keeps its own until it is replaced, where the file system has hard links."""
+    """Give a file a second name, or where the file system has no hard links, another name."""
     remove(kept)
     try:
         os.link(path, kept)
     except FileNotFoundError:
-        return  # Somebody has removed it: there is nothing to keep.
+        return
     except OSError:
-        with suppress(OSError):  # What stands in the way there is not ours; only the older state is not kept.
+        with suppress(OSError):  # If something is in the way, only this older file is not kept.
             path.rename(kept)
 
 
 def _lock_file(file: IO[str]) -> None:
-    """Take a lock that ends with the process, where the file system has locks.
-
-    Raises:
-        BlockingIOError, PermissionError: if another process has it.
-    """
+    """Take a lock that ends with the process; raises BlockingIOError or PermissionError if another process has it."""
     try:
         import fcntl
     except ImportError:  # Windows.
         import msvcrt
 
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError:
-            pass  # A network file system without locks: better unguarded than not at all.
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        pass  # Network file systems may have no locks: better unguarded than not at all.
 
 
 def newest_run(root: Path = Path("runs")) -> Path:
     """The run below `root` whose weights were written last; raises RunError if there is none."""
-    weights = [path for name in ("best", "last") for path in root.glob(f"*/checkpoints/{name}.safetensors")]
-    weights = [path for path in weights if path.is_file()]
+    paths = (path for name in ("best", "last") for path in root.glob(f"*/checkpoints/{name}.safetensors"))
+    weights = [path for path in paths if path.is_file()]
     if not weights:
         raise RunError(f"{root}: no trained run below it; train one with `mt train --config FILE`, or give --run DIR")
     return max(weights, key=lambda path: path.stat().st_mtime).parent.parent

@@ -1,4 +1,4 @@
-"""Checkpoint files: written atomically, sealed with a checksum, read with suspicion.
+"""Checkpoint files: written atomically with a checksum, and verified before anything in them is used.
 
 Weights, optimizer state and random states are tensors in a safetensors file, everything else is JSON in its header.
 Nothing is ever unpickled.
@@ -26,24 +26,23 @@ from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.storage import check_regular, write_atomically
 
 FORMAT = 2
-"""Of checkpoints; raised when older ones can no longer be read."""
+"""Version of the checkpoint format; raised when older checkpoints can no longer be read."""
 
 _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
-_SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
-_UNSEALED = "0" * 64
+_CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
+_NO_CHECKSUM = "0" * 64
 
 
 def save_checkpoint(
     path: Path, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer | None = None
 ) -> None:
-    """Write weights, JSON-like `state` and, with an optimizer, all that exact resumption needs; atomically.
+    """Write weights, JSON-like `state` and, with an optimizer, everything that exact resumption needs.
 
-    Raises:
-        MtError: if the disk is full or cannot be written; the file that was there is untouched.
+    Raises MtError if it cannot be written; the previous file is then untouched.
     """
     tensors = {f"model.{name}": weight.detach() for name, weight in model.named_parameters()}
-    metadata = {"format": str(FORMAT), "sha256": _UNSEALED, "state": json.dumps(dict(state))}
+    metadata = {"format": str(FORMAT), "sha256": _NO_CHECKSUM, "state": json.dumps(dict(state))}
     if optimizer is not None:
         for index, values in optimizer.state_dict()["state"].items():
             tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
@@ -58,23 +57,28 @@ def save_checkpoint(
 
     def write(temporary: str) -> None:
         save_file(tensors, temporary, metadata)
-        _seal(temporary)
+        with open(temporary, "r+b") as file:
+            checksum = _CHECKSUM.search(_header(file))
+            assert checksum is not None
+            digest = _digest(file, checksum)
+            file.seek(8 + checksum.start(1))
+            file.write(digest)
 
     write_atomically(path, write)
 
 
 @contextmanager
 def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
-    """The checkpoint in a file that is whole.
+    """Context manager that gives the checkpoint in a file.
 
     Raises:
         RunError: if the file is missing, of another format, or in a folder whose name is not UTF-8.
-        DamagedFileError: if it is damaged, also where that comes to light inside.
+        DamagedFileError: if it is damaged, which may show only inside the context.
     """
     try:
         str(path).encode("utf-8")
         check_regular(path)
-        _check_seal(path)
+        _verify(path)
         with safe_open(path, framework="pt") as file:
             yield Checkpoint(path, file)
     except UnicodeEncodeError:
@@ -86,33 +90,27 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
 
 
 class Checkpoint:
-    """What `save_checkpoint` wrote."""
+    """An open checkpoint file."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self.path = path
         self._read: Callable[[str], Tensor] = file.get_tensor
-        self._names = set(file.keys())
-        self._shapes = {name: list(file.get_slice(name).get_shape()) for name in self._names}
+        self._shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         self._metadata: dict[str, str] = file.metadata()
         self.state: dict[str, Any] = json.loads(self._metadata["state"])
 
     def check_fits(self, model: nn.Module) -> None:
-        """Raise RunError unless there is a weight of the right shape for each parameter; the model may be on `meta`."""
+        """Raise RunError unless every parameter has a weight of its shape; the model may be on `meta`."""
         for name, weight in model.named_parameters():
-            saved = self._shapes.get(f"model.{name}")
+            saved, expected = self._shapes.get(f"model.{name}"), list(weight.shape)
             if saved is None:
-                raise RunError(f"{self.path}: no weight {name} in it; the config beside it describes another model")
-            if saved != list(weight.shape):
-                there = list(weight.shape)
-                raise RunError(f"{self.path}: {name} is {saved}, the config and tokenizers beside it make {there}")
+                raise RunError(f"{self.path}: no weight {name} in it; the config next to it describes another model")
+            if saved != expected:
+                raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
 
     @torch.no_grad()
     def fill(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Fill a model and, if given, its optimizer and the random generators.
-
-        Raises:
-            RunError: if the checkpoint belongs to a model of another shape.
-        """
+        """Fill a model and, if given, its optimizer and the random generators; raises RunError as `check_fits`."""
         self.check_fits(model)
         for name, weight in model.named_parameters():
             weight.copy_(self._read(f"model.{name}"))
@@ -121,14 +119,14 @@ class Checkpoint:
             self._set_random_states(next(model.parameters()).device)
 
     def is_finite(self) -> bool:
-        """Whether all weights are numbers."""
-        return all(bool(self._read(name).isfinite().all()) for name in self._names if name.startswith("model."))
+        """Whether all weights are finite."""
+        return all(bool(self._read(name).isfinite().all()) for name in self._shapes if name.startswith("model."))
 
     def _fill_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
-        is_begun = any(name.startswith("optimizer.") for name in self._names)
+        has_state = any(name.startswith("optimizer.") for name in self._shapes)  # Not before the first step.
         state: dict[int, dict[str, Tensor]] = {}
-        for index, weight in enumerate(parameters if is_begun else ()):
+        for index, weight in enumerate(parameters if has_state else ()):
             shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
             state[index] = {key: self._read(f"optimizer.{index}.{key}") for key in shapes}
             if any(list(value.shape) != shapes[key] for key, value in state[index].items()):
@@ -143,41 +141,25 @@ class Checkpoint:
         np.random.set_state(saved["numpy"])
         try:
             torch.set_rng_state(self._read("random.cpu"))
-            if device.type == "cuda" and "random.cuda" in self._names:
+            if device.type == "cuda" and "random.cuda" in self._shapes:
                 torch.cuda.set_rng_state(self._read("random.cuda"), device)
         except RuntimeError as error:
             raise ValueError(f"random state: {error}") from None
 
 
-def _seal(path: str) -> None:
-    """Put the checksum of a new file into its header."""
-    with open(path, "r+b") as file:
-        start = _place_of(_SEAL.search(_header(file)))
-        digest = _digest(file, start)
-        file.seek(start)
-        file.write(digest)
-
-
-def _check_seal(path: Path) -> None:
+def _verify(path: Path) -> None:
     """Raise ValueError unless the file is as it was written, to the last bit; RunError if it has another format."""
     with path.open("rb") as file:
         header = _header(file)
-        seal, version = _SEAL.search(header), _format_in(header)
-        is_whole = seal is not None and _digest(file, _place_of(seal)) == seal[1]
-    if version not in (None, FORMAT) and (is_whole or seal is None):
-        raise RunError(f"{path}: checkpoint format {version}, this version reads {FORMAT}; train it again")
-    if not is_whole:
-        raise ValueError("its checksum is wrong or missing, some of it has changed since it was written")
-
-
-def _place_of(seal: re.Match[bytes] | None) -> int:
-    """Where in the file the checksum stands that was found in its header."""
-    assert seal is not None
-    return 8 + seal.start(1)
+        checksum, version = _CHECKSUM.search(header), re.search(rb'"format":"(\d{1,9})"', header)
+        is_intact = checksum is not None and _digest(file, checksum) == checksum[1]
+    if version and int(version[1]) != FORMAT and (is_intact or checksum is None):
+        raise RunError(f"{path}: checkpoint format {int(version[1])}, this version reads {FORMAT}; train it again")
+    if not is_intact:
+        raise ValueError("its checksum is wrong or missing, the file has changed since it was written")
 
 
 def _header(file: BinaryIO) -> bytes:
-    """The header of a safetensors file, of a reasonable size."""
     num_bytes = os.fstat(file.fileno()).st_size
     header_bytes = int.from_bytes(file.read(8), "little")
     if not 2 <= header_bytes <= min(_MAX_HEADER_BYTES, num_bytes - 8):
@@ -185,16 +167,11 @@ def _header(file: BinaryIO) -> bytes:
     return file.read(header_bytes)
 
 
-def _format_in(header: bytes) -> int | None:
-    version = re.search(rb'"format":"(\d{1,9})"', header)
-    return int(version[1]) if version else None
-
-
-def _digest(file: BinaryIO, seal_start: int) -> bytes:
-    """The SHA-256, in hexadecimal digits, of a file, read with zeros where the checksum stands."""
+def _digest(file: BinaryIO, checksum: re.Match[bytes]) -> bytes:
+    """The SHA-256, in hexadecimal digits, of a file, with zeros in place of the checksum found in its header."""
     file.seek(0)
-    digest = hashlib.sha256(file.read(seal_start) + _UNSEALED.encode())
-    file.seek(len(_UNSEALED), os.SEEK_CUR)
+    digest = hashlib.sha256(file.read(8 + checksum.start(1)) + _NO_CHECKSUM.encode())
+    file.seek(len(_NO_CHECKSUM), os.SEEK_CUR)
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest().encode()

@@ -1,4 +1,4 @@
-"""Scores of a translator on test sets and the end of a run, as a report has them and as people read them."""
+"""Scores of a translator on test sets and the end of a run, as values and as text for people."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mt_cli.evaluation.texts import Scorer
 from mt_cli.storage import make_folder, write_text
 from mt_cli.translator import Translator
 
+LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 _SENTENCES_AT_ONCE = 2048
 
 
@@ -24,19 +25,20 @@ def evaluate(
 ) -> tuple[dict[str, Any], list[str]]:
     """Scores of a translator on pairs, and its translations.
 
-    `{"split", "num_sentences", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match", "speed"}`: each metric
-    with score, signature and the half width of its 95 % confidence interval; `exact_match` is the share of
-    translations, 0-100, that equal their reference. Languages without
-    spaces have no `wer`, and all but Chinese and Japanese no `ter`.
+    Returns:
+        `{"split", "num_sentences", "beam_size", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match",
+        "speed"}`: each metric with score, signature and the half width of its 95 % confidence interval.
+        `exact_match` is the share of translations, 0-100, that equal their reference. Of languages without spaces, none
+        has `wer`, and only Chinese and Japanese have `ter`.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
+    hypotheses: list[str] = []
     with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
-        hypotheses: list[str] = []
         for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
-            some = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
-            hypotheses.extend(translator.translate(some, **decoding))
-            progress.advance(len(some))
+            sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
+            hypotheses.extend(translator.translate(sources, **decoding))
+            progress.advance(len(sources))
     seconds = time.perf_counter() - started_at
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
@@ -60,12 +62,12 @@ def evaluate(
 def compare(
     scorer: Scorer, hypotheses: Sequence[str], rivals: Sequence[str], pairs: Sequence[Pair], name: str
 ) -> dict[str, dict[str, float] | str]:
-    """The scores of other translations of the same pairs, and whether chance alone explains the difference."""
+    """The scores of other translations of the same pairs, with the p-value of each difference."""
     return {"system": name, **scorer.compare(hypotheses, rivals, [target for _, target in pairs])}
 
 
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
-    """Write translations into the run directory, one a line; where that cannot be, say so and go on."""
+    """Write translations into the run directory, one a line; if that fails, only print why."""
     path = run / "hypotheses" / f"{split}.txt"
     try:
         make_folder(path.parent)
@@ -75,10 +77,9 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
 
 
 def load_comet(name: str) -> Any:
-    """A COMET model (Rei et al. 2020), a name of the Hugging Face hub or a checkpoint file.
+    """A COMET model (Rei et al. 2020), by its name on the Hugging Face hub or its checkpoint file.
 
-    Raises:
-        InputError: if the package is not installed, or the model cannot be had.
+    Raises InputError if the package is not installed or the model is not available.
     """
     try:
         import comet
@@ -86,26 +87,20 @@ def load_comet(name: str) -> Any:
         raise InputError("--comet: COMET is not installed; pip install 'mt-cli[comet]'") from None
     try:
         return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
-    except Exception as error:  # Whatever libraries for downloads and checkpoints raise.
+    except Exception as error:  # Libraries for downloads and checkpoints raise all kinds.
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"--comet {name}: this model cannot be had ({reason[:200]}); it is downloaded from the Hugging Face hub "
-            "once, or give the path of a checkpoint file"
+            f"--comet {name}: this model is not available ({reason[:200]}); use a name on the Hugging Face hub, from "
+            "which it is downloaded once, or the path of a checkpoint file"
         ) from None
 
 
 def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> dict[str, float]:
     """`{"score": ...}` of translations, as the model defines it."""
-    rows = [
-        {"src": source, "mt": hypothesis, "ref": target}
-        for (source, target), hypothesis in zip(pairs, hypotheses, strict=True)
-    ]
-    return {
-        "score": round(float(model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available())).system_score), 4)
-    }
-
-
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
+    both = zip(pairs, hypotheses, strict=True)
+    rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
+    found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
+    return {"score": round(float(found.system_score), 4)}
 
 
 def format_scores(scores: Mapping[str, Any]) -> str:
@@ -119,39 +114,34 @@ def format_scores(scores: Mapping[str, Any]) -> str:
     if "comet" in scores:
         lines.append(f"  COMET  {scores['comet']['score']:6.4f}")
     lines.append(f"  exact  {scores['exact_match']:6.2f}  % of sentences equal to their reference")
-    if "speed" in scores:
-        speed = scores["speed"]
+    if speed := scores.get("speed"):
         rates = f"{speed['sentences_per_second']:,.1f} sentences and {speed['tokens_per_second']:,.0f} tokens a second"
         lines.append(f"  speed  {rates}")
-    if "against" in scores:
-        rival = scores["against"]
+    if rival := scores.get("against"):
         lines.append(f"against {rival['system']} (paired bootstrap, 1,000 samples)")
-        for name, label in [(name, label) for name, label in LABELS.items() if name in rival]:
-            difference = scores[name]["score"] - rival[name]["score"]
-            verdict = "significant" if rival[name]["p_value"] < 0.05 else "not significant"
-            lines.append(
-                f"  {label:<7}{rival[name]['score']:6.2f}  difference {difference:+.2f}, "
-                f"p = {rival[name]['p_value']:.3f}: {verdict}"
-            )
+        for name, label in LABELS.items():
+            if name in rival:
+                score, p_value = rival[name]["score"], rival[name]["p_value"]
+                verdict = "significant" if p_value < 0.05 else "not significant"
+                difference = f"difference {scores[name]['score'] - score:+.2f}, p = {p_value:.3f}: {verdict}"
+                lines.append(f"  {label:<7}{score:6.2f}  {difference}")
     return "\n".join(lines)
 
 
 def format_summary(report: Mapping[str, Any], path: Path) -> str:
     """How a run ended, for people, several lines."""
-    lines = [
-        f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
-        f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
-        f"best step {report['best_step']:,}."
-    ]
-    if report["num_bad_steps"]:
-        lines.append(
-            f"{report['num_bad_steps']:,} steps were skipped because of a loss or gradient that was not finite."
-        )
-    lines.extend(map(format_scores, (report, *report["extra_tests"].values())))
-    lines.append(
-        f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, checkpoints/best.safetensors"
+    skipped = "{:,} steps were skipped because their loss or gradient was not finite.".format(report["num_bad_steps"])
+    return "\n".join(
+        [
+            f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
+            f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
+            f"best step {report['best_step']:,}.",
+            *([skipped] if report["num_bad_steps"] else []),
+            *map(format_scores, (report, *report["extra_tests"].values())),
+            f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
+            "checkpoints/best.safetensors",
+            f'Translate with it:  mt translate --run {path} "..."',
+            f"A page about it:    mt report --run {path}",
+            f"See how it learned: tensorboard --logdir {path.parent}",
+        ]
     )
-    lines.append(f'Translate with it:  mt translate --run {path} "..."')
-    lines.append(f"A page about it:    mt report --run {path}")
-    lines.append(f"See how it learned: tensorboard --logdir {path.parent}")
-    return "\n".join(lines)

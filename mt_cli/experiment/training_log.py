@@ -1,4 +1,4 @@
-"""The rows that training adds to `metrics.jsonl`, and the watch over steps that go wrong."""
+"""The rows that training adds to `metrics.jsonl`, and the detection of divergence."""
 
 from __future__ import annotations
 
@@ -17,13 +17,21 @@ from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Tracker
 from mt_cli.training import StepReport
 
-_MUCH_WAITING = 0.25
+_HIGH_WAITING_SHARE = 0.25
+
+
+class TooManyBadStepsError(DivergenceError):
+    """`training.max_bad_steps` steps in a row were skipped; `last` is the report of the last one."""
+
+    def __init__(self, message: str, last: StepReport) -> None:
+        super().__init__(message)
+        self.last = last
 
 
 class TrainingLog:
-    """Averages of the steps since the last row, and the row when it is due; only then a GPU is waited for.
+    """Averages the steps since the last row and writes the next one; waits for a GPU only then.
 
-    What it remembers is in the state, so that a run which goes on writes the rows it would have written.
+    All that it remembers is in the state, so that a resumed run writes the rows that it would have written.
     """
 
     def __init__(
@@ -35,40 +43,27 @@ class TrainingLog:
         optimizer: torch.optim.AdamW,
         parts: Sequence[str] = (),
     ) -> None:
-        self._config, self._progression, self._tracker, self._bar = config, state, tracker, bar
+        self._config, self._state, self._tracker, self._bar = config, state, tracker, bar
         self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
         self._contention: CpuContention | None = CpuContention()
-        """None as soon as it has been said."""
-        self.last_bad: StepReport | None = None
-        """The last step that was skipped."""
+        """None once the user has been told."""
 
     @property
     def recent_loss(self) -> float:
         """Mean loss of the steps since the last row, or of those in it if there are none."""
-        num_tokens = sum(step.num_target_tokens for step in self._progression.unlogged)
+        num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
         if num_tokens:
-            return sum(step.cross_entropy for step in self._progression.unlogged) / num_tokens
-        last = self._progression.recent_loss
-        return float("nan") if last is None else last
-
-    def _token_accuracy(self) -> float:
-        """Share of right tokens of the steps since the last row, as far as they were counted; NaN if none were."""
-        counted = [step for step in self._progression.unlogged if step.num_correct is not None]
-        num_tokens = sum(step.num_target_tokens for step in counted)
-        return sum(step.num_correct or 0 for step in counted) / num_tokens if num_tokens else float("nan")
+            return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
+        return float("nan") if self._state.recent_loss is None else self._state.recent_loss
 
     def add(self, report: StepReport) -> None:
-        """Take notice of a step.
-
-        Raises:
-            DivergenceError: if it is the last of too many in a row whose loss or gradient was not finite.
-        """
+        """Add a step; raises TooManyBadStepsError if training has diverged."""
         self._unread.append(report)
         self._bar.advance()
         if report.num_splits and not self._num_splits:
-            say("A batch was too large for the memory and was cut in two, as others will be; the gradient is the same.")
+            say("A batch did not fit in memory and was split, as others will be; the gradient is the same.")
         self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
         if is_row_due or report.cross_entropy.device.type == "cpu":
@@ -77,11 +72,7 @@ class TrainingLog:
             self._write_row(report)
 
     def read(self) -> None:
-        """Bring the state up to date; a GPU is waited for.
-
-        Raises:
-            DivergenceError: as `add` does.
-        """
+        """Bring the state up to date, waiting for a GPU; raises TooManyBadStepsError as `add` does."""
         reports, self._unread = self._unread, []
         if not reports:
             return
@@ -94,32 +85,36 @@ class TrainingLog:
             seconds = report.elapsed_seconds + waited
             if is_finite:
                 step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
-                self._progression.unlogged.append(step)
-                self._progression.num_bad_steps_in_row = 0
+                self._state.unlogged.append(step)
+                self._state.num_bad_steps_in_row = 0
             else:
-                self._progression.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
+                self._state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
                 self._count_bad(report)
 
     def _count_bad(self, report: StepReport) -> None:
-        state, self.last_bad = self._progression, report
+        state = self._state
         state.num_bad_steps += 1
         state.num_bad_steps_in_row += 1
         if state.num_bad_steps_in_row == 1:
-            say(f"step {report.step:>6,}  the loss or the gradient is not a finite number; such steps are skipped")
+            say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
         if state.num_bad_steps_in_row >= self._config.max_bad_steps:
-            raise DivergenceError(f"{state.num_bad_steps_in_row} steps in a row up to step {report.step:,}")
+            raise TooManyBadStepsError(
+                f"{state.num_bad_steps_in_row} steps in a row up to step {report.step:,}", report
+            )
 
     def _write_row(self, report: StepReport) -> None:
-        state = self._progression
+        state = self._state
         state.recent_loss = self.recent_loss
-        num_tokens = sum(step.num_target_tokens for step in state.unlogged)
         seconds = sum(step.seconds for step in state.unlogged)
-        tokens_per_second = num_tokens / seconds
+        tokens_per_second = sum(step.num_target_tokens for step in state.unlogged) / seconds
+        counted = [step for step in state.unlogged if step.num_correct is not None]
+        num_counted = sum(step.num_target_tokens for step in counted)
+        num_correct = sum(step.num_correct or 0 for step in counted)
         weight_norm, update_norm = weight_and_update_norms(self._optimizer)
         self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
             "train/loss": state.recent_loss,
-            "train/token_accuracy": self._token_accuracy(),
+            "train/token_accuracy": num_correct / num_counted if num_counted else float("nan"),
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
@@ -139,12 +134,12 @@ class TrainingLog:
             self._watch_other_programs()
 
     def _watch_other_programs(self) -> None:
-        """Say once that other programs use the CPUs of this run, if fewer threads would help."""
+        """Report once that other programs use the CPUs of this run, if fewer threads would help."""
         share = self._contention.waiting_share() if self._contention and torch.get_num_threads() > 1 else None
-        if share is not None and share > _MUCH_WAITING:
+        if share is not None and share > _HIGH_WAITING_SHARE:
             self._contention = None
             say(
                 f"The {torch.get_num_threads()} threads of this run spend {share:.0%} of their time waiting for a CPU, "
-                "because other programs use them. Each step waits for its slowest thread, so it may be several times "
-                "faster with fewer: stop with Ctrl-C, and go on with --set training.num_threads=1"
+                "because other programs use them. Fewer threads may be several times faster: stop with Ctrl-C, and "
+                "resume with --set training.num_threads=1"
             )

@@ -1,10 +1,9 @@
-"""What a validation looks at: loss and scores, the same sentences every time, and what the model attends to."""
+"""A validation: loss and scores on the validation set, and the same sample sentences every time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +12,18 @@ from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.texts import Scorer
-from mt_cli.evaluation.tokens import TokenScores, score_tokens
-from mt_cli.experiment.data import Data, longest_source, names_of_parts
+from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.experiment.data import Data, longest_source, names_of_parts, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
 from mt_cli.tokenizer import EOS
 from mt_cli.translator import Translator
 
+Sample = tuple[str, str, str]
+"""Source, reference and hypothesis."""
+
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
-_PAIRS_OF_A_PART = 256
+_PAIRS_PER_PART = 256
 _NUM_PRINTED = 2
 _NUM_PICTURES = 2
 _LONGEST_PICTURE = 60
@@ -30,95 +31,100 @@ _LONGEST_PICTURE = 60
 
 @dataclass(frozen=True)
 class Validation:
-    """What one validation showed."""
+    """The results of one validation."""
 
-    tokens: TokenScores
-    texts: Mapping[str, Any]
-    """BLEU, chrF and error rates of greedy translations, as `Scorer.score` gives them."""
-    part_losses: Mapping[str, float]
-    """If training pairs come from several corpora: the loss on a fixed sample of each, without dropout."""
-    samples: Sequence[tuple[str, str, str]]
-    """Source, reference and hypothesis of the first `training.num_samples` pairs."""
+    value: float
+    """Of the metric that selects the best checkpoint; higher is better, a loss is negated."""
+    metrics: Mapping[str, float]
+    """The row of `metrics.jsonl`."""
+    samples: Sequence[Sample]
+    """The first `training.num_samples` pairs."""
     pictures: Mapping[str, NDArray[np.uint8]]
-    """Attention between some samples and their hypotheses, by tag."""
+    """Cross-attention of some samples, by tag."""
 
     @property
-    def metrics(self) -> dict[str, float]:
-        """The row of it."""
-        return {
-            "valid/loss": self.tokens.loss,
-            "valid/perplexity": self.tokens.perplexity,
-            "valid/token_accuracy": self.tokens.token_accuracy,
-            **{f"valid/{name}": scored["score"] for name, scored in self.texts.items()},
-            **{f"train/loss/{name}": loss for name, loss in self.part_losses.items()},
+    def loss(self) -> float:
+        """Decides between equal values."""
+        return self.metrics["valid/loss"]
+
+
+class Validator:
+    """Scores a model on the validation set of a run."""
+
+    def __init__(self, objective: Objective, data: Data, config: Config) -> None:
+        self._objective, self._data, self._config = objective, data, config
+        self._scorer = scorer_of(config, "valid")
+        metric = config.training.best_metric
+        self.best_metric = self._scorer.default_metric if metric == "auto" else metric
+        """The metric that selects the best checkpoint."""
+        self.measure = f"bleu/{self._scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
+        """The same with BLEU's tokenizer; values of different measures cannot be compared."""
+
+    def validate(self) -> Validation:
+        """Score the model as it is now."""
+        data, config = self._data, self._config
+        tokens = score_tokens(self._objective, data.encoded["valid"], config.training.tokens_per_batch)
+        pairs = data.corpora["valid"].pairs
+        sources, references = zip(*pairs, strict=True)
+        with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
+            engine = TransformerEngine(self._objective.model, progress.advance)
+            max_tokens = longest_source(data, config) or config.corpus.max_tokens
+            languages = (config.corpus.source, config.corpus.target)
+            greedy = config.decoding.greedy
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
+            try:
+                hypotheses = translator.translate(sources)
+            except DivergenceError:  # The training log decides whether training has diverged.
+                hypotheses = [""] * len(sources)
+        names = [name for name in self._scorer.names if name in _QUICK_METRICS]
+        texts = self._scorer.score(hypotheses, references, names)
+        samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
+        metrics = {
+            "valid/loss": tokens.loss,
+            "valid/perplexity": tokens.perplexity,
+            "valid/token_accuracy": tokens.token_accuracy,
+            **{f"valid/{name}": scores["score"] for name, scores in texts.items()},
+            **{f"train/loss/{name}": loss for name, loss in self._part_losses().items()},
         }
+        value = -tokens.loss if self.best_metric == "loss" else texts[self.best_metric]["score"]
+        return Validation(value, metrics, samples, _pictures(translator, samples))
+
+    def _part_losses(self) -> dict[str, float]:
+        """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
+        names = names_of_parts(self._config)
+        if len(names) < 2 or "train" not in self._data.encoded:
+            return {}
+        pairs = self._data.encoded["train"]
+        losses, start = {}, 0
+        for name, size in zip(names, pairs.part_sizes, strict=True):
+            if size:  # Spread evenly over the part.
+                indices = sorted({start + place * size // _PAIRS_PER_PART for place in range(_PAIRS_PER_PART)})
+                batch_tokens = self._config.training.tokens_per_batch
+                losses[name] = score_tokens(self._objective, pairs, batch_tokens, indices).loss
+            start += size
+        return losses
 
 
-def validate(objective: Objective, data: Data, config: Config, scorer: Scorer) -> Validation:
-    """Score the whole validation set."""
-    batch_tokens = config.training.tokens_per_batch
-    tokens = score_tokens(objective, data.encoded["valid"], batch_tokens)
-    pairs = data.corpora["valid"].pairs
-    sources, references = zip(*pairs, strict=True)
-    greedy = config.decoding.greedy
-    max_tokens = longest_source(data, config) or config.corpus.max_tokens
-    with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
-        engine = TransformerEngine(objective.model, progress.advance)
-        languages = (config.corpus.source, config.corpus.target)
-        translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
-        try:
-            hypotheses = translator.translate(sources)
-        except DivergenceError:  # Whether training goes on is not decided here.
-            hypotheses = [""] * len(sources)
-    samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
-    return Validation(
-        tokens,
-        scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS]),
-        _part_losses(objective, data, config),
-        samples,
-        _pictures(translator, samples),
-    )
-
-
-def _part_losses(objective: Objective, data: Data, config: Config) -> dict[str, float]:
-    names = names_of_parts(config)
-    if len(names) < 2 or "train" not in data.encoded:
-        return {}
-    pairs = data.encoded["train"]
-    losses, start = {}, 0
-    for name, size in zip(names, pairs.part_sizes, strict=True):
-        # Spread over the part, and the same every time.
-        indices = (
-            sorted({start + place * size // _PAIRS_OF_A_PART for place in range(_PAIRS_OF_A_PART)}) if size else []
-        )
-        if indices:
-            losses[name] = score_tokens(objective, pairs, config.training.tokens_per_batch, indices).loss
-        start += size
-    return losses
-
-
-def _pictures(translator: Translator, samples: Sequence[tuple[str, str, str]]) -> dict[str, NDArray[np.uint8]]:
-    """The cross-attention, mean over layers and heads, of the first samples that are not too long."""
+def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, NDArray[np.uint8]]:
+    """The cross-attention, averaged over layers and heads, of the first samples that are short enough."""
     sources = translator.source_tokenizer.encode([source for source, _, _ in samples])
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
-    sides = {
-        f"attention/{number}": pair
+    shown = [
+        (f"attention/{number}", pair)
         for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
         if all(pair) and max(map(len, pair)) <= _LONGEST_PICTURE
-    }
-    shown = list(sides.items())[:_NUM_PICTURES]
+    ][:_NUM_PICTURES]
+    readings = translator.engine.read([pair for _, pair in shown])
     pictures = {}
-    for (tag, (source, target)), reading in zip(
-        shown, translator.engine.read([pair for _, pair in shown]), strict=True
-    ):
+    for (tag, (source, target)), reading in zip(shown, readings, strict=True):
         assert reading.attention is not None
         tokens = [*translator.source_tokenizer.tokens(source), EOS], [*translator.target_tokenizer.tokens(target), EOS]
         pictures[tag] = attention_pixels(reading.attention, *tokens)
     return pictures
 
 
-def sample_lines(samples: Sequence[tuple[str, str, str]], num_columns: int) -> list[str]:
-    """The first samples, for a terminal of this width."""
+def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:
+    """The first samples as lines for a terminal of this width."""
     labels = ("source", "reference", "hypothesis")
     pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
     return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]

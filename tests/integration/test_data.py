@@ -272,7 +272,7 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
     status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")
     assert status == 0, err
-    assert "Going on from step 4." in err
+    assert "Resuming from step 4." in err
     straight = [*settings, "--set", "training.max_steps=9", "--set", "name=straight"]
     assert mt("train", "--config", path, *straight)[0] == 0
     losses = [
@@ -416,7 +416,7 @@ def test_a_held_out_share_stays_apart_when_a_run_resumes(mt, config, tmp_path):
     shutil.rmtree(tmp_path / "runs/.cache")
     status, _, err = mt("train", "--config", path, "--set", "training.max_steps=8")
     assert status == 0, err
-    assert "Going on from step 4." in err
+    assert "Resuming from step 4." in err
     samples = (tmp_path / "runs/checked/samples.txt").read_text(encoding="utf-8")
     held_out = {line.split(maxsplit=1)[1] for line in samples.splitlines() if line.startswith("source")}
     assert len(held_out) == 5

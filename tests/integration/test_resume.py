@@ -9,11 +9,16 @@ import sys
 from dataclasses import replace
 
 import pytest
+import torch
 import yaml
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.loading import flat, load_config
+from mt_cli.config.sections import may_change
 from mt_cli.evaluation.texts import Scorer
+from mt_cli.experiment.run import train as train_run
 from mt_cli.experiment.training_log import TrainingLog
 
 
@@ -35,7 +40,7 @@ def train(mt, tiny_tree, tmp_path):
 
 
 def act_at(monkeypatch, step, act):
-    """Have something done when training comes to a step for the first time."""
+    """Call `act` when training reaches a step for the first time."""
     add, done = TrainingLog.add, []
 
     def add_and_act(self, report):
@@ -60,7 +65,7 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
         assert (status, err.splitlines()[-1].split(";")[0]) == (130, f"mt: interrupted at step {step}")
     status, _, err = train("parts", **options)
     assert status == 0
-    assert "Going on from step 22." in err
+    assert "Resuming from step 22." in err
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
@@ -84,11 +89,11 @@ def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same
         status, _, err = train("parts", **limit)
         assert status == 0
         assert f"Stopped by {next(iter(limit))}" in err
-    assert "training.max_steps: 13 there, null now" in err
+    assert "training.max_steps: was 13, now null" in err
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_best_that_only_the_end_of_a_run_brought_is_forgotten_when_it_goes_on(
+def test_a_best_found_only_at_the_end_of_a_run_is_forgotten_when_it_resumes(
     train, assert_same_run, tmp_path, monkeypatch
 ):
     for max_steps in (5, 8, 13):
@@ -105,7 +110,7 @@ SCORE = Scorer.score
 
 
 def excellent_validation(scorer, hypotheses, references, names=()):
-    """Only validation asks for some of the metrics."""
+    """A perfect score for validations, which are the only callers that select metrics."""
     scores = SCORE(scorer, hypotheses, references, names)
     return {name: {"score": 99.0} for name in scores} if names else scores
 
@@ -121,7 +126,7 @@ def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tm
     assert again["bleu"] == report["bleu"] and again["best_step"] == 5
 
 
-def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatch):
+def test_a_signal_to_save_saves_and_training_continues(train, tmp_path, monkeypatch):
     saved = []
     save_state = RunDirectory.save_state
 
@@ -138,7 +143,7 @@ def test_a_signal_to_save_saves_and_training_goes_on(train, tmp_path, monkeypatc
     assert states <= names <= states | {"best.safetensors", "former_best.safetensors"}
 
 
-def test_time_based_saving(train, monkeypatch):
+def test_a_state_is_saved_every_so_often(train, monkeypatch):
     saved = []
     monkeypatch.setattr(
         RunDirectory, "save_state", lambda self, model, state, optimizer, step, *rest: saved.append(step)
@@ -151,11 +156,11 @@ def test_harmless_changes_are_shown_and_others_refused(train, tmp_path):
     assert train("run", max_steps=5)[0] == 0
     status, _, err = train("run", max_steps=6, batch_tokens=100)
     assert status == 2
-    assert "training.batch_tokens: 200 there, 100 now" in err
+    assert "training.batch_tokens: was 200, now 100" in err
     assert "--fresh" in err and "max_steps" not in err
     status, _, err = train("run", max_steps=6, num_samples=1, keep_last=0)
     assert status == 0
-    for change in ("max_steps: 5 there, 6 now", "num_samples: 5 there, 1 now", "keep_last: 1 there, 0 now"):
+    for change in ("max_steps: was 5, now 6", "num_samples: was 5, now 1", "keep_last: was 1, now 0"):
         assert f"training.{change}" in err
 
 
@@ -175,7 +180,7 @@ def test_a_run_that_is_being_trained_is_not_moved_aside(train, tmp_path):
 
 
 def own_corpus(tiny_tree, tmp_path, corpus):
-    """Let the tiny config train on copies of the corpus that may be changed."""
+    """Make the tiny config train on a copy of the corpus that a test may change."""
     for side in ("en", "xx"):
         shutil.copy(corpus / f"train.{side}", tmp_path / f"own.{side}")
     tiny_tree["corpus"]["train"] = {"files": ["own.en", "own.xx"]}
@@ -230,12 +235,12 @@ def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_
     status, _, err = train("parts")
     assert status == 0
     assert "last.safetensors: damaged checkpoint: its checksum is wrong" in err
-    assert "passed over for step-12.safetensors" in err
-    assert "Going on from step 12." in err
+    assert "skipped, step-12.safetensors is used instead" in err
+    assert "Resuming from step 12." in err
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_when_no_state_is_whole_nothing_is_touched(train, tmp_path):
+def test_no_file_changes_when_every_state_is_damaged(train, tmp_path):
     assert train("run", max_steps=12)[0] == 0
     paths = list((tmp_path / "runs/run/checkpoints").glob("*.safetensors"))
     for path in paths:
@@ -262,8 +267,8 @@ def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path):
     limits = {"max_bad_steps": 3, "warmup_steps": 0}
     status, _, err = train("run", learning_rate=1e38, **limits)
     assert status == 1
-    assert "going back to step 0, on with 0.5 of the learning rate" in err
-    assert "going back to step 0, on with 0.25 of the learning rate" in err
+    assert "going back to step 0, with 0.5 of the learning rate" in err
+    assert "going back to step 0, with 0.25 of the learning rate" in err
     assert "mt: runs/run: training diverged: in 3 steps in a row" in err
     rows = [json.loads(line) for line in (tmp_path / "runs/run/bad_batch.jsonl").read_text().splitlines()]
     assert rows and all(row["source"].upper() == row["target"] for row in rows)
@@ -308,14 +313,14 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
         assert train("run", **options)[0] == 130
     status, _, err = train("run", **options)
     assert status == 0, err
-    assert f"going back to step {(bad_from - 1) // 4 * 4}, on with 0.5" in err
+    assert f"going back to step {(bad_from - 1) // 4 * 4}, with 0.5" in err
     report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, 33)
     assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_run_that_ends_with_scores_that_are_no_numbers_says_so(train, mt, tmp_path, precision):
+def test_a_run_that_ends_with_scores_that_are_not_numbers_reports_it(train, mt, tmp_path, precision):
     options = {"learning_rate": 1e30, "warmup_steps": 0, "max_steps": 1, "precision": precision}
     status, _, err = train("run", **options)
     assert status == 1, err
@@ -338,7 +343,7 @@ def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
     monkeypatch.setattr(Gradients, "accumulate", overflow_once)
     status, _, err = train("run", max_bad_steps=2)
     assert status == 0
-    assert err.count("the loss or the gradient is not a finite number") == 1
+    assert err.count("the loss or the gradient is not finite") == 1
     assert "1 steps were skipped" in err or "1 step was skipped" in err
     report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
     assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (1, 0, 22)
@@ -347,7 +352,7 @@ def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
 
 
 def run_limited(tmp_path, num_bytes, *arguments):
-    """Runs `mt` in a process of its own that cannot write a file larger than this."""
+    """Run `mt` in a process that cannot write files larger than `num_bytes`."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
@@ -356,7 +361,7 @@ def run_limited(tmp_path, num_bytes, *arguments):
     return subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
 
 
-def test_a_disk_that_fills_up_while_saving_leaves_the_former_checkpoint(train, mt, tmp_path):
+def test_a_disk_that_fills_up_while_saving_leaves_the_previous_checkpoint(train, mt, tmp_path):
     assert train("run", max_steps=6)[0] == 0
     checkpoints = tmp_path / "runs/run/checkpoints"
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
@@ -408,7 +413,7 @@ class Planted:
         return (open, (self.path, "w"))
 
 
-def test_a_finished_run_whose_best_checkpoint_is_lost_is_mended_by_the_same_command(train, mt, tmp_path):
+def test_the_same_command_fixes_a_finished_run_whose_best_checkpoint_is_lost(train, mt, tmp_path):
     assert train("run", max_steps=12)[0] == 0
     damage(tmp_path / "runs/run/checkpoints/best.safetensors")
     status, _, err = mt("translate", "one.", "--run", "runs/run")
@@ -418,7 +423,7 @@ def test_a_finished_run_whose_best_checkpoint_is_lost_is_mended_by_the_same_comm
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "tokenizer.source.json"])
-def test_a_broken_file_of_a_run_is_named_with_the_way_out(train, tmp_path, name):
+def test_a_broken_file_of_a_run_is_named_with_what_to_do(train, tmp_path, name):
     assert train("run", max_steps=2)[0] == 0
     for break_it in (lambda path: path.write_text("}{"), lambda path: path.unlink()):
         break_it(tmp_path / "runs" / "run" / name)
@@ -434,33 +439,43 @@ def test_a_corpus_that_has_moved_is_shown_as_what_has_changed(train, tiny_tree, 
     (tmp_path / "own.en").rename(tmp_path / "moved.en")
     tiny_tree["corpus"]["train"]["files"][0] = "moved.en"
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
-    assert 'corpus.train[0].files[0]: "own.en" there, "moved.en" now' in train("run", max_steps=3)[2]
+    assert 'corpus.train[0].files[0]: was "own.en", now "moved.en"' in train("run", max_steps=3)[2]
 
 
-@pytest.mark.parametrize(
-    "name", ["report.json", "checkpoints/former_best.safetensors", "checkpoints/step-6.safetensors"]
-)
-def test_a_folder_in_the_place_of_a_file_ends_in_a_message_at_worst(train, tmp_path, name):
+def test_a_folder_in_the_place_of_the_report_is_named_after_training(train, tmp_path):
     assert train("run", max_steps=6)[0] == 0
-    (tmp_path / "runs/run" / name).unlink(missing_ok=True)
-    (tmp_path / "runs/run" / name).mkdir()
+    (tmp_path / "runs/run/report.json").unlink()
+    (tmp_path / "runs/run/report.json").mkdir()
     status, _, err = train("run", max_steps=12)
-    assert status in (0, 1)
-    assert status == 0 or f"{name}: cannot be written" in err
+    assert status == 1 and "report.json: cannot be written" in err
+    (tmp_path / "runs/run/report.json").rmdir()
+    assert train("run", max_steps=12)[0] == 0
+    assert json.loads((tmp_path / "runs/run/report.json").read_text())["num_steps"] == 12
 
 
-def test_lost_rows_of_metrics_are_mentioned(train, tmp_path):
+@pytest.mark.parametrize("name", ["former_best", "step-6"])
+def test_a_folder_in_the_place_of_an_older_checkpoint_costs_only_that_checkpoint(train, tmp_path, name):
+    assert train("run", max_steps=6)[0] == 0
+    path = tmp_path / "runs/run/checkpoints" / f"{name}.safetensors"
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    assert train("run", max_steps=12)[0] == 0
+    assert path.is_dir()
+    assert json.loads((tmp_path / "runs/run/report.json").read_text())["num_steps"] == 12
+
+
+def test_lost_rows_of_metrics_are_reported(train, tmp_path):
     assert train("run", max_steps=6)[0] == 0
     (tmp_path / "runs/run/metrics.jsonl").unlink()
-    assert "metrics.jsonl: shorter than it was" in train("run", max_steps=12)[2]
+    assert "metrics.jsonl: shorter than when" in train("run", max_steps=12)[2]
 
 
-def test_an_interrupt_while_the_test_is_scored_says_what_is_safe(train, tmp_path, monkeypatch):
+def test_an_interrupt_during_the_final_test_reports_that_the_model_is_saved(train, tmp_path, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mt_cli.experiment.run.evaluate", interrupt)
+        patch.setattr("mt_cli.experiment.reporting.evaluate", interrupt)
         status, _, err = train("run", max_steps=6)
     assert status == 130
     assert "the model is saved" in err
@@ -487,7 +502,7 @@ def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
     assert train("run", max_steps=2)[0] == 0
 
 
-def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
+def test_the_best_is_chosen_again_when_its_metric_changes(train, tmp_path):
     def state_of(name):
         with safe_open(tmp_path / f"runs/one/checkpoints/{name}.safetensors", framework="pt") as file:
             return json.loads(file.metadata()["state"])
@@ -496,7 +511,7 @@ def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
     assert state_of("best")["best_metric"] == "bleu/13a"
     status, _, err = train("one", best_metric="loss", max_steps=12, keep_last=5)
     assert status == 0
-    assert "training.best_metric" in err and "The best checkpoint is chosen anew, by loss" in err
+    assert "training.best_metric" in err and "The best checkpoint is chosen again, by loss" in err
     losses = {row["step"]: row["valid/loss"] for row in metrics(tmp_path / "runs/one") if "valid/loss" in row}
     best = state_of("best")
     assert best["best_metric"] == "loss"
@@ -504,7 +519,7 @@ def test_the_best_is_chosen_anew_when_its_metric_changes(train, tmp_path):
     assert -best["best_value"] == pytest.approx(min(losses.values()), rel=1e-4)
     assert "nothing is left to do" in train("one", best_metric="loss", max_steps=12, keep_last=5)[2]
     status, _, err = train("one", best_metric="loss", max_steps=22, keep_last=5)
-    assert status == 0 and "anew" not in err
+    assert status == 0 and "chosen again" not in err
 
 
 def test_patience_waits_until_the_warm_up_is_over(train, tmp_path):
@@ -529,7 +544,7 @@ def test_a_finished_run_is_scored_again_with_another_tokenizer_and_damaged_candi
         file.seek(-3, os.SEEK_END)
         file.write(b"abc")
     _, _, err = train("one", *char, **options | {"best_metric": "loss"})
-    assert "step-6.safetensors" in err and "it is passed over" in err
+    assert "step-6.safetensors" in err and "damaged checkpoint" in err and "; skipped" in err
 
 
 def test_a_finished_run_stays_finished_though_its_test_is_in_another_language(train, corpus):
@@ -537,3 +552,65 @@ def test_a_finished_run_stays_finished_though_its_test_is_in_another_language(tr
     test = ("--set", f"corpus.test={{files: {files}, languages: [en, ja]}}")
     assert train("one", *test, max_steps=5)[0] == 0
     assert "nothing is left to do" in train("one", *test, max_steps=5)[2]
+
+
+CHANGES = {
+    **{"training.max_steps": 7, "training.max_epochs": 1, "training.max_minutes": 1e-9, "training.patience": 1},
+    **{"training.best_metric": "loss", "training.validate_every_steps": 2, "training.save_every_minutes": 1e-9},
+    **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
+    **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
+    **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
+    **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},
+    **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},
+    **{"decoding.seed": 2, "decoding.batch_tokens": 50},
+}
+NEED_SAMPLE = ("decoding.temperature", "decoding.top_k", "decoding.top_p", "decoding.seed")
+
+
+@pytest.fixture(scope="module")
+def saved_at_each_step(corpus, tmp_path_factory):
+    """A function that trains a run of 12 steps, and a folder with the run after 3 steps and with each of its states."""
+    folder = tmp_path_factory.mktemp("each_step")
+    tree = {
+        "name": "tiny",
+        "corpus": {"source": "en", "target": "xx", "valid": {"fraction": 0.02}},
+        "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+        "training": {"max_steps": 12, "batch_tokens": 200, "warmup_steps": 2, "validate_every_steps": 3},
+    }
+    tree["training"] |= {"device": "cpu", "save_every_minutes": None, "precision": "fp32"}
+    tree["model"]["qkv_bias"] = False  # AdamW turns the rounding errors in a key bias' zero gradient into updates.
+    tree["corpus"]["train"] = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
+
+    def run(runs, *overrides):
+        (folder / "tiny.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        return train_run(load_config(folder / "tiny.yaml", overrides), runs)
+
+    run(folder / "part", "training.max_steps=3")
+    run(folder / "whole", "training.save_every_minutes=1e-9", "training.keep_last=100")
+    return run, folder
+
+
+def test_every_option_that_may_change_is_tested(saved_at_each_step):
+    config = RunDirectory(saved_at_each_step[1] / "whole" / "tiny").config()
+    assert {key for key in flat(config) if may_change(key)} == set(CHANGES)
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_an_option_that_may_change_leaves_the_weights_equal(saved_at_each_step, tmp_path, key):
+    run, folder = saved_at_each_step
+    num_threads = torch.get_num_threads()
+    shutil.copytree(folder / "part", tmp_path / "runs")
+    try:
+        also = ["decoding.sample=true"] if key in NEED_SAMPLE else []
+        report = run(tmp_path / "runs", f"{key}={CHANGES[key]}", *also)
+    finally:
+        torch.set_num_threads(num_threads)
+    step = report["num_steps"]
+    assert step > 3 or key == "training.max_minutes"
+    whole = RunDirectory(folder / "whole" / "tiny")
+    expected = whole.last_path if step == 12 else whole.checkpoint(f"step-{step}")
+    ours, theirs = (load_file(path) for path in (tmp_path / "runs/tiny/checkpoints/last.safetensors", expected))
+    assert ours.keys() == theirs.keys()
+    # Another device or number of threads adds numbers in another order.
+    atol = 1e-5 if key in ("training.device", "training.num_threads") else 0.0
+    assert all(torch.allclose(ours[name], theirs[name], rtol=0, atol=atol) for name in ours)

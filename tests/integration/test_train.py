@@ -69,7 +69,7 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     assert "_hparams_/experiment" in board.summary_metadata
 
 
-def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_config, tmp_path):
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(mt, tiny_config, tmp_path):
     whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
     limits = ["--set", "training.schedule=constant", "--set", "training.validate_every_steps=5"]
     assert (
@@ -79,7 +79,7 @@ def test_the_same_command_goes_on_and_ends_where_one_run_would_have(mt, tiny_con
         changes = ["--set", "name=parts", "--set", f"training.max_steps={max_steps}", *limits]
         status, _, err = mt("train", "--config", tiny_config, *changes)
         assert status == 0
-    assert "Going on from step 7" in err
+    assert "Resuming from step 7" in err
     ours, theirs = (
         weights_of(parts / "checkpoints/last.safetensors"),
         weights_of(whole / "checkpoints/last.safetensors"),
@@ -111,7 +111,7 @@ def test_another_model_in_the_same_directory_is_refused_and_fresh_moves_the_old_
     mt("train", "--config", tiny_config)
     status, _, err = mt("train", "--config", tiny_config, "--set", "model.d_model=8")
     assert status == 2
-    assert "model.d_model: 16 there, 8 now" in err
+    assert "model.d_model: was 16, now 8" in err
     assert "--fresh" in err
     assert mt("train", "--config", tiny_config, "--set", "model.d_model=8", "--fresh")[0] == 0
     assert load_config(tmp_path / "runs/tiny.old-1/config.yaml").model.d_model == 16
@@ -126,19 +126,40 @@ def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("options", [{"micro_batches_per_step": 3}, {"precision": "bf16"}, {"precision": "fp32"}])
-def test_options_of_training_train(mt, tiny_config, options):
-    changes = [part for key, value in options.items() for part in ("--set", f"training.{key}={value}")]
-    assert mt("train", "--config", tiny_config, *changes)[0] == 0
+def test_a_step_of_several_micro_batches_sees_the_same_pairs_in_fewer_steps(mt, tiny_config, tmp_path):
+    def report_with(number):
+        changes = ("--set", f"name=of-{number}", "--set", f"training.micro_batches_per_step={number}")
+        assert mt("train", "--config", tiny_config, *changes)[0] == 0
+        return json.loads((tmp_path / f"runs/of-{number}/report.json").read_text(encoding="utf-8"))
+
+    one, three = report_with(1), report_with(3)
+    assert three["num_steps"] == 2 * -(-one["num_steps"] // 2 // 3)
+    assert three["num_target_tokens"] == one["num_target_tokens"]
+
+
+def test_train_loss_equals_valid_loss_on_the_same_pairs_without_dropout(mt, tiny_tree, tmp_path):
+    tiny_tree["corpus"] |= {"valid": tiny_tree["corpus"]["train"], "filters": {"overlap": False}}
+    tiny_tree["model"]["dropout"] = 0.0
+    # One step of many micro-batches, whose update is too small to change a weight.
+    tiny_tree["training"] |= {"max_epochs": 1, "micro_batches_per_step": 1000, "learning_rate": 1e-30}
+    tiny_tree["training"] |= {"precision": "fp32", "label_smoothing": 0.1}
+    (tmp_path / "same.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "same.yaml")
+    assert status == 0, err
+    train, valid = rows_of(tmp_path / "runs/tiny")
+    assert train["train/loss"] == pytest.approx(valid["valid/loss"], rel=1e-5)
+    assert train["train/token_accuracy"] == pytest.approx(valid["valid/token_accuracy"], rel=1e-9)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_final_scores_are_those_of_the_precision_that_was_trained_in(mt, tiny_config, tmp_path, monkeypatch, precision):
+def test_final_scores_are_made_in_the_precision_of_training_which_the_report_names(
+    mt, tiny_config, tmp_path, monkeypatch, precision
+):
     load, used = Translator.load, []
 
     def noted(*arguments, **options):
         translator = load(*arguments, **options)
-        used.append(translator.model.projection.weight.dtype)
+        used.append(next(translator.model.parameters()).dtype)
         return translator
 
     monkeypatch.setattr(Translator, "load", noted)
@@ -191,7 +212,7 @@ def test_two_named_columns_train(mt, tiny_tree, tmp_path, corpus):
     assert "no column 'reply' among 'question', 'answer'" in err
 
 
-def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_path):
+def test_a_lost_connection_saves_and_the_same_command_resumes(tiny_config, tmp_path):
     command = [sys.executable, "-m", "mt_cli", "train", "--config", str(tiny_config)]
     command += ["--set", "training.max_epochs=100000", "--set", "training.validate_every_steps=1000000"]
     terminal, side_of_the_program = os.openpty()
@@ -209,10 +230,10 @@ def test_a_lost_connection_saves_and_the_same_command_goes_on(tiny_config, tmp_p
     limit = ["--set", f"training.max_steps={step + 2}"]
     again = subprocess.run([*command, *limit], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    assert f"Going on from step {step}." in again.stderr
+    assert f"Resuming from step {step}." in again.stderr
 
 
-def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_config, tmp_path):
+def test_a_dangling_link_does_not_prevent_a_fresh_run(mt, tiny_config, tmp_path):
     assert mt("train", "--config", tiny_config)[0] == 0
     (tmp_path / "runs/tiny.old-1").symlink_to("nowhere")
     status, _, err = mt("train", "--config", tiny_config, "--fresh")
@@ -221,7 +242,7 @@ def test_a_dangling_link_does_not_stand_in_the_way_of_a_fresh_run(mt, tiny_confi
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_config, tmp_path, number):
+def test_a_signal_saves_with_a_one_line_message_and_the_same_command_resumes(tiny_config, tmp_path, number):
     command = [
         sys.executable,
         "-m",
@@ -248,7 +269,7 @@ def test_a_signal_saves_says_so_in_one_line_and_the_same_command_goes_on(tiny_co
         [*command, "--set", f"training.max_steps={step + 2}"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert again.returncode == 0, again.stderr
-    assert f"Going on from step {step}." in again.stderr
+    assert f"Resuming from step {step}." in again.stderr
     assert [row["step"] for row in rows_of(tmp_path / "runs/tiny") if "train/loss" in row] == list(range(1, step + 3))
 
 
@@ -260,16 +281,16 @@ def test_help_imports_nothing_heavy():
     assert result.stdout.strip() == "[]"
 
 
-def test_automatic_batch_size_is_noted_in_the_run_and_resumed_with(mt, tiny_config, tmp_path):
+def test_an_automatic_batch_size_is_saved_in_the_config_of_the_run(mt, tiny_config, tmp_path):
     command = ("train", "--config", tiny_config, "--set", "training.batch_tokens=auto", "--set")
     status, _, err = mt(*command, "training.max_steps=2")
     assert status == 0 and "auto is 4,096 here" in err
     assert "batch_tokens: 4096" in (tmp_path / "runs" / "tiny" / "config.yaml").read_text()
     status, _, err = mt(*command, "training.max_steps=3")
-    assert status == 0 and "Going on from step 2" in err
+    assert status == 0 and "Resuming from step 2" in err
 
 
-def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
+def test_a_lack_of_memory_is_reported_once(mt, tiny_config, monkeypatch):
     forward = Objective.forward
 
     def scarce(self, batch):
@@ -280,7 +301,7 @@ def test_a_lack_of_memory_is_said_once(mt, tiny_config, monkeypatch):
     monkeypatch.setattr(Objective, "forward", scarce)
     status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_steps=5")
     assert status == 0
-    assert err.count("was cut in two") == 1
+    assert err.count("did not fit in memory and was split") == 1
 
 
 @pytest.mark.parametrize("num_samples", [0, 1, 5])
@@ -300,7 +321,7 @@ def test_a_validation_prints_some_of_its_samples_below_its_scores(mt, tiny_confi
         assert f"source     {lines[places[0] + 1][14:]}\n" in samples
 
 
-def test_progress_is_shown_as_asked_for(mt, tiny_config):
+def test_progress_is_shown_as_requested(mt, tiny_config):
     def shown(mode):
         return mt("train", "--config", tiny_config, "--fresh", "--progress", mode)[2]
 
@@ -312,7 +333,7 @@ def test_progress_is_shown_as_asked_for(mt, tiny_config):
 
 
 @pytest.mark.parametrize(("num_threads", "share"), [(2, 0.6), (2, 0.1), (1, 0.6)])
-def test_training_says_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
+def test_training_reports_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
     monkeypatch.setattr("mt_cli.cpus.CpuContention.waiting_share", lambda self: share)
     monkeypatch.setattr("torch.get_num_threads", lambda: num_threads)
     status, _, err = mt("train", "--config", tiny_config)

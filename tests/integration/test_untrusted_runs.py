@@ -1,4 +1,4 @@
-"""Run directories that a stranger has made: nothing outside is written, nothing waits, and every end is a message."""
+"""Untrusted run directories: no file outside them is written, no command hangs, and every failure has a message."""
 
 import json
 import os
@@ -19,7 +19,7 @@ VALUES = [
 
 
 def plant(path, kind, outside):
-    """Put something else in the place of a file."""
+    """Replace a file by something else."""
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
     path.parent.mkdir(exist_ok=True)
     targets = {"link to a file": outside / "file", "link to a folder": outside / "folder"}
@@ -38,7 +38,7 @@ def content_of(folder):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder that must stay as it is."""
+    """A folder that must not change."""
     folder = tmp_path / "outside"
     (folder / "folder").mkdir(parents=True)
     (folder / "file").write_bytes(b"kept\n" * 3)
@@ -50,13 +50,13 @@ def outside(tmp_path):
 
 @pytest.fixture
 def run(trained, tmp_path):
-    """A run that may be broken."""
+    """A run that a test may break."""
     return shutil.copytree(trained, tmp_path / "runs" / "tiny")
 
 
 @pytest.fixture
 def attempt(mt, tmp_path):
-    """Runs a command that ends within seconds, with a message if it fails: (exit status, standard error)."""
+    """Runs a command, which must end in time and with a message if it fails: (exit status, standard error)."""
 
     def hang(number, frame):
         raise AssertionError("it waits")
@@ -78,7 +78,7 @@ def attempt(mt, tmp_path):
 
 @pytest.fixture
 def commands(run, corpus, tmp_path):
-    """Command lines that only read a run, but for what they write into it."""
+    """Command lines for a run."""
     for side in ("en", "xx"):
         lines = (corpus / f"test.{side}").read_text().splitlines()[:2]
         (tmp_path / f"two.{side}").write_text("".join(f"{line}\n" for line in lines))
@@ -116,7 +116,7 @@ def test_what_a_command_writes_stays_in_the_run_directory(attempt, run, outside,
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["metrics.jsonl", "samples.txt", "report.json"])
-def test_a_page_does_without_what_cannot_be_read(attempt, run, outside, commands, name, kind):
+def test_a_page_leaves_out_what_cannot_be_read(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     status, err = attempt(*commands["compare"])
     assert status == 0 and (run / "report.html").is_file()
@@ -129,7 +129,7 @@ def test_a_page_does_without_what_cannot_be_read(attempt, run, outside, commands
     "name",
     ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."],
 )
-def test_whatever_is_in_the_place_of_a_file_nothing_waits(attempt, run, outside, commands, name, kind):
+def test_no_command_hangs_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     for command in ("translate", "tokenize", "export", "report", "doctor"):
         attempt(*commands[command])
@@ -170,7 +170,7 @@ def test_a_run_whose_files_are_links_is_read(mt, run, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["dangling link", "folder"])
-def test_what_has_no_checkpoint_file_is_not_the_newest_run(run, outside, tmp_path, kind):
+def test_a_run_without_a_checkpoint_file_is_not_the_newest_run(run, outside, tmp_path, kind):
     (tmp_path / "runs" / "broken" / "checkpoints").mkdir(parents=True)
     plant(tmp_path / "runs" / "broken" / "checkpoints" / "best.safetensors", kind, outside)
     assert newest_run(tmp_path / "runs") == run
@@ -183,8 +183,8 @@ def nodes_of(tree, path=()):
 
 
 @pytest.mark.parametrize("number", range(len(VALUES)))
-def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
-    """Each part of `report.json` in turn is missing, or has another value: of several parts only one has this one."""
+def test_any_json_report_gives_a_page(attempt, monkeypatch, run, number):
+    """Each part of `report.json` in turn is missing or has another value."""
     config = RunDirectory(run).config()
     monkeypatch.setattr(RunDirectory, "config", lambda directory: config)  # It takes most of the time.
     monkeypatch.setattr("mt_cli.config.sections.Config.to_yaml", lambda config: "")
@@ -213,7 +213,7 @@ def test_a_report_of_any_kind_gives_a_page(attempt, monkeypatch, run, number):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b'{"a": ' + b"9" * 5000 + b"}", b"\0" * 9])
-def test_a_report_that_is_no_json_is_named(attempt, run, commands, content):
+def test_a_report_that_is_not_json_is_named(attempt, run, commands, content):
     (run / "report.json").write_bytes(content)
     status, err = attempt(*commands["report"])
     assert status == 0 and "report.json: " in err and err.endswith("the page leaves this file out\n")
@@ -221,7 +221,7 @@ def test_a_report_that_is_no_json_is_named(attempt, run, commands, content):
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
 @pytest.mark.parametrize("tag", ["step", "train/loss", "elapsed_seconds"])
-def test_a_curve_has_no_points_but_numbers(attempt, monkeypatch, run, tag, value):
+def test_the_points_of_a_curve_are_numbers(attempt, monkeypatch, run, tag, value):
     monkeypatch.setattr("mt_cli.cli.looking.load_translator", lambda *options: None)
     rows = [{"step": 1, "train/loss": 2.0}, {"step": 2, "train/loss": 3.0, tag: value}, {"step": 3, "train/loss": 3.0}]
     (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -231,7 +231,7 @@ def test_a_curve_has_no_points_but_numbers(attempt, monkeypatch, run, tag, value
     assert "nan" not in page and ">inf" not in page and '<polyline class="curve ' in page
 
 
-def test_what_is_too_large_is_not_read(attempt, run, commands):
+def test_a_file_that_is_too_large_is_not_read(attempt, run, commands):
     for name in ("metrics.jsonl", "samples.txt", "report.json", "tokenizer.source.json", "config.yaml"):
         with (run / name).open("r+b") as file:
             file.truncate(2**31)
@@ -252,7 +252,7 @@ def test_what_is_too_large_is_not_read(attempt, run, commands):
     ],
     ids=lambda parts: next(iter(parts)),
 )
-def test_a_tokenizer_cuts_and_joins_as_those_of_mt_or_is_refused(attempt, run, commands, parts):
+def test_a_tokenizer_that_splits_and_joins_otherwise_than_ours_is_refused(attempt, run, commands, parts):
     path = run / "tokenizer.source.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | parts), encoding="utf-8")
     line = "a" * 40 + "b"

@@ -1,4 +1,4 @@
-"""A process that ends at any change of a file or a name leaves nothing that a second start would not put right.
+"""After a crash at any change of a file or a name, a second start completes the work.
 
 The crash points are all renames, removals, new folders, links, truncations and openings for writing that Python
 makes, found by an audit hook; what libraries write between two of them is in files that are still to be renamed.
@@ -30,7 +30,7 @@ def config(tiny_tree, tmp_path):
 
 
 def crashes(commands, *command):
-    """Runs a command again and again, and yields after each crash; ends when it has come to its end."""
+    """Repeat a command, yielding after each crash, until it succeeds."""
     for number in itertools.count(1):
         status, err = commands.run(*command, crash_point=number)
         if status == 0:
@@ -40,7 +40,7 @@ def crashes(commands, *command):
         yield number
 
 
-def test_training_goes_on_from_every_crash_point_to_the_same_bits(commands, config, assert_same_run, tmp_path):
+def test_training_resumes_from_every_crash_point_to_the_same_bits(commands, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
     assert commands.run(*command, "--set", "name=whole")[0] == 0
     runs, number = tmp_path / "runs", 0
@@ -61,7 +61,7 @@ def test_training_goes_on_from_every_crash_point_to_the_same_bits(commands, conf
     assert number > 100
 
 
-def test_a_fresh_start_goes_on_from_every_crash_point(commands, config, assert_same_run, tmp_path):
+def test_a_fresh_start_continues_after_every_crash_point(commands, config, assert_same_run, tmp_path):
     command = ("train", "--config", config)
     runs, number = tmp_path / "runs", 0
     assert commands.run(*command, "--set", "name=whole")[0] == 0
@@ -119,7 +119,7 @@ def test_a_command_that_is_repeated_after_a_crash_writes_the_same(commands, trai
     expected = (tmp_path / output).read_bytes()
     number = 0
     for number in crashes(commands, *command):
-        if "run" in output:  # Either the former file or the new one.
+        if "run" in output:  # Either the old file or the new one.
             assert (tmp_path / output).read_bytes() == expected
         assert commands.run(*command)[0] == 0, f"crash point {number}"
         assert (tmp_path / output).read_bytes() == expected, f"crash point {number}"

@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted, starved of disk or damaged ends as if nothing had happened."""
+"""A run that is killed, interrupted, damaged or out of disk space ends as if nothing had happened."""
 
 import json
 import os
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def config(tiny_tree, tmp_path):
-    """A run of 300 steps that saves at every fifth; its checkpoints take long enough to be hit."""
+    """A run of 300 steps that saves at about every fifth; writing a checkpoint takes long enough to be interrupted."""
     tiny_tree["model"] |= {"d_model": 64, "d_ff": 512, "num_encoder_layers": 2, "num_decoder_layers": 2}
     tiny_tree["training"] |= {"micro_batches_per_step": 2, "validate_every_steps": 25, "max_epochs": None}
     tiny_tree["training"] |= {"max_steps": 300, "save_every_minutes": 0.0001, "log_every_steps": 3, "keep_last": 2}
@@ -26,7 +26,7 @@ def config(tiny_tree, tmp_path):
 
 
 def step_of(run):
-    """The last step in the metrics, as far as they are written."""
+    """The last step in the metrics that are already written."""
     lines = (run / "metrics.jsonl").read_bytes().splitlines() if (run / "metrics.jsonl").exists() else []
     for line in reversed(lines):
         try:
@@ -68,10 +68,10 @@ def test_a_run_stopped_at_random_moments_ends_as_one_that_was_not(
         if is_running(child):
             os.kill(child, number)
         found, err = commands.wait()
-        if found == 0:  # It was faster.
+        if found == 0:  # It finished before the signal.
             break
         if found == -number and not err:
-            continue  # It had not begun.
+            continue  # It had not started yet.
         assert found == status, err
         assert "Traceback" not in err
         stops += 1
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_refused_wherever_the_damage_is(commands, config
         status, err = commands.run(*command, "training.max_steps=13")
         assert status == 0, err
         assert "last.safetensors: damaged checkpoint" in err
-        assert "is passed over for step-" in err
+        assert "; skipped, step-" in err
 
 
 def test_a_full_file_system_costs_nothing_but_the_save(commands, config, tmp_path):
@@ -132,6 +132,6 @@ def test_a_full_file_system_costs_nothing_but_the_save(commands, config, tmp_pat
         (small / "ballast").unlink()
         status, err = commands.run(*command, "training.max_steps=30")
         assert status == 0, err
-        assert "Going on from step 10" in err
+        assert "Resuming from step 10" in err
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -40,11 +40,11 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     save_checkpoint(path, model, {"step": 3, "best": 0.1}, optimizer)
-    drawn = torch.rand(5)
+    sampled = torch.rand(5)
     other = a_model()
     other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.1)
     assert load_checkpoint(path, other, other_optimizer) == {"step": 3, "best": 0.1}
-    assert torch.equal(torch.rand(5), drawn)
+    assert torch.equal(torch.rand(5), sampled)
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
         for name, value in optimizer.state[ours].items():
@@ -61,7 +61,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\x80\x02}q\x00.", b"\xff" * 100])
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_checkpoint_is_refused(tmp_path, content):
     path = tmp_path / "best.safetensors"
     path.write_bytes(content)
     with pytest.raises(RunError, match="damaged checkpoint"):
@@ -96,22 +96,22 @@ def test_a_checkpoint_of_another_format_is_named(tmp_path, monkeypatch):
         load_checkpoint(path, a_model())
 
 
-def test_every_random_generator_goes_on_where_it_was(tmp_path):
-    def draw():
+def test_every_random_generator_continues_where_it_was(tmp_path):
+    def sample():
         return random.random(), random.gauss(0, 1), float(np.random.rand()), float(torch.rand(()))
 
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
     seed_everything(3)
-    draw()
+    sample()
     save_checkpoint(path, model, {}, optimizer)
-    drawn = draw()
+    sampled = sample()
     seed_everything(4)
     load_checkpoint(path, model, optimizer)
-    assert draw() == drawn
+    assert sample() == sampled
     seed_everything(3)
-    draw()
-    assert draw() == drawn
+    sample()
+    assert sample() == sampled
 
 
 def test_the_newest_states_are_kept_and_found(tmp_path):
@@ -130,12 +130,12 @@ def test_the_newest_states_are_kept_and_found(tmp_path):
     assert save(100) == ["last", "step-9", "step-5"]
     with open_checkpoint(directory.states()[1]) as checkpoint:
         assert checkpoint.state == {"step": 9}
-    directory.go_on_from(directory.states()[2], 5)
+    directory.resume_from(directory.states()[2], 5)
     assert [path.stem for path in directory.states()] == ["step-5"]
     assert save(7) == ["last", "step-5"]
 
 
-def test_without_hard_links_a_former_state_is_renamed(tmp_path, monkeypatch):
+def test_without_hard_links_the_previous_state_is_renamed(tmp_path, monkeypatch):
     def refuse(*paths):
         raise OSError("no links here")
 
@@ -143,18 +143,33 @@ def test_without_hard_links_a_former_state_is_renamed(tmp_path, monkeypatch):
     test_the_newest_states_are_kept_and_found(tmp_path)
 
 
-def test_a_best_that_no_saved_state_knows_gives_way_to_the_one_before_it(tmp_path):
+def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp_path):
     directory = RunDirectory(tmp_path)
     directory.last_path.parent.mkdir()
     model, optimizer = trained_pair()
     directory.save_best(model, {"best_step": 5})
     directory.save_state(model, {}, optimizer, 5, keep_last=1)
     directory.save_best(model, {"best_step": 7})
-    assert directory.best_state(5) == {"best_step": 5}
+    directory.restore_best(9)
+    assert directory.best_state() == {"best_step": 7}
+    directory.restore_best(5)
+    assert directory.best_state() == {"best_step": 5}
     assert not directory.former_best_path.exists()
-    assert directory.best_state(9) == {"best_step": 5}
+
+
+def test_reading_the_best_state_changes_no_file(tmp_path):
+    directory = RunDirectory(tmp_path)
+    directory.last_path.parent.mkdir()
+    model, _ = trained_pair()
+    for step in (5, 7):
+        directory.save_best(model, {"best_step": step})
+    before = {path: path.read_bytes() for path in directory.best_path.parent.iterdir()}
+    assert directory.best_state() == {"best_step": 7}
+    assert {path: path.read_bytes() for path in directory.best_path.parent.iterdir()} == before
+    directory.best_path.write_bytes(b"damaged")
+    assert directory.best_state() is None
     directory.best_path.unlink()
-    assert directory.best_state(5) is None
+    assert directory.best_state() is None
 
 
 def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_path):

@@ -1,5 +1,7 @@
+import ast
 import json
-from dataclasses import asdict
+import re
+from dataclasses import asdict, fields
 
 import pytest
 import torch
@@ -14,22 +16,22 @@ from mt_cli.training import Position, StepReport
 
 
 def test_a_state_is_read_back_as_it_was():
-    progression = RunState(
+    state = RunState(
         Position(step=3, epoch=1, num_pairs=[4, 5]),
         best_value=1.5,
         unlogged=[UnloggedStep(0.1, 2, 0.3, 1)],
         fingerprints={"a": "b"},
     )
-    assert RunState.from_state(json.loads(json.dumps(asdict(progression)))) == progression
+    assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state
 
 
-def test_steps_that_were_saved_without_their_right_tokens_are_read_as_such():
-    state = json.loads(json.dumps(asdict(RunState()))) | {"unlogged": [[0.1, 2, 0.3]]}
-    assert RunState.from_state(state).unlogged == [UnloggedStep(0.1, 2, 0.3, None)]
+def test_steps_saved_without_their_number_of_correct_tokens_can_be_read():
+    saved = json.loads(json.dumps(asdict(RunState()))) | {"unlogged": [[0.1, 2, 0.3]]}
+    assert RunState.from_state(saved).unlogged == [UnloggedStep(0.1, 2, 0.3, None)]
 
 
 def rows_of_steps(folder, *steps, unlogged=()):
-    """The rows written of steps with so many right tokens of ten, or that were not finite (None)."""
+    """The rows written for steps with these numbers of correct tokens out of ten; None: a step that was not finite."""
     weight = torch.nn.Parameter(torch.ones(1))
     with Tracker(folder, 0, {}) as tracker, Progress("train", None, "step") as bar:
         config = TrainingConfig(log_every_steps=len(steps))
@@ -52,7 +54,7 @@ def rows_of_steps(folder, *steps, unlogged=()):
         ((None, None), (), None),
     ],
 )
-def test_token_accuracy_is_the_share_of_right_tokens_of_the_steps_that_are_known(tmp_path, steps, unlogged, expected):
+def test_token_accuracy_is_the_share_of_correct_tokens_in_steps_that_counted_them(tmp_path, steps, unlogged, expected):
     (row,) = rows_of_steps(tmp_path, *steps, unlogged=unlogged)
     assert row.get("train/token_accuracy") == expected
 
@@ -68,12 +70,12 @@ def test_token_accuracy_is_the_share_of_right_tokens_of_the_steps_that_are_known
         {"num_restarts": -1},
     ],
 )
-def test_a_state_of_another_kind_is_refused(change):
+def test_a_state_with_invalid_values_is_refused(change):
     with pytest.raises(DamagedFileError):
         RunState.from_state(json.loads(json.dumps(asdict(RunState()))) | change)
 
 
-def test_validations_are_due_at_the_end_of_epochs_or_every_so_many_steps():
+def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
     def due(position, every):
         return RunState(position).is_due(TrainingConfig(validate_every_steps=every))
 
@@ -86,12 +88,61 @@ def test_validations_are_due_at_the_end_of_epochs_or_every_so_many_steps():
 
 
 def test_the_better_value_is_best_and_of_equal_values_the_lower_loss():
-    progression = RunState()
-    assert progression.is_better(0.0, 5.0)
-    progression.best_value, progression.best_loss = 10.0, 2.0
-    assert progression.is_better(10.1, 9.0)
-    assert progression.is_better(10.0, 1.9)
-    assert not progression.is_better(10.0, 2.0)
-    assert not progression.is_better(9.9, 0.1)
+    state = RunState()
+    assert state.is_better(0.0, 5.0)
+    state.best_value, state.best_loss = 10.0, 2.0
+    assert state.is_better(10.1, 9.0)
+    assert state.is_better(10.0, 1.9)
+    assert not state.is_better(10.0, 2.0)
+    assert not state.is_better(9.9, 0.1)
     for value, loss in ((float("nan"), 1.0), (float("inf"), 1.0), (11.0, float("nan")), (11.0, float("inf"))):
-        assert not progression.is_better(value, loss)
+        assert not state.is_better(value, loss)
+
+
+def written_fields(path):
+    """The fields of the state, and `position` for those of a position, that a module assigns or appends to."""
+    names = {field.name for field in fields(RunState)}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_changed, target = node.func.attr in ("append", "extend", "clear", "update"), node.func.value
+        else:
+            is_changed, target = isinstance(getattr(node, "ctx", None), ast.Store), node
+        if is_changed and isinstance(target, ast.Attribute):
+            owner = getattr(target.value, "attr", getattr(target.value, "id", ""))
+            if owner == "position":
+                yield owner
+            elif owner != "self" and target.attr in names:
+                yield target.attr
+
+
+def test_each_field_of_the_state_is_written_only_by_the_module_that_its_docstring_names(root):
+    package = root / "mt_cli"
+    rows = re.findall(r"- `([\w.]+)`: (.+)", RunState.__doc__)
+    listed = {module: set(re.findall(r"`(\w+)`", names)) for module, names in rows}
+    assert len(listed) == 3
+    written = {
+        ".".join(path.relative_to(package).with_suffix("").parts): set(written_fields(path))
+        for path in package.rglob("*.py")
+    }
+    assert {module: names for module, names in written.items() if names} == listed
+
+
+def test_a_validation_is_the_best_once_and_others_count_towards_patience_after_the_warm_up():
+    def add(state, step, value):
+        state.position.step = step
+        return state.add_validation(value, 1.0, "chrf", warmup_steps=5)
+
+    state = RunState()
+    assert [add(state, step, value) for step, value in ((3, 2.0), (5, 1.0), (8, 2.0), (9, 1.0))] == [1, 0, 0, 0]
+    assert (state.best_step, state.best_value, state.best_metric) == (3, 2.0, "chrf")
+    assert (state.validated_step, state.num_validations_without_better) == (9, 2)
+    assert add(state, 12, 3.0) and state.num_validations_without_better == 0
+    assert add(state, 12, 2.5)  # A run that went back and reached its best step again.
+
+
+def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():
+    saved = RunState(Position(step=4), elapsed_seconds=1.0, best_step=2, num_bad_steps_in_row=1)
+    diverged = RunState(Position(step=9), 5.0, 8, 3.0, 1.0, "chrf", num_bad_steps=6, num_restarts=1)
+    state = saved.restarted(diverged)
+    assert (state.position.step, state.elapsed_seconds, state.num_restarts) == (4, 5.0, 2)
+    assert (state.best_step, state.best_value, state.num_bad_steps, state.num_bad_steps_in_row) == (8, 3.0, 6, 0)

@@ -57,7 +57,7 @@ def test_a_row_that_a_crash_cut_off_is_forgotten(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["true", '"x"', "[1]", "{}", "null", "NaN", "Infinity", "1" + "0" * 400])
-def test_values_that_are_no_numbers_do_not_become_points(tmp_path, value):
+def test_values_that_are_not_numbers_do_not_become_points(tmp_path, value):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "train/a": {value}, "train/b": 2.0}}\n{{"step": {value}}}\n')
     with Tracker(tmp_path, 1, {"metrics.jsonl": 9999}):
         pass
@@ -65,13 +65,13 @@ def test_values_that_are_no_numbers_do_not_become_points(tmp_path, value):
     assert points(tmp_path, "train/b") == [(1, 2.0)]
 
 
-def test_numbers_that_json_does_not_know_are_left_out(tmp_path):
+def test_numbers_that_json_cannot_represent_are_left_out(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         tracker.write_metrics(1, 1.0, {"train/loss": float("nan"), "train/grad_norm": float("inf"), "train/x": 1.0})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "elapsed_seconds": 1.0, "train/x": 1.0}
 
 
-def test_what_cannot_be_written_is_named(tmp_path):
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         (tmp_path / "metrics.jsonl").mkdir()
         with pytest.raises(MtError, match=r"metrics.jsonl: cannot be written: is a directory"):
@@ -83,7 +83,7 @@ def texts(folder):
     return [point.tensor_proto.string_val[0].decode() for point in board.Tensors("samples/text_summary")]
 
 
-def test_samples_show_what_changed_since_the_last_time_also_after_a_restart(tmp_path):
+def test_samples_show_new_words_in_bold_even_after_a_restart(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         tracker.write_samples(1, [("a *b*", "r|f", "the cat sat")])
         tracker.write_samples(2, [("a *b*", "r|f", "the dog sat")])
@@ -118,7 +118,7 @@ def test_marks_leave_the_spaces_of_a_text_as_they_are(tmp_path, before, after, m
     assert texts(tmp_path)[1].splitlines()[2].split("|")[-3].strip() == marked
 
 
-def test_pictures_and_hparams_are_there_to_see(tmp_path):
+def test_tensorboard_has_pictures_and_hparams(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         tracker.write_pictures(3, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})
     write_hparams(tmp_path, 8, {"model.d_model": 16, "training.patience": None}, {"final/test_bleu": 30.0})
@@ -131,7 +131,7 @@ def test_pictures_and_hparams_are_there_to_see(tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A function that lets seconds go by."""
+    """A function that moves the clock forward by some seconds."""
     now = [100.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     yield lambda seconds: now.__setitem__(0, now[0] + seconds)
@@ -166,7 +166,7 @@ def test_progress_can_be_silent(clock, capsys, mode, is_quiet):
     assert capsys.readouterr().err == ""
 
 
-def test_a_bar_can_be_asked_for(clock, capsys):
+def test_a_bar_can_be_requested(clock, capsys):
     show_progress("bar")
     with Progress("read", 10, "pair") as progress:
         progress.advance(10)

@@ -12,7 +12,8 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.state import RunState, follow
+from mt_cli.experiment.policy import follow
+from mt_cli.experiment.state import RunState
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, step_if

@@ -1,0 +1,98 @@
+"""How a run ended: `report.json`, its options and scores in TensorBoard, and the batch on which it diverged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from mt_cli.batching.streamed import StreamedPairs
+from mt_cli.config.loading import flat
+from mt_cli.experiment.data import report_on_data, scorer_of
+from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
+from mt_cli.experiment.setup import Setup
+from mt_cli.experiment.state import RunState
+from mt_cli.hardware import describe_hardware, describe_versions
+from mt_cli.storage import write_text
+from mt_cli.tracking import write_hparams
+from mt_cli.training import StepReport
+from mt_cli.translator import Translator
+
+
+def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
+    """The report of a run that is finished under the present config; None if there is more to do."""
+    directory = setup.directory
+    if state.reason_to_stop(setup.config.training):
+        # A report that cannot be read is written again.
+        with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            report: dict[str, Any] = json.loads(directory.report_path.read_text(encoding="utf-8"))
+            format_summary(report, directory.path)
+            tokenizer = scorer_of(setup.config, report["split"]).bleu_tokenizer
+            best = directory.best_state() or {}
+            if (
+                report["num_steps"] == state.position.step
+                and f"|tok:{tokenizer}" in report["bleu"]["signature"]
+                and best["best_metric"] == setup.validator.measure
+            ):
+                return report
+    return None
+
+
+def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[str, Any]:
+    """Score the best checkpoint on the test sets; write and return the report.
+
+    Translations are made in the precision of training, which the report names.
+    """
+    directory, data, position = setup.directory, setup.data, state.position
+    translator = Translator.load(directory.path, str(setup.device), setup.precision)
+    scores = {}
+    for name in [name for name in data.corpora if name not in ("train", "valid")] or ["valid"]:
+        scorer = scorer_of(setup.config, name)
+        scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
+        write_hypotheses(directory.path, name, hypotheses)
+    first, *others = scores.values()
+    streamed = setup.pairs.counts if isinstance(setup.pairs, StreamedPairs) else ()
+    report = {
+        "run": setup.config.name,
+        **first,
+        "extra_tests": {each["split"]: each for each in others},
+        "stopped_because": stopped_because,
+        "best_step": state.best_step,
+        "num_steps": position.step,
+        "num_epochs": position.epoch,
+        "num_target_tokens": position.num_target_tokens,
+        "num_bad_steps": state.num_bad_steps,
+        "num_restarts": state.num_restarts,
+        "corpora": report_on_data(data, setup.config, position.num_pairs, streamed),
+        "elapsed_seconds": round(state.elapsed_seconds, 3),
+        "num_parameters": setup.num_parameters,
+        "precision": setup.precision,
+        "hardware": describe_hardware(setup.device),
+        "versions": describe_versions(),
+    }
+    _write_hparams(setup, position.step + 1, scores)  # A run that resumes forgets later steps.
+    write_text(directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    return report
+
+
+def _write_hparams(setup: Setup, step: int, scores: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write options and final scores for TensorBoard's table of runs, which shows the first few by alphabet."""
+    sections = ("tokenizer", "model", "training")
+    options = {key: value for name in sections for key, value in flat(getattr(setup.config, name), name).items()}
+    values = {
+        f"final/{name}_{metric}": each[metric]["score"] for name, each in scores.items() for metric in ("bleu", "chrf")
+    }
+    write_hparams(setup.directory.path, step, options, values | {"final/parameters": float(setup.num_parameters)})
+
+
+def write_bad_batch(setup: Setup, skipped: StepReport) -> None:
+    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
+    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
+    sides = [
+        tokenizer.decode([ids.tolist() for ids in side])
+        for tokenizer, side in zip(setup.data.tokenizers, zip(*pairs, strict=True), strict=True)
+    ]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(setup.directory.bad_batch_path, text)

@@ -1,0 +1,107 @@
+"""Builds what a run works with: model, optimizer and batches, in the sizes that the machine can hold."""
+
+from __future__ import annotations
+
+import torch
+
+from mt_cli.batching.batches import MixedPairs, count_batches
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.sections import Config
+from mt_cli.console import say
+from mt_cli.errors import DeviceMemoryError
+from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
+from mt_cli.experiment.validation import Validator
+from mt_cli.hardware import describe_hardware, memory_of, pick_precision
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.objective import Objective
+from mt_cli.optimizer import build_optimizer
+from mt_cli.storage import format_bytes
+from mt_cli.training import fits_memory, largest_batch
+
+_SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
+_BYTES_PER_PARAMETER = 16
+
+
+class Setup:
+    """What a run works with, from its first step to its last. Only training and loading change the weights."""
+
+    def __init__(self, directory: RunDirectory, config: Config, model: Transformer, data: Data) -> None:
+        self.directory, self.config, self.model, self.data = directory, config, model, data
+        training = config.training
+        self.device = next(model.parameters()).device
+        self.dtype = pick_precision(training.precision, self.device)
+        self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
+        self.num_parameters = sum(weight.numel() for weight in model.parameters())
+        self.objective = Objective(model, training.label_smoothing)
+        self.optimizer = build_optimizer(model, training)
+        self.validator = Validator(self.objective, data, config)
+        self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
+        self.pairs = training_pairs(data, config)
+        self.steps_per_epoch = None
+        if isinstance(self.pairs, MixedPairs):
+            num_batches = count_batches(self.pairs, training.tokens_per_batch)
+            self.steps_per_epoch = -(-num_batches // training.micro_batches_per_step)
+        limits = (training.max_steps, (training.max_epochs or 0) * (self.steps_per_epoch or 0))
+        self.num_steps = min((limit for limit in limits if limit), default=None)
+
+    def describe(self) -> list[str]:
+        """What will be trained on what, for people, several lines."""
+        config, training = self.config, self.config.training
+        source, target = (tokenizer.vocab_size for tokenizer in self.data.tokenizers)
+        entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
+        sample = config.tokenizer.sample_pairs
+        is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
+        learned = f", learned from {sample:,} of the pairs" if is_sample else ""
+        steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
+        steps += f", at most {self.num_steps:,}" if self.num_steps else ""
+        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        return [
+            f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
+            *(f"  {line}" for line in describe_data(self.data, config)),
+            f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
+            f"  model       {self.num_parameters:,} parameters",
+            f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens",
+            f"  watch       tensorboard --logdir {self.directory.path.parent}",
+            f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}",
+        ]
+
+
+def new_model(config: Config, data: Data, device: torch.device) -> Transformer:
+    """The model of a config on its device; raises DeviceMemoryError if the machine cannot hold it."""
+    sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
+    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
+    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
+    if needed > available:
+        raise DeviceMemoryError(
+            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
+            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
+        )
+    return Transformer(config.model, *sizes).to(device)
+
+
+def resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
+    """The config with a number for `batch_tokens: auto`; on a GPU, found by trying batches of the longest pairs."""
+    if config.training.batch_tokens != "auto":
+        return config
+    device = next(model.parameters()).device
+    size = _SMALLEST_BATCH
+    if device.type == "cuda":
+        objective = Objective(model, config.training.label_smoothing)
+        dtype = pick_precision(config.training.precision, device)
+        source = target = config.corpus.max_tokens
+        largest = _LARGEST_BATCH
+        if not config.corpus.is_streaming:
+            lengths = data.encoded["train"].lengths()
+            source, target = (int(side.max()) for side in lengths)
+            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
+        size = largest_batch(
+            lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
+        )
+        torch.cuda.empty_cache()
+    say(f"training.batch_tokens: auto is {size:,} here")
+    return with_batch_tokens(config, size)
+
+
+def with_batch_tokens(config: Config, size: int) -> Config:
+    """The config with a number for `training.batch_tokens`."""
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
