@@ -105,6 +105,8 @@ def written_fields(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             is_changed, target = node.func.attr in ("append", "extend", "clear", "update"), node.func.value
+            if node.func.attr == "advance" and getattr(target, "id", "") == "position":
+                yield "position"
         else:
             is_changed, target = isinstance(getattr(node, "ctx", None), ast.Store), node
         if is_changed and isinstance(target, ast.Attribute):
