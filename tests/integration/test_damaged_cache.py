@@ -58,19 +58,19 @@ def test_a_damaged_file_of_the_cache_changes_nothing(tiny_tree, tmp_path, damage
 
 @pytest.mark.parametrize("is_recreated", [False, True])
 def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_recreated):
-    from mt_cli.experiment import validation
+    from mt_cli.experiment.validation import Validator
 
     command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=2", "--set")
     assert mt(*command, "name=whole")[0] == 0
-    validate = validation.validate
+    validate = Validator.validate
 
-    def remove_first(*arguments):
+    def remove_first(validator):
         shutil.rmtree(tmp_path / "runs" / ".cache", ignore_errors=True)
-        if is_recreated:  # By something else.
+        if is_recreated:  # By another program.
             (tmp_path / "runs" / ".cache").touch()
-        return validate(*arguments)
+        return validate(validator)
 
-    monkeypatch.setattr(validation, "validate", remove_first)
+    monkeypatch.setattr(Validator, "validate", remove_first)
     status, _, err = mt(*command, "name=other")
     assert status == 0, err
     assert same_weights(weights_of(tmp_path / "runs" / "other"), weights_of(tmp_path / "runs" / "whole"))
