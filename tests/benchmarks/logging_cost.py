@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mt_cli import tracking
 from mt_cli.config.loading import load_config
-from mt_cli.experiment import run, training_log, validation
+from mt_cli.experiment import reporting, run, training_log, validation
 
 SPENT = {}
 
@@ -45,8 +45,8 @@ def main():
         (training_log, "weight_and_update_norms"),
         (training_log, "memory_used"),
         (validation, "_pictures"),
-        (validation, "_part_losses"),
-        (run, "write_hparams"),
+        (validation.Validator, "_part_losses"),
+        (reporting, "write_hparams"),
     ):
         timed(owner, name)
     with tempfile.TemporaryDirectory() as folder:
