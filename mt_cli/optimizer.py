@@ -26,7 +26,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Ada
 
 
 def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
-    """Update the parameters if a scalar condition is true, without waiting for a GPU."""
+    """Update the parameters if a scalar condition is true, without waiting for a CUDA device."""
     if optimizer.defaults["fused"]:
         # As torch.amp.GradScaler does: the fused kernel itself reads this number and skips the step.
         optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]

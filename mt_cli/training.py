@@ -1,6 +1,6 @@
 """The optimisation, as a generator of step reports. Knows nothing of files, BLEU or terminals.
 
-Nothing here waits for the device: sums stay on it until the caller reads them.
+Nothing here waits for a CUDA device unless its memory runs out: sums stay on it until the caller reads them.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def translate(
 ) -> None:
     """Translate sentences: one line in, one line out, in input order."""
     if sum(map(bool, (sentences, input_file, interactive))) > 1:
-        raise InputError("give sentences, --input or --interactive, not two of them")
+        raise InputError("give only one of sentences, --input and --interactive")
     if attention and len(sentences or ()) != 1:
         raise InputError("--attention draws one sentence; give exactly one as an argument")
     if alignment and engine != "mt":
@@ -235,6 +235,8 @@ def evaluate(
     """Score a run with BLEU, chrF, chrF++, TER, CER and WER."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
+    if source is not None and split is not None:
+        raise InputError("give --split, or --source and --reference, not both")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
     show_progress(progress)
@@ -321,6 +323,8 @@ def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:
         return read_pairs([files], ("", ""), key)
     sides = [list(input_lines(path)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
-        raise InputError(f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N")
+        raise InputError(
+            f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
+        )
     rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
     return pairs_of(clean_rows(rows, files, ("", ""), None), key)

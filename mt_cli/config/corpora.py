@@ -59,7 +59,7 @@ class FilterConfig(Section):
     duplicates: bool = True
     """Drop repeated pairs, in this corpus or in one earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
-    """Maximum number of different targets of the same source."""
+    """Maximum number of pairs with the same source sentence."""
     overlap: bool = True
     """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
 
@@ -135,7 +135,7 @@ Source = (
     | Annotated[FileSource, Tag("<file>")]
     | Annotated[BuiltinSource, Tag("<builtin>")]
 )
-"""The kinds of corpus source, each with the key that selects it. `corpus.sources` has an entry for each."""
+"""The kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""
 _Share = Annotated[HeldOut, Tag("<fraction>")]
 
 KINDS: Mapping[str, type[Section]] = {mark.tag: kind for kind, mark in map(get_args, (*get_args(Source), _Share))}

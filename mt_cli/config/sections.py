@@ -57,8 +57,8 @@ class ModelConfig(Section):
     norm_order: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after each residual addition as in the 2017 paper."""
     final_norm: bool | None = None
-    """Layer norm at the end of the encoder and of the decoder; `null`: with `norm_order: pre`, which needs it. With
-    `post`, true gives the model of PyTorch's `nn.Transformer`."""
+    """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which
+    needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
@@ -93,7 +93,7 @@ class ModelConfig(Section):
 
 
 class TrainingConfig(Section):
-    """Optimisation. Training stops at the first limit reached, of `max_*` and `patience`."""
+    """Optimisation. It stops at the first limit reached of `max_steps`, `max_epochs`, `max_minutes` and `patience`."""
 
     seed: int = Field(default=1, ge=0, lt=2**31)
     """Seed of initial weights, order of pairs, dropout and held-out share."""

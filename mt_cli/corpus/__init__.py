@@ -1,1 +1,1 @@
-"""Reading and checking parallel text. Knows files, hubs and generators; does not know tokens."""
+"""Reading and checking parallel text. Knows files and the Hugging Face hub; does not know tokens."""

@@ -67,7 +67,7 @@ Stretch = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True)
-class Alignment:
+class LineAlignment:
     """The result of aligning two sides."""
 
     stretches: list[Stretch]
@@ -93,11 +93,11 @@ def _end_of(line: str) -> int:
     return _SENTENCE_ENDS.get(last, -1 if last.isalnum() else -2)
 
 
-def align(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
+def align(sources: Sequence[str], targets: Sequence[str]) -> LineAlignment:
     """The alignment of two sides; the longer one is truncated to the length of the shorter."""
     num_lines = min(len(sources), len(targets))
     if num_lines < _MIN_LINES:
-        return Alignment([], False)
+        return LineAlignment([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
     one, other = features_of(sources), features_of(targets)
     slips = _candidate_slips(one[0], other[0])
@@ -108,10 +108,10 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> Alignment:
     if evidence < _WEAK_EVIDENCE:
         # Lists of words, for example, give no evidence.
         has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
-        return Alignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
+        return LineAlignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere = np.zeros((1, num_lines))
     path = _best_path(np.concatenate([log_odds, nowhere]), slips.index(0))
-    return Alignment(_stretches([*slips, None], path), False)
+    return LineAlignment(_stretches([*slips, None], path), False)
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
@@ -228,7 +228,8 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
     """Evidence in nats for each slip of each line, SxN, and the mean evidence for the right slip.
 
     A linear discriminant for features of equal variance: the weight of a feature is the distance of its mean at the
-    right slip from its mean at the others. At first, the right slip of a window is the best by all features together.
+    right slip from its mean at the others. In the first round all features count equally, and the best slip of a window
+    counts as right.
     """
     num_slips, num_lines = exists.shape
     means = (values * exists).sum(axis=1, keepdims=True) / exists.sum(axis=0).clip(min=1)
@@ -282,7 +283,7 @@ def _stretches(slips: Sequence[int | None], path: Sequence[int]) -> list[Stretch
 
 
 def _belongs_to_next(stretch: Stretch, slip: int | None) -> bool:
-    """Whether a stretch is only the lines without a partner before a stretch with this slip."""
+    """Whether a stretch covers only the lines that a change to this slip leaves without a partner."""
     first, last, own = stretch
     if own == slip:
         return True

@@ -36,7 +36,7 @@ _CONTROL = r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}]"
 _GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|Ð[\x{80}-\x{bf}]Ñ"
 _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
-_ODD = np.int64(-7046029254386353131)
+_HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 over the golden ratio, an odd multiplier: combines two hashes so that their order matters."""
 _WORD = re.compile(r"[^\W\d_]+")
 
@@ -67,7 +67,7 @@ class Block:
 
 
 def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Languages) -> Block:
-    """Rows with runs of white space replaced by a space, each filtered by itself; None drops blank sides only."""
+    """Rows with runs of white space replaced by a space, each filtered on its own; None drops only blank sides."""
     numbers, raw_sources, raw_targets = zip(*rows, strict=True)
     texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
     source, target = sides = [pa.array(side, pa.string()) for side in texts]
@@ -197,20 +197,22 @@ def filter_together(
 
     def repeated(rows: NDArray[np.intp]) -> Mask:
         is_repeated = np.ones(len(rows), dtype=bool)
-        is_repeated[np.unique(source_hashes[rows] * _ODD + target_hashes[rows], return_index=True)[1]] = False
+        is_repeated[np.unique(source_hashes[rows] * _HASH_MULTIPLIER + target_hashes[rows], return_index=True)[1]] = (
+            False
+        )
         return is_repeated
 
     def beyond_limit(rows: NDArray[np.intp]) -> Mask:
         limits = np.repeat([each.max_targets_per_source or 2**31 for _, each in filters], lengths)
         return _num_equal_before(source_hashes[rows]) >= limits[rows]
 
-    def evaluated(rows: NDArray[np.intp]) -> Mask:
-        source, target = (_is_in(side[rows], few) for side, few in zip(hashes, evaluation_hashes, strict=True))
+    def overlapping(rows: NDArray[np.intp]) -> Mask:
+        source, target = (_is_in(side[rows], known) for side, known in zip(hashes, evaluation_hashes, strict=True))
         return source | target
 
     drop("duplicates", lambda each: each.duplicates, repeated)
     drop("max_targets_per_source", lambda each: each.max_targets_per_source is not None, beyond_limit)
-    drop("overlap", lambda each: each.overlap, evaluated)
+    drop("overlap", lambda each: each.overlap, overlapping)
 
 
 def _num_equal_before(values: Hashes) -> NDArray[np.int64]:
@@ -224,8 +226,8 @@ def _num_equal_before(values: Hashes) -> NDArray[np.int64]:
     return result
 
 
-def _is_in(values: Hashes, few: Hashes) -> Mask:
-    return _mask(pc.is_in(pa.array(values), value_set=pa.array(few)))
+def _is_in(values: Hashes, known: Hashes) -> Mask:
+    return _mask(pc.is_in(pa.array(values), value_set=pa.array(known)))
 
 
 def hold_out(
@@ -238,12 +240,12 @@ def hold_out(
     """Mark a seeded share of the kept rows as held out, and drop the other rows that share a sentence with it.
 
     Raises:
-        CorpusError: if no row would be held out, or none be left.
+        CorpusError: if no row would be held out, or none would be left for training.
     """
     rows = np.flatnonzero(statuses == KEPT)
     number = round(share * len(rows))
     if not 0 < number < len(rows):
-        raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves one side empty")
+        raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves `train` or `valid` empty")
     held_out = rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]
     statuses[held_out] = HELD_OUT
     overlap_only = [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters]

@@ -51,7 +51,7 @@ def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]
     """The reader for a file name; raises CorpusError for an unknown format."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
     if kind not in _READERS or (kind == ".parquet" and path.suffix != kind):
-        raise CorpusError(f"{path}: unknown kind of file; a corpus in one file is one of {', '.join(_READERS)}")
+        raise CorpusError(f"{path}: unknown format; use one of {', '.join(_READERS)}")
     return _READERS[kind]
 
 
@@ -119,15 +119,17 @@ def _read_table(
         source, target = 0, 1
         records = chain([first], records)
     else:
-        source, target = (heading.index(name) for name in _found(columns or languages, heading, where, hint))
+        source, target = (heading.index(name) for name in _checked_columns(columns or languages, heading, where, hint))
     for number, record in records:
         if len(record) <= max(source, target):
             found = f"{len(record)} column{'s' * (len(record) != 1)}"
-            raise CorpusError(f"{path}, line {number:,}: found {found}; write source, {separator}, target{hint}")
+            raise CorpusError(
+                f"{path}, line {number:,}: found {found}; each line needs a source, a {separator} and a target{hint}"
+            )
         yield number, record[source], record[target]
 
 
-def _found(
+def _checked_columns(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
     """The columns; raises CorpusError unless each is among the names exactly once."""
@@ -136,7 +138,7 @@ def _found(
             found = ", ".join(map(repr, names[:20])) or "nothing"
             raise CorpusError(f"{where}: no {kind} {column!r} among {found}; set `columns`{hint}")
         if names.count(column) > 1:
-            raise CorpusError(f"{where}: {names.count(column)} times the {kind} {column!r}; keep one of them")
+            raise CorpusError(f"{where}: the {kind} {column!r} occurs {names.count(column)} times; keep one of them")
     return columns
 
 
@@ -159,7 +161,7 @@ def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[
         if not isinstance(record, dict):
             raise CorpusError(f"{where}: found {line[:40]!r}; {advice}")
         sides = []
-        for column in _found(columns or languages, list(record), where):
+        for column in _checked_columns(columns or languages, list(record), where):
             side = "" if record[column] is None else record[column]
             if not isinstance(side, str):
                 raise CorpusError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
@@ -192,7 +194,7 @@ def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterato
 
 def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> Sequence[str]:
     """The `columns`, otherwise `translation`, otherwise those named like the languages; raises CorpusError."""
-    return _found(columns or (("translation",) if "translation" in names else languages), names, where)
+    return _checked_columns(columns or (("translation",) if "translation" in names else languages), names, where)
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
@@ -222,13 +224,13 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
     """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
-        _found((language,), names, where, kind="language")
+        _checked_columns((language,), names, where, kind="language")
         return pc.struct_field(column, [names.index(language)])
     if not pa.types.is_map(column.type) or not str(column.type.key_type).endswith("string"):
         raise CorpusError(f"{where}: holds {column.type}, not {{language: text}}; set `columns`")
     for row, pairs in enumerate(_values(column, where, number), start=number + 1):
         if pairs is not None:
-            _found((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
+            _checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
     return pc.map_lookup(column, pa.scalar(language, column.type.key_type), "first")
 
 

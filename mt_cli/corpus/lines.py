@@ -1,4 +1,4 @@
-"""Files as bytes and as lines of UTF-8 text, and errors that name the format of other files. Knows nothing of pairs.
+"""Files as bytes and as lines of UTF-8 text, with messages that name other formats. Knows nothing of pairs.
 
 A line ends at a line feed, or at a carriage return and line feed, and nowhere else.
 """

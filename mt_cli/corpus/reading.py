@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Rows in a file. Those with the status `code` are the corpus."""
+    """Rows in a file; those with the status `code` are the corpus."""
 
     key: str
     """The fingerprint of the data and options that the file was made from."""
@@ -220,11 +220,11 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
         (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
 
 
-def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = str) -> None:
+def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:
     if not (statuses == KEPT).any():
         counts = sorted(Counter(statuses.tolist()).items())
         dropped = ", ".join(f"{count:,} {STATUS_NAMES[code]}" for code, count in counts)
-        raise CorpusError(f"{key}: the corpus is empty{f' (dropped: {dropped})' if dropped else ''}{note()}")
+        raise CorpusError(f"{key}: the corpus is empty{f' (found: {dropped})' if dropped else ''}{note()}")
 
 
 def _note_on_swap(path: Path, config: CorpusConfig) -> str:

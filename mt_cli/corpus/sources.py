@@ -1,6 +1,6 @@
 """The kinds of corpus source: how each is read, named and fingerprinted. Knows nothing of filters or the cache.
 
-A new kind is a class in `config.corpora` and an entry in `_KINDS`.
+A new kind is a subclass of `TextSource` and a member of `Source` in `config/corpora.py`, and an entry in `_KINDS`.
 """
 
 from __future__ import annotations

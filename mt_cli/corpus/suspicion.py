@@ -105,10 +105,9 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[t
         num_foreign = int(are_foreign(sources, targets, languages).sum())
         is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _MIN_LINES)
         is_foreign |= any(code is not None and code != own for code, own in zip(found, expected, strict=True))
-        # One side in the language of the other is enough: the other side's language may have no known words.
-        if found[1] == expected[0] not in (found[0], expected[1]) or (
-            is_foreign and seem_swapped(sources, targets, languages)
-        ):
+        # The target in the source language is enough: the words of the target language may not be known.
+        is_target_in_source_language = found[1] == expected[0] != expected[1] and found[0] != expected[0]
+        if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, languages)):
             yield numbers[0], numbers[-1], "the two languages seem to be swapped"
         elif is_foreign:
             foreign = [

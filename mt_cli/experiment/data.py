@@ -83,7 +83,7 @@ def prepare(
 
 
 def notes_on_words(config: Config) -> list[str]:
-    """A note for each language of a config that has no words for a word-level vocabulary."""
+    """With a word-level tokenizer, a note for each language without spaces between words."""
     both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
     spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
     return [
@@ -261,7 +261,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
-    lines.extend(f"note: {note}" for note in note_on_overlap(rows))
+    lines.extend(f"note: {note}" for note in notes_on_overlap(rows))
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
     num_dropped = sum(sum(row["dropped"].values()) for row in training)
@@ -270,7 +270,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
     return [*lines, *map(str, data.problems)]
 
 
-def note_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """A note on the pairs that are not trained on because they have a sentence of valid or test, if there are any."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
         found = f"{overlap:,} pairs of train have" if overlap > 1 else "1 pair of train has"

@@ -17,7 +17,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
 from mt_cli.errors import InputError
-from mt_cli.experiment.data import Data, languages_of, note_on_overlap, notes_on_words, report_on_data
+from mt_cli.experiment.data import Data, languages_of, notes_on_overlap, notes_on_words, report_on_data
 from mt_cli.storage import reading
 from mt_cli.tokenizer import untagged
 
@@ -41,7 +41,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         "vocabulary": {side: each.vocab_size for side, each in zip(_SIDES, data.tokenizers, strict=True)},
         "notes": [
             *notes_on_words(config),
-            *note_on_overlap(rows),
+            *notes_on_overlap(rows),
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
         ],

@@ -26,7 +26,7 @@ def follow(
 ) -> str:
     """Consume the reports of the optimisation until there is a reason to stop, and return that reason.
 
-    `validate` and `save` must do nothing if they are called twice for the same state. A validation that happens only
+    `validate` and `save` must do nothing when called again for the same state. A validation that happens only
     because the run ends comes after the last save, so that a run resumed from there equals one that never stopped.
 
     Raises RunInterruptedError after a signal, with the state saved.
@@ -64,7 +64,7 @@ class Signals:
         if self.is_stop_requested:
             raise KeyboardInterrupt
         self.is_stop_requested = True
-        say("Stopping after this step, saving ... (once more: stop at once)")
+        say("Stopping after this step, saving ... (a second signal stops at once)")
 
     def _save(self, number: int, frame: object) -> None:
         self._is_save_requested = True
@@ -77,7 +77,7 @@ class Signals:
             self._stop(number, frame)
 
     @contextmanager
-    def noted(self) -> Iterator[Signals]:
+    def recorded(self) -> Iterator[Signals]:
         """Context manager that records SIGINT, SIGTERM and SIGHUP as requests to stop, and SIGUSR1 as one to save.
 
         A second SIGINT or SIGTERM raises KeyboardInterrupt. SIGHUP stays ignored where it was, as under `nohup`.

@@ -71,7 +71,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         "hardware": describe_hardware(setup.device),
         "versions": describe_versions(),
     }
-    _write_hparams(setup, position.step + 1, scores)  # A run that resumes forgets later steps.
+    _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
     write_text(directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     return report
 

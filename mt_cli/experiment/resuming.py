@@ -22,7 +22,7 @@ from mt_cli.tokenizer import TokenizerPair
 _MAX_RESTARTS = 2
 
 
-def check_config(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
+def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
     """Check that the run in a directory can resume with a config; raises RunError if it cannot.
 
     Returns:
@@ -122,7 +122,7 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     directory = setup.directory
     directory.restore_best(state.best_step)
     best = None
-    with suppress(DamagedFileError):
+    with suppress(ValueError):
         saved = directory.best_state()
         best = None if saved is None else RunState.from_state(saved)
     if best is not None and best.best_step == state.position.step != state.best_step:

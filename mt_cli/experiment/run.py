@@ -18,7 +18,7 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.data import longest_source, names_of_parts, prepare, scorer_of
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
-from mt_cli.experiment.resuming import check_config, go_back, is_good, reconcile_best, resume
+from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
 from mt_cli.experiment.scoring import format_summary
 from mt_cli.experiment.setup import Setup, new_model, resolve_batch_tokens
 from mt_cli.experiment.state import RunState
@@ -33,10 +33,11 @@ from mt_cli.training import StepReport, optimization_steps
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
-    Nothing is written before the corpora have been read and the device has been found.
+    An existing run is not changed before the corpora have been read and the device has been found.
 
     Raises:
         InputError: if the data, the device or an older run in the directory does not fit.
+        DeviceMemoryError, DivergenceError: if the model or a pair does not fit in memory, or training diverges.
         RunInterruptedError: after a signal, with the state saved.
     """
     directory = RunDirectory(runs / config.name)
@@ -65,7 +66,7 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
     tokenizers, changed = None, list[str]()
     resumes = not fresh and directory.can_resume()
     if resumes:
-        config, tokenizers, changed = check_config(directory, config)
+        config, tokenizers, changed = config_to_resume(directory, config)
     data = prepare(config, directory.path.parent / ".cache", tokenizers)
     keep_memory()
     seed_everything(config.training.seed)
@@ -98,12 +99,12 @@ def _train_from(setup: Setup, state: RunState) -> str:
     with (
         Tracker(setup.directory.path, step, state.tracked_bytes) as tracker,
         Progress("train", setup.num_steps, "step", step, max_seconds=seconds) as bar,
-        Signals().noted() as signals,
+        Signals().recorded() as signals,
     ):
         log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of_parts(setup.config))
         loop = _Loop(setup, state, tracker, log)
         loop.save()
-        if state.is_due(training):  # It may have been interrupted; otherwise this does nothing.
+        if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
             loop.save()
         if reason := state.reason_to_stop(training):
@@ -113,7 +114,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         return follow(
             loop.reports(),
             log=log.add,
-            is_time_to_validate=lambda: state.is_due(training),
+            is_time_to_validate=lambda: state.is_validation_due(training),
             validate=loop.validate,
             is_time_to_save=lambda: signals.take_save_request() or loop.is_save_overdue(),
             save=loop.save,

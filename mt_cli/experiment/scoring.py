@@ -27,9 +27,9 @@ def evaluate(
 
     Returns:
         `{"split", "num_sentences", "beam_size", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match",
-        "speed"}`: each metric with score, signature and the half width of its 95 % confidence interval.
-        `exact_match` is the share of translations, 0-100, that equal their reference. Of languages without spaces, none
-        has `wer`, and only Chinese and Japanese have `ter`.
+        "speed"}` and the translations. Each metric has score, signature and the half width of its 95 % confidence
+        interval; `exact_match` is the share of translations, 0-100, that equal their reference. Languages without
+        spaces have no `wer`, and none of them but Chinese and Japanese has `ter`.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()

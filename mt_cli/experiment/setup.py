@@ -51,7 +51,7 @@ class Setup:
         entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
         sample = config.tokenizer.sample_pairs
         is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
-        learned = f", learned from {sample:,} of the pairs" if is_sample else ""
+        learned = f", trained on {sample:,} of the pairs" if is_sample else ""
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
         steps += f", at most {self.num_steps:,}" if self.num_steps else ""
         threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
@@ -60,7 +60,7 @@ class Setup:
             *(f"  {line}" for line in describe_data(self.data, config)),
             f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
             f"  model       {self.num_parameters:,} parameters",
-            f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens",
+            f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
             f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}",
         ]

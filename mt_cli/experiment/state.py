@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.errors import DamagedFileError
 from mt_cli.training import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
@@ -24,14 +23,14 @@ class UnloggedStep(NamedTuple):
     num_target_tokens: int
     seconds: float
     num_correct: int | None = None
-    """Target tokens that had the highest score; None in states saved by versions that did not count them."""
+    """Target tokens for which the reference had the highest score; None in states of versions that did not count it."""
 
 
 @dataclass
 class RunState:
     """The state of a run, without weights. Saved with every checkpoint.
 
-    Each field has one writer, and other modules only read it:
+    Each field has one writer, and other modules only read it. (`restarted` copies some from another state.)
 
     - `training`: `position`
     - `experiment.run`: `elapsed_seconds`, `tracked_bytes`, `longest_source`, `fingerprints`
@@ -68,15 +67,11 @@ class RunState:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RunState:
-        """The inverse of `asdict`; raises DamagedFileError for any other value."""
-        try:
-            found = TypeAdapter(cls).validate_python(state)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise DamagedFileError(f"damaged checkpoint: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        """The inverse of `asdict`; raises ValueError for any other value."""
+        found = TypeAdapter(cls).validate_python(state)
         numbers = [*vars(found).values(), *vars(found.position).values()]
         if any(isinstance(number, int) and number < 0 for number in numbers):
-            raise DamagedFileError("damaged checkpoint: a negative count in its state")
+            raise ValueError("a negative count in its state")
         return found
 
     def is_better(self, value: float, loss: float) -> bool:
@@ -117,14 +112,14 @@ class RunState:
         kept = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
         return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **kept)
 
-    def is_due(self, config: TrainingConfig) -> bool:
+    def is_validation_due(self, config: TrainingConfig) -> bool:
         """Whether the config schedules a validation at this step."""
         position, every = self.position, config.validate_every_steps
         ends_epoch = position.pool == position.num_batches == 0
         return position.step > 0 and (position.step % every == 0 if every else ends_epoch)
 
     def reason_to_stop(self, config: TrainingConfig) -> str | None:
-        """The option of the config that ends the run here, with its value."""
+        """The option of the config that ends the run here, with its value; None if the run continues."""
         reached = {
             "max_steps": config.max_steps is not None and self.position.step >= config.max_steps,
             "max_epochs": config.max_epochs is not None and self.position.epoch >= config.max_epochs,

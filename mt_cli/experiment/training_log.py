@@ -52,7 +52,7 @@ class TrainingLog:
 
     @property
     def recent_loss(self) -> float:
-        """Mean loss of the steps since the last row, or of those in it if there are none."""
+        """Mean loss of the steps since the last row or, right after a row, of the steps in that row."""
         num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
         if num_tokens:
             return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens

@@ -44,7 +44,7 @@ class Validation:
 
     @property
     def loss(self) -> float:
-        """Decides between equal values."""
+        """Validation loss, which decides between equal values."""
         return self.metrics["valid/loss"]
 
 
@@ -77,16 +77,16 @@ class Validator:
             except DivergenceError:  # The training log decides whether training has diverged.
                 hypotheses = [""] * len(sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
-        texts = self._scorer.score(hypotheses, references, names)
+        scores = self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
-            **{f"valid/{name}": scores["score"] for name, scores in texts.items()},
+            **{f"valid/{name}": each["score"] for name, each in scores.items()},
             **{f"train/loss/{name}": loss for name, loss in self._part_losses().items()},
         }
-        value = -tokens.loss if self.best_metric == "loss" else texts[self.best_metric]["score"]
+        value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
         return Validation(value, metrics, samples, _pictures(translator, samples))
 
     def _part_losses(self) -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""The Transformer, from scratch. Knows tensors of ids; does not know text, losses or search."""
+"""The Transformer, its key/value cache, and its fast operations with that of the loss. Does not know text or search."""

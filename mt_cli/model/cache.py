@@ -20,7 +20,7 @@ KeysValues = tuple[Tensor, Tensor]
 _POSITIONS_AT_ONCE = 8
 
 
-class Cache:
+class KeyValueCache:
     """Keys and values of the source and of the target tokens read so far, so that no prefix is read twice.
 
     The N tokens of a step, one for each beam, are N columns, and keep their place: `bias` alone says which of them a
@@ -41,7 +41,7 @@ class Cache:
         self._past = [each.new_empty(*each.shape[:2], 0, each.shape[3]) for pair in memory for each in pair]
 
     @property
-    def room(self) -> int:
+    def num_columns(self) -> int:
         """Columns that self-attention reads; unused ones round it up, since oneDNN has to prepare each new shape."""
         return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
 
@@ -54,11 +54,11 @@ class Cache:
         num_sentences, device = len(self.bias), self.bias.device
         position = torch.tensor([self.length], device=device)
         self.length += 1
-        if (missing := self.room - self.bias.shape[3]) > 0:
+        if (missing := self.num_columns - self.bias.shape[3]) > 0:
             self.bias = F.pad(self.bias, (0, missing), value=-math.inf)
-        if self.room > (size := self._past[0].shape[2]):
+        if self.num_columns > (size := self._past[0].shape[2]):
             # Zeros: a masked value is multiplied by 0, which would turn an infinity into a NaN.
-            self._past = [F.pad(each, (0, 0, 0, 2 * self.room - size)) for each in self._past]
+            self._past = [F.pad(each, (0, 0, 0, 2 * self.num_columns - size)) for each in self._past]
         self.bias[:, 0, :, self._newest].diagonal(dim1=1, dim2=2).zero_()
         mask = torch.ones(num_sentences, self.num_beams, dtype=torch.bool, device=device)
         return Grid(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
@@ -71,7 +71,7 @@ class Cache:
         """Write BxHxNxK keys and values of the newest position; return BxHxCxK of all columns, zeros if unused."""
         past_keys, past_values = self._past[2 * layer : 2 * layer + 2]
         past_keys[:, :, self._newest], past_values[:, :, self._newest] = keys_values
-        return past_keys[:, :, : self.room], past_values[:, :, : self.room]
+        return past_keys[:, :, : self.num_columns], past_values[:, :, : self.num_columns]
 
     def select(self, parents_BN: Tensor | None = None, sentences: Tensor | None = None) -> None:
         """Let each beam continue the beam `parents_BN` of its sentence, then keep only `sentences`; None: all."""

@@ -52,8 +52,9 @@ def bias_of(mask: Tensor) -> Tensor:
 def drop(x: Tensor, rate: float) -> Tensor:
     """`x` with a share `rate` of its elements set to zero and the others scaled up to keep the mean.
 
-    On CPUs one random byte decides about an element, so the rate is rounded to 1/256 (0.1 becomes 26/256) and the scale
-    follows the rounded rate. PyTorch generates a full random number (1.3 ms against 7.4, with the gradient).
+    On CPUs one random byte decides about an element, so the rate is rounded to a multiple of 1/256 (0.1 becomes
+    26/256) and the scale follows the rounded rate. PyTorch generates a full random number (1.3 ms against 7.4, with the
+    gradient).
     """
     if rate == 0.0:
         return x

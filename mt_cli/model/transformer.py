@@ -23,7 +23,7 @@ from mt_cli.batching.batches import Batch
 from mt_cli.batching.packing import Grid, padded_grid
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, MultiHeadAttention
-from mt_cli.model.cache import Cache
+from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
 from mt_cli.model.positions import Embedding
 
@@ -59,15 +59,15 @@ class Transformer(nn.Module):
         memory = self._encode(batch.src_ids, batch.source_grid)
         return self._decode(batch.tgt_input_ids, batch.target_grid, *memory)
 
-    def start(self, src_ids: Tensor, num_beams: int = 1) -> Cache:
+    def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         memory_MD, grid = self._encode(src_ids.flatten(), padded_grid(src_ids))
         keys_values = (layer.cross_attention.keys_values(memory_MD, grid) for layer in self.decoder)  # type: ignore
         # Contiguous: otherwise each step would copy them.
         memory = [(keys.contiguous(), values.contiguous()) for keys, values in keys_values]
-        return Cache(memory, bias_of(grid.mask[:, None, None]), num_beams)
+        return KeyValueCache(memory, bias_of(grid.mask[:, None, None]), num_beams)
 
-    def next(self, token_ids: Tensor, cache: Cache) -> Tensor:
+    def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         grid = cache.advance()
         x_RD = self.target_embedding(token_ids, grid)
@@ -192,13 +192,13 @@ def _initialise(module: nn.Module) -> None:
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
-    """The model on the device `meta`: the shapes of its weights without memory for them."""
+    """The model with its weights on the device `meta`: shapes without memory."""
     with torch.device("meta"), _NoNormal():
         return Transformer(config, source_vocab_size, target_vocab_size)
 
 
 class _NoNormal(TorchFunctionMode):
-    """Context manager that skips normal initialisation; on `meta`, PyTorch would import its compiler for it (1.6 s)."""
+    """Context manager that skips `nn.init.normal_`; on `meta`, PyTorch would import its compiler for it (1.6 s)."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return None if function is nn.init.normal_ else function(*args, **(kwargs or {}))

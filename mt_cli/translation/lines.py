@@ -118,7 +118,7 @@ class LineSplitter(NamedTuple):
     """Source and target."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
-        """Every segment begins with the tag of the line or, if the line has none, with `tag`."""
+        """The line in segments, not yet translated; each begins with the tag of the line, otherwise with `tag`."""
         text = " ".join(source.split())
         rest = untagged(text, self.tags)
         own_tag = text.partition(" ")[0] if rest != text else tag

@@ -429,7 +429,7 @@ def test_the_tokenizers_of_a_large_corpus_are_trained_on_a_seeded_sample(mt, con
     path = config(sentences(300))
     status, _, err = mt("train", "--config", path, "--set", "tokenizer.sample_pairs=50")
     assert status == 0, err
-    assert "learned from 50 of the pairs" in err
+    assert "trained on 50 of the pairs" in err
     sizes = {}
     for name, seed, number in (("a", 1, 50), ("b", 1, 50), ("c", 2, 50), ("d", 1, "null")):
         settings = [f"training.seed={seed}", f"tokenizer.sample_pairs={number}", f"name={name}"]

@@ -98,7 +98,7 @@ def test_a_held_out_share_never_leaks(tmp_path, duplicates):
 
 
 def test_a_share_that_leaves_nothing_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match="leaves one side empty"):
+    with pytest.raises(CorpusError, match="leaves `train` or `valid` empty"):
         corpora_of(tmp_path, train={"builtin": "reverse-words", "split": "valid"}, valid={"fraction": 0.0001})
 
 

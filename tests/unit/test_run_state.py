@@ -8,7 +8,6 @@ import torch
 
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.console import Progress
-from mt_cli.errors import DamagedFileError
 from mt_cli.experiment.state import RunState, UnloggedStep
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.tracking import Tracker, read_rows
@@ -71,13 +70,13 @@ def test_token_accuracy_is_the_share_of_correct_tokens_in_steps_that_counted_the
     ],
 )
 def test_a_state_with_invalid_values_is_refused(change):
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(ValueError):
         RunState.from_state(json.loads(json.dumps(asdict(RunState()))) | change)
 
 
 def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
     def due(position, every):
-        return RunState(position).is_due(TrainingConfig(validate_every_steps=every))
+        return RunState(position).is_validation_due(TrainingConfig(validate_every_steps=every))
 
     assert not due(Position(), None)
     assert not due(Position(step=4, num_batches=2), None)
