@@ -19,7 +19,9 @@ def inspect(
     run: options.RunOption = None,
     output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
     suffix: Annotated[str, Option("--picture", help="png or svg.")] = "png",
-    positions: Annotated[int | None, Option(min=1, max=100_000, help="Positions to draw; default: 100.")] = None,
+    positions: Annotated[
+        int | None, Option(min=1, max=100_000, help="Positions of the encoding; default: 100.")
+    ] = None,
     checkpoint: options.CheckpointOption = None,
     device: options.DeviceOption = "auto",
 ) -> None:
@@ -65,7 +67,9 @@ def _picture_folder(run: Path, output: Path | None) -> Path:
 
 def report(
     run: options.RunOption = None,
-    compare: Annotated[list[Path] | None, Option(callback=utf8, help="Another run; can be repeated.")] = None,
+    compare: Annotated[
+        list[Path] | None, Option(callback=utf8, help="Another run to show next to it; can be repeated.")
+    ] = None,
     output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
 ) -> None:
     """Write a report of one or several runs as an HTML page."""

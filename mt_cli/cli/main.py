@@ -37,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 120},
 )
-data_app = typer.Typer(help="Inspect the corpora of a config before training.", no_args_is_help=True)
+data_app = typer.Typer(help="Check and show the corpora of a config.", no_args_is_help=True)
 
 
 def main() -> NoReturn:
@@ -45,7 +45,7 @@ def main() -> NoReturn:
     open_standard_streams()
     _handle_signals(signal.default_int_handler)
     try:
-        app()
+        app(prog_name="mt")
     except MtError as error:
         _handle_signals(signal.SIG_IGN)  # A second signal would only change the exit status.
         _end(str(error), error.exit_code)
@@ -102,7 +102,10 @@ def train(
     fresh: Annotated[bool, Option("--fresh", help="Move an existing run of this name aside and start again.")] = False,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Train the run of a config into runs/NAME, or resume it."""
+    """Train the model of a config in runs/NAME, or resume it.
+
+    NAME is `name` in the config. If that run exists and is not finished, it is resumed.
+    """
     loaded = load_config(config, overrides)
     show_progress(progress)
     spin_less_if_busy()
@@ -118,14 +121,14 @@ for command in (translation.translate, translation.score, translation.evaluate, 
 @app.command()
 def tokenize(
     sentences: Annotated[list[str] | None, Argument(help="Sentences to tokenize.", callback=utf8)] = None,
-    config: Annotated[Path | None, Option(help="Train the tokenizers of this config and report on them.")] = None,
+    config: Annotated[Path | None, Option(help="Print sizes and unknown tokens of its tokenizers.")] = None,
     overrides: options.SetOption = None,
     run: options.RunOption = None,
     side: Annotated[str, Option(help="source or target.")] = "source",
     ids: Annotated[bool, Option("--ids", help="Print ids instead of tokens.")] = False,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Show tokens of sentences, or report on a config's tokenizers."""
+    """Show tokens of sentences, or statistics of tokenizers."""
     show_progress(progress)
     check_choice("--side", side, "source", "target")
     if config is not None:
@@ -164,7 +167,7 @@ def export(
     output: Annotated[Path, Option(help="New or empty folder.")],
     run: options.RunOption = None,
     kind: Annotated[str, Option("--format", help="ctranslate2 or bundle.")] = "ctranslate2",
-    quantization: Annotated[str | None, Option(help="Number format, such as float32, int8 or bfloat16.")] = None,
+    quantization: Annotated[str | None, Option(help="float32, int8, bfloat16, ... for ctranslate2.")] = None,
 ) -> None:
     """Export a model for CTranslate2, or as a bundle."""
     check_choice("--format", kind, "ctranslate2", "bundle")
@@ -219,8 +222,10 @@ def data_show(
     config: options.ConfigOption,
     overrides: options.SetOption = None,
     number: Annotated[int, Option("-n", "--number", min=1, help="Number of pairs.")] = 5,
-    dropped: Annotated[str | None, Option(metavar="REASON", help="Show dropped pairs; `any` for all reasons.")] = None,
-    split: Annotated[str, Option(help="train, valid, test, or one of extra_tests.")] = "train",
+    dropped: Annotated[
+        str | None, Option(metavar="REASON", help="Show dropped pairs: a filter, such as duplicates, or any.")
+    ] = None,
+    split: Annotated[str, Option(help="Corpus: train, valid, test, or one of extra_tests.")] = "train",
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
     loaded = load_config(config, overrides)

@@ -29,23 +29,40 @@ def utf8(parameter: CallbackParam, given: Any) -> Any:
     return text if isinstance(given, str) else given
 
 
-ConfigOption = Annotated[Path, Option("--config", help="YAML file of a run.")]
+ConfigOption = Annotated[Path, Option("--config", metavar="FILE", help="Config, such as configs/quickstart.yaml.")]
 SetOption = Annotated[
     list[str] | None,
-    Option("--set", metavar="SECTION.KEY=VALUE", callback=utf8, help="Set an option of the config; can be repeated."),
+    Option(
+        "--set",
+        metavar="SECTION.KEY=VALUE",
+        callback=utf8,
+        help="Change an option, such as training.max_epochs=5; can be repeated.",
+    ),
 ]
 SetDecodingOption = Annotated[
     list[str] | None,
-    Option("--set", metavar="decoding.KEY=VALUE", callback=utf8, help="Set an option of the search; can be repeated."),
+    Option(
+        "--set", metavar="decoding.KEY=VALUE", callback=utf8, help="Change an option of the search; can be repeated."
+    ),
 ]
-RunOption = Annotated[Path | None, Option(callback=utf8, help="Run directory; default: the newest below ./runs.")]
+RunOption = Annotated[
+    Path | None, Option(metavar="DIR", callback=utf8, help="Run directory; default: the newest below ./runs.")
+]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
-DeviceOption = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-PrecisionOption = Annotated[str, Option(help="fp32, bf16, or auto: bf16 if the hardware is fast at it.")]
-ProgressOption = Annotated[str, Option(help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")]
-EngineOption = Annotated[str, Option(help="mt, or ctranslate2 with the folder of an exported model as --run.")]
-CheckpointOption = Annotated[str | None, Option(help="best, last or step-N; default: best.")]
-BeamSizeOption = Annotated[int | None, Option(min=1, help="Hypotheses kept per sentence; 1 is greedy search.")]
+DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
+PrecisionOption = Annotated[
+    str, Option(metavar="NAME", help="fp32, bf16, or auto: bf16 if the hardware is fast at it.")
+]
+ProgressOption = Annotated[
+    str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
+]
+EngineOption = Annotated[
+    str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
+]
+CheckpointOption = Annotated[str | None, Option(metavar="NAME", help="best, last or step-N; default: best.")]
+BeamSizeOption = Annotated[
+    int | None, Option(min=1, help="Hypotheses kept per sentence, 1 for greedy search; default: of the config.")
+]
 
 
 def check_choice(option: str, value: str, *choices: str) -> None:

@@ -35,18 +35,20 @@ _PAIRS_SCORED_AT_ONCE = 512
 def translate(
     sentences: Annotated[list[str] | None, Argument(help="Sentences, each in quotation marks.", callback=utf8)] = None,
     run: options.RunOption = None,
-    input_file: Annotated[File, Option("--input", help="One sentence per line; default: standard input.")] = None,
-    output_file: Annotated[File, Option("--output", help="The translations; default: standard output.")] = None,
+    input_file: Annotated[
+        File, Option("--input", help="File with one sentence per line; default: standard input.")
+    ] = None,
+    output_file: Annotated[File, Option("--output", help="File for translations; default: standard output.")] = None,
     beam_size: options.BeamSizeOption = None,
-    length_penalty: Annotated[float | None, Option(min=0.0, help="Larger values prefer longer translations.")] = None,
-    n_best: Annotated[int, Option(min=1, max=1000, help="Translations per sentence, one per line.")] = 1,
-    sample: Annotated[bool, Option("--sample", help="Sample by decoding.temperature, top_k and top_p.")] = False,
-    seed: Annotated[int | None, Option(min=0, help="Seed of the random numbers of --sample.")] = None,
+    length_penalty: Annotated[float | None, Option(min=0.0, help="Larger values give longer translations.")] = None,
+    n_best: Annotated[int, Option(min=1, max=1000, help="Output lines per sentence: its best translations.")] = 1,
+    sample: Annotated[bool, Option("--sample", help="Choose tokens at random; see decoding.top_k, top_p.")] = False,
+    seed: Annotated[int | None, Option(min=0, help="Seed for --sample.")] = None,
     prefix: Annotated[str, Option(help="Beginning of every translation.", show_default=False, callback=utf8)] = "",
-    unk: Annotated[str | None, Option(help="For [UNK]: copy the source word, keep [UNK], or avoid it.")] = None,
+    unk: Annotated[str | None, Option(help="Unknown words: copy the source word, keep [UNK], or avoid.")] = None,
     overrides: options.SetDecodingOption = None,
     tag: Annotated[str | None, Option(help="Tag put before every sentence, such as <2it>.", callback=utf8)] = None,
-    split_sentences: Annotated[bool, Option("--split-sentences", help="Translate each sentence separately.")] = False,
+    split_sentences: Annotated[bool, Option("--split-sentences", help="Split lines into sentences first.")] = False,
     interactive: Annotated[bool, Option("--interactive", help="Prompt for sentences, one at a time.")] = False,
     as_json: options.JsonOption = False,
     alignment: Annotated[File, Option(help="File for word alignments (0-0 1-2), one line per sentence.")] = None,
@@ -57,7 +59,10 @@ def translate(
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Translate sentences: one line in, one line out, in input order."""
+    """Translate sentences: one line in, one line out.
+
+    Reads standard input if no sentence and no file is given. The output has the order of the input.
+    """
     if sum(map(bool, (sentences, input_file, interactive))) > 1:
         raise InputError("give only one of sentences, --input and --interactive")
     if attention and len(sentences or ()) != 1:
@@ -175,16 +180,16 @@ def score(
     ] = None,
     run: options.RunOption = None,
     source: Annotated[File, Option(help="File of sentences, with --target.")] = None,
-    target: Annotated[File, Option(help="File of their translations, line by line.")] = None,
+    target: Annotated[File, Option(help="File of their translations, one per line.")] = None,
     as_json: options.JsonOption = False,
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
 ) -> None:
-    """Print the log-probability of given translations.
+    """Print how likely given translations are.
 
-    Prints one line per pair, in nats; with --json, also the log-probability of every token.
+    Prints a log-probability (natural logarithm, at most 0) per pair; with --json also that of every token.
     """
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
@@ -219,9 +224,9 @@ def evaluate(
     run: options.RunOption = None,
     split: Annotated[str | None, Option(help="valid, test, or one of extra_tests; default: test if it exists.")] = None,
     source: Annotated[File, Option(help="File to translate, with --reference.")] = None,
-    reference: Annotated[File, Option(help="File of its translation, line by line.")] = None,
+    reference: Annotated[File, Option(help="File of correct translations, one per line.")] = None,
     against: Annotated[File, Option(callback=utf8, help="Run or file of translations to compare with.")] = None,
-    comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model to score with, a name or a file.")] = None,
+    comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model, a name or a file (extra: comet).")] = None,
     bleu_tokenizer: Annotated[str | None, Option(help="Tokenizer of sacreBLEU; default: by the language.")] = None,
     beam_size: options.BeamSizeOption = None,
     overrides: options.SetDecodingOption = None,
@@ -232,7 +237,7 @@ def evaluate(
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Score a run with BLEU, chrF, chrF++, TER, CER and WER."""
+    """Translate a test set and compute BLEU, chrF, TER, CER, WER."""
     if (source is None) != (reference is None):
         raise InputError("--source and --reference go together")
     if source is not None and split is not None:
