@@ -435,7 +435,7 @@ def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
         (("--set", "decoding.top_k=few", "--sample"), "top_k: found 'few'"),
         (("--set", "training.seed=3"), "only options of the section decoding"),
         (("--set", "decoding.min_length=5", "--set", "decoding.max_length=3"), "less than min_length"),
-        (("--interactive",), "not two of them"),
+        (("--interactive",), "give only one of"),
         (("--engine", "marian"), "use mt or ctranslate2"),
     ],
 )
