@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from mt_cli.batching.batches import Batch
+from mt_cli.config.sections import TrainingConfig
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
 
@@ -44,12 +45,12 @@ def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tens
 
 
 class Objective(nn.Module):
-    """A model and its loss, as one module."""
+    """A model and its loss, as one module. Terms of the loss take their options from the config."""
 
-    def __init__(self, model: Transformer, label_smoothing: float) -> None:
+    def __init__(self, model: Transformer, config: TrainingConfig) -> None:
         super().__init__()
         self.model = model
-        self.label_smoothing = label_smoothing
+        self.label_smoothing = config.label_smoothing
         self._workspace = Workspace()
 
     def forward(self, batch: Batch) -> LossSums:
@@ -59,6 +60,6 @@ class Objective(nn.Module):
         smoothed, cross_entropy, num_correct = fused_loss(
             hidden_ND, weight_VD, batch.tgt_output_ids, num_tokens, self.label_smoothing, self._workspace
         )
-        # A further term of the loss is added here, as a sum over the same tokens: `objective = smoothed + term`.
+        # A further term is added here, as a sum over the same tokens, if `self.training`: validation calls this too.
         objective = smoothed
         return LossSums(objective, cross_entropy, num_correct)

@@ -32,7 +32,7 @@ class Setup:
         self.dtype = pick_precision(training.precision, self.device)
         self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
-        self.objective = Objective(model, training.label_smoothing)
+        self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.validator = Validator(self.objective, data, config)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
@@ -86,7 +86,7 @@ def resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Conf
     device = next(model.parameters()).device
     size = _SMALLEST_BATCH
     if device.type == "cuda":
-        objective = Objective(model, config.training.label_smoothing)
+        objective = Objective(model, config.training)
         dtype = pick_precision(config.training.precision, device)
         source = target = config.corpus.max_tokens
         largest = _LARGEST_BATCH

@@ -46,7 +46,7 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     pairs = MixedPairs(EncodedPairs.from_ids(*sides), [1.0], config.tokens_per_batch, 1)
     dtype = pick_precision("auto", torch.device("cpu"))
     optimizer = build_optimizer(model, config)
-    steps = optimization_steps(Objective(model, 0.1), optimizer, pairs, config, lambda step: 1e-4, Position(), dtype)
+    steps = optimization_steps(Objective(model, config), optimizer, pairs, config, lambda step: 1e-4, Position(), dtype)
     for _ in range(3):
         next(steps)
     number, started_at = 0, time.perf_counter()

@@ -51,7 +51,7 @@ def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps
         num_decoder_layers=num_layers,
         tie_embeddings="all",
     )
-    objective = Objective(Transformer(config, VOCAB_SIZE, VOCAB_SIZE).to(device), 0.1).train()
+    objective = Objective(Transformer(config, VOCAB_SIZE, VOCAB_SIZE).to(device), TrainingConfig()).train()
     optimizer = build_optimizer(objective, TrainingConfig())
     gradients = Gradients(objective, pick_precision("auto", device))
     batch = batch_of(length, batch_tokens).to(device)

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from mt_cli.config.corpora import BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource
+from mt_cli.config.corpora import KINDS, BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, TextSource
+from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.reading import read_corpora, read_pairs
@@ -283,3 +284,10 @@ def test_an_unknown_split_of_a_builtin_corpus_is_refused():
 
 def test_codes_fit_into_a_byte():
     assert max(STATUS_CODES.values()) <= np.iinfo(np.uint8).max
+
+
+def test_every_kind_of_source_can_be_read_and_is_documented(root):
+    classes = [kind for kind in KINDS.values() if issubclass(kind, TextSource)]
+    assert set(sources._KINDS) == set(classes)
+    rows = (root / "docs" / "data.md").read_text(encoding="utf-8")
+    assert all(f"| `{tag.strip('<>')}: " in rows for tag, kind in KINDS.items() if kind in classes)

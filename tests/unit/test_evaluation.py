@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import InputError
 from mt_cli.evaluation.error_rates import edit_distance
 from mt_cli.evaluation.texts import BLEU_TOKENIZERS, Scorer
@@ -19,7 +19,7 @@ from mt_cli.objective import Objective
 def test_token_scores_are_those_of_one_large_batch():
     source = [[4 + n % 5] * (1 + n % 6) for n in range(30)]
     pairs = EncodedPairs.from_ids(source, source[::-1])
-    objective = Objective(Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10), 0.1)
+    objective = Objective(Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10), TrainingConfig())
     scores = score_tokens(objective, pairs, batch_tokens=20)
     batch = collate(pairs, range(30))
     with torch.no_grad():

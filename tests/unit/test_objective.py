@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model import fused_loss as fused
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
@@ -94,7 +94,7 @@ def test_the_loss_of_a_hopeless_token_is_finite_and_exact():
 def test_the_objective_is_the_definition_over_the_tokens_of_a_batch_and_sums_of_batches_add_up():
     pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]])
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 10, 10).eval()
-    objective = Objective(model, label_smoothing=0.1)
+    objective = Objective(model, TrainingConfig(label_smoothing=0.1))
     batch = collate(pairs, [0, 1, 2])
     with torch.no_grad():
         together = objective(batch)

@@ -1,4 +1,5 @@
 import copy
+import sys
 from dataclasses import replace
 from itertools import accumulate
 
@@ -34,7 +35,7 @@ def mixed_pairs(config):
 def tiny_objective(**options):
     torch.manual_seed(7)
     config = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, **options)
-    return Objective(Transformer(config, 12, 12), 0.1)
+    return Objective(Transformer(config, 12, 12), TrainingConfig())
 
 
 def gradient_of(objective, micro_batches, dtype=torch.float32):
@@ -180,16 +181,40 @@ def run_steps(number, position=None, objective=None, optimizer=None, **options):
     return reports, objective, optimizer, position
 
 
-def test_a_whole_update_reads_nothing_back_from_the_device():
-    config = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
-    objective = Objective(outline(config, 12, 12).to("meta"), 0.1).train()
-    optimizer = build_optimizer(objective, TrainingConfig())
-    gradients = Gradients(objective, torch.bfloat16)
-    sums = gradients.accumulate([collate(some_pairs(), range(start, start + 20)).to("meta") for start in (0, 20)])
-    norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, 1.0)
-    optimizer.step()
-    assert sums.objective.is_meta and norm.is_meta
-    assert all(weight.grad.is_meta and optimizer.state[weight] for weight in objective.parameters())
+def loop_on_meta(dtype, fused, **options):
+    """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
+    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
+    objective = Objective(outline(model, 12, 12).to("meta"), config)
+    optimizer = build_optimizer(objective, config)
+    if fused:  # As on a GPU; `build_optimizer` does not choose it for `meta`.
+        for each in (optimizer.defaults, *optimizer.param_groups):
+            each["fused"], each["foreach"] = True, False
+    schedule, position = (lambda step: 1e-2), Position()
+    return optimization_steps(objective, optimizer, mixed_pairs(config), config, schedule, position, dtype), optimizer
+
+
+@pytest.mark.parametrize("max_grad_norm", [1.0, None])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, max_grad_norm):
+    module = sys.modules["torch.optim.optimizer"]  # Not an attribute of `torch.optim`.
+    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
+    steps, optimizer = loop_on_meta(dtype, fused=True, max_grad_norm=max_grad_norm)
+    reports = [next(steps) for _ in range(3)]
+    for report in reports:
+        values = (report.cross_entropy, report.num_correct, report.grad_norm, report.is_finite)
+        assert all(each.is_meta for each in values) and report.num_target_tokens > 0
+    assert optimizer.found_inf.is_meta
+    assert all(each.is_meta for state in optimizer.state.values() for each in state.values())
+
+
+def test_without_a_fused_optimizer_the_loop_reads_one_boolean(monkeypatch):
+    read = []
+    monkeypatch.setattr(torch.Tensor, "__bool__", lambda tensor: read.append(tensor) or True)
+    steps, optimizer = loop_on_meta(torch.float32, fused=False)
+    reports = [next(steps) for _ in range(2)]
+    assert [id(each) for each in read] == [id(report.is_finite) for report in reports]
+    assert all(optimizer.state[weight] for group in optimizer.param_groups for weight in group["params"])
 
 
 def test_training_and_validation_measure_the_same_loss():
