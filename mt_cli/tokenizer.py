@@ -67,9 +67,7 @@ class Tokenizer:
 
         The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
         so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
-
-        Raises:
-            ConfigError: if `vocab_size` is too small for the bytes, or for the characters of the texts.
+        Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts.
         """
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
         texts = list(texts) if isinstance(texts, Iterator) else texts

@@ -104,10 +104,8 @@ class Translator:
     ) -> list[Translation]:
         """The translation of each sentence with scores and up to `num_best` hypotheses.
 
-        With `split_sentences`, each sentence of a line is translated separately.
-
-        Raises:
-            InputError: if the model was not trained with the tag, an option is invalid, or a sentence is not a str.
+        With `split_sentences`, each sentence of a line is translated separately. Raises InputError if the model was not
+        trained with the tag, an option is invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
@@ -123,9 +121,8 @@ class Translator:
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[PairScore]:
         """How likely each target is as the translation of its source.
 
-        Raises:
-            InputError: if a side has more tokens than the model has positions, the numbers of sources and targets
-                differ, or one of them is not a str.
+        Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
+        differ, or one of them is not a str.
         """
         sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
@@ -140,8 +137,7 @@ class Translator:
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention between them.
 
-        Raises:
-            InputError: if a side is longer than the model was trained for.
+        Raises InputError if a side is longer than the model was trained for.
         """
         (source,), (target,) = self.source_tokenizer.encode([sentence]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > self.max_tokens:

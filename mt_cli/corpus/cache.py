@@ -66,10 +66,8 @@ class Cache:
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
         """The result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
 
-        The folder may be deleted when `load` has returned: files that are read later must be open by then.
-
-        Raises:
-            MtError: if the folder cannot be written; also errors of `make`. Nothing is left behind then.
+        The folder may be deleted when `load` has returned: files that are read later must be open by then. Raises
+        MtError if the folder cannot be written; also errors of `make`. Nothing is left behind then.
         """
         folder = self.path / name
         for _ in range(_NUM_ATTEMPTS):

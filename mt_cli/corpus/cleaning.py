@@ -237,8 +237,7 @@ def hold_out(
 ) -> None:
     """Mark a seeded share of the kept rows as held out, and drop the other rows that share a sentence with it.
 
-    Raises:
-        CorpusError: if no row would be held out, or none be left.
+    Raises CorpusError if no row would be held out, or none be left.
     """
     rows = np.flatnonzero(statuses == KEPT)
     number = round(share * len(rows))

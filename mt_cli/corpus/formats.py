@@ -41,8 +41,7 @@ Columns = tuple[str, str] | None
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
     """The rows of a file with both sides.
 
-    Raises:
-        CorpusError: if the format is unknown, or the file cannot be read or is not in its format.
+    Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
     return reader_of(path)(path, languages, columns)
 

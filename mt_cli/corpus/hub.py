@@ -21,8 +21,7 @@ _ROWS_PER_TABLE = 1_000
 def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Row]:
     """The rows of a split, from its text columns or its `translation` column.
 
-    Raises:
-        CorpusError: if the dataset is not available, or has no such columns.
+    Raises CorpusError if the dataset is not available, or has no such columns.
     """
     dataset = load_dataset(source)
     where = f"dataset {source.dataset}"

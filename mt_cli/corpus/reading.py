@@ -117,11 +117,8 @@ def read_corpora(
     """The corpora `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`.
-
-    Raises:
-        CorpusError: if a corpus cannot be read, or holds no pair.
-        MtError: if the disk is full.
+    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a
+    corpus cannot be read, or holds no pair, and MtError if the disk is full.
     """
     stream_rows = stream_rows if config.is_streaming else None
     key = _fingerprint(config, seed, stream_rows)
@@ -159,8 +156,7 @@ def key_of(name: str) -> str:
 def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> list[Pair]:
     """The pairs of some sources in memory, without pairs that have a blank side; messages name the corpus by `key`.
 
-    Raises:
-        CorpusError: if a source cannot be read, or no pair is left.
+    Raises CorpusError if a source cannot be read, or no pair is left.
     """
     blocks = (clean_rows(read_rows(source, languages), source, languages, None) for source in sources)
     return pairs_of(chain.from_iterable(blocks), key)

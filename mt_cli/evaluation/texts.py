@@ -37,8 +37,7 @@ class Scorer:
     def of(cls, language: str, bleu_tokenizer: str = "auto") -> Scorer:
         """The scorer of a language; `auto` is the BLEU tokenizer that suits the language.
 
-        Raises:
-            InputError: if the tokenizer is unknown, or not available here.
+        Raises InputError if the tokenizer is unknown, or not available here.
         """
         name = tokenizer_of(language) if bleu_tokenizer == "auto" else bleu_tokenizer
         if name not in BLEU_TOKENIZERS:
@@ -68,10 +67,8 @@ class Scorer:
     ) -> dict[str, dict[str, Any]]:
         """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, for all metrics or some.
 
-        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017).
-
-        Raises:
-            InputError: if there are no lines, or the numbers of hypotheses and references differ.
+        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
+        are no lines, or the numbers of hypotheses and references differ.
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}

@@ -61,11 +61,9 @@ def prepare(
 ) -> Data:
     """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
 
-    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result.
-
-    Raises:
-        CorpusError: if a corpus cannot be read, or no pair of it is left.
-        MtError: if the disk is full or cannot be written.
+    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result. Raises
+    CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
+    written.
     """
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")

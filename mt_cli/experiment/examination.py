@@ -168,8 +168,7 @@ def _short(text: str, width: int = 150) -> str:
 def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list[str]:
     """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`, or any.
 
-    Raises:
-        InputError: if the corpus or the status does not exist.
+    Raises InputError if the corpus or the status does not exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
@@ -196,8 +195,7 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
 def write_clean(data: Data, config: Config, path: Path) -> int:
     """Write the training pairs without tags as a new TSV file; return their number.
 
-    Raises:
-        InputError: if the file exists, or cannot be written.
+    Raises InputError if the file exists, or cannot be written.
     """
     rows = data.corpora["train"].rows(data.statuses("train") == KEPT)
     number = 0

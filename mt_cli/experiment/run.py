@@ -33,11 +33,9 @@ from mt_cli.training import StepReport, optimization_steps
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
-    Nothing is written before the corpora have been read and the device has been found.
-
-    Raises:
-        InputError: if the data, the device or an older run in the directory does not fit.
-        RunInterruptedError: after a signal, with the state saved.
+    Nothing is written before the corpora have been read and the device has been found. Raises InputError if the data,
+    the device or an older run in the directory does not fit, and RunInterruptedError after a signal, with the state
+    saved.
     """
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)

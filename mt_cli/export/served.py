@@ -47,8 +47,7 @@ def import_ctranslate2() -> Any:
 def load_served(folder: str | Path, device: str = "auto") -> Translator:
     """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
 
-    Raises:
-        InputError: if ctranslate2 is not installed, or the folder has no such model.
+    Raises InputError if ctranslate2 is not installed, or the folder has no such model.
     """
     ctranslate2, folder = import_ctranslate2(), Path(folder)
     try:
