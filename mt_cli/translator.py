@@ -71,10 +71,10 @@ class Translator:
         `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast at it.
         """
         trained = TrainedRun.load(run, checkpoint)
-        corpus, torch_device = trained.config.corpus, pick_device(device)
+        config, torch_device = trained.config, pick_device(device)
         engine = TransformerEngine(trained.model.to(torch_device, pick_precision(precision, torch_device)).eval())
-        languages, decoding = (corpus.source, corpus.target), trained.config.decoding
-        return cls(engine, trained.tokenizers, decoding, trained.max_tokens, corpus.tags, languages)
+        corpus = config.corpus
+        return cls(engine, trained.tokenizers, config.decoding, trained.max_tokens, corpus.tags, corpus.languages)
 
     @property
     def model(self) -> Transformer:

@@ -257,8 +257,9 @@ def evaluate(
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
-        rivals = _rival(against, [source for source, _ in pairs], translator.languages, device, precision, search)
-        scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
+        sources, references = map(list, zip(*pairs, strict=True))
+        rivals = _rival(against, sources, translator.languages, device, precision, search)
+        scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
 
@@ -307,9 +308,8 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
-        return split, list(read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs)
-    languages = (config.corpus.source, config.corpus.target)
-    return split, list(read_pairs(corpora_of(config.corpus)[split], languages, key_of(split)))
+        return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
+    return split, read_pairs(corpora_of(config.corpus)[split], config.corpus.languages, key_of(split))
 
 
 def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:

@@ -261,6 +261,11 @@ class CorpusConfig(Section):
         return self
 
     @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.source, self.target
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the training corpora are streams."""
         return self.train[0].streaming

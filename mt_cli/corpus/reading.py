@@ -180,14 +180,14 @@ def clean_rows(
 
 def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> str:
     """The fingerprint of everything that the result of `read_corpora` depends on."""
-    languages = (config.source, config.target)
+    both = config.languages
     sources = {
-        name: [(source.model_dump(mode="json", exclude={"weight"}), content_of(source, languages)) for source in group]
+        name: [(source.model_dump(mode="json", exclude={"weight"}), content_of(source, both)) for source in group]
         for name, group in _groups(config, stream_rows).items()
     }
     share = config.valid[0]
     held_out = (share.fraction, seed) if isinstance(share, HeldOut) else None
-    return fingerprint(sources, *languages, config.filters.model_dump(mode="json"), held_out, stream_rows)
+    return fingerprint(sources, *both, config.filters.model_dump(mode="json"), held_out, stream_rows)
 
 
 def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance) -> None:
@@ -229,8 +229,8 @@ def _note_on_swap(path: Path, config: CorpusConfig) -> str:
         if not reader.num_record_batches:
             return ""
         _, sources, targets = (column.to_pylist() for column in reader.get_batch(0).columns)
-    source, target = config.train[0].languages or (config.source, config.target)
-    if not seem_swapped(sources, targets, (source, target)):
+    source, target = languages = config.train[0].languages or config.languages
+    if not seem_swapped(sources, targets, languages):
         return ""
     return f"; the two sides seem to be swapped: the source should be `{source}` and the target `{target}`"
 
@@ -254,13 +254,13 @@ def _store_rows(
     """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
     parts: list[Part] = []
     statuses, hashes = [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
-    num_rows, languages = 0, (config.source, config.target)
+    num_rows = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
-            rows = islice(read_rows(source, languages), limit)
-            for block in clean_rows(rows, source, languages, own):
+            rows = islice(read_rows(source, config.languages), limit)
+            for block in clean_rows(rows, source, config.languages, own):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 for column in columns[1:]:

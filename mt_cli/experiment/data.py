@@ -82,7 +82,7 @@ def prepare(
 
 def notes_on_words(config: Config) -> list[str]:
     """A note for each language of a config that has no words for a word-level vocabulary."""
-    both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
+    both = [config.corpus.languages, *languages_of(config, "train")]
     spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
     return [
         f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
@@ -137,8 +137,7 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> li
 
 def languages_of(config: Config, name: str) -> list[Languages]:
     """The languages of each part of a corpus."""
-    both = (config.corpus.source, config.corpus.target)
-    return [source.languages or both for source in corpora_of(config.corpus)[name]]
+    return [source.languages or config.corpus.languages for source in corpora_of(config.corpus)[name]]
 
 
 def scorer_of(config: Config, name: str) -> Scorer:
@@ -179,7 +178,7 @@ def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()
             found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
     if config.corpus.is_streaming:
-        parts = zip(names_of_parts(config), config.corpus.train, languages_of(config, "train"), strict=True)
+        parts = zip(names_of(config.corpus.train), config.corpus.train, languages_of(config, "train"), strict=True)
         for name, source, both in parts:
             found[f"corpus.train ({name})"] = fingerprint(list(islice(read_rows(source, both), _STREAM_ROWS_COMPARED)))
     return found
@@ -191,11 +190,6 @@ def longest_source(data: Data, config: Config) -> int | None:
         return None
     counts = data.statistics["train"].source.length_counts
     return min(config.corpus.max_tokens, max(length for length, count in enumerate(counts) if count))
-
-
-def names_of_parts(config: Config) -> list[str]:
-    """The names of the training corpora in reports."""
-    return names_of(config.corpus.train)
 
 
 def report_on_data(
@@ -211,7 +205,7 @@ def report_on_data(
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
     if not training:
-        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of_parts(config), streamed)]
+        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of(config.corpus.train), streamed)]
         rows = [*training, *rows]
     for row, seen in zip(training, num_seen, strict=False):
         row["num_pairs_seen"] = seen

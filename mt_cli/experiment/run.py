@@ -14,8 +14,9 @@ import torch
 from mt_cli.checkpoint.directory import RunDirectory, remove
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, clock, say
+from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.experiment.data import longest_source, names_of_parts, prepare, scorer_of
+from mt_cli.experiment.data import longest_source, prepare, scorer_of
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import check_config, go_back, is_good, reconcile_best, resume
@@ -98,7 +99,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         Progress("train", setup.num_steps, "step", step, max_seconds=seconds) as bar,
         Signals().noted() as signals,
     ):
-        log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of_parts(setup.config))
+        log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of(setup.config.corpus.train))
         loop = _Loop(setup, state, tracker, log)
         loop.save()
         if state.is_due(training):  # It may have been interrupted; otherwise this does nothing.

@@ -59,13 +59,6 @@ def evaluate(
     }, hypotheses
 
 
-def compare(
-    scorer: Scorer, hypotheses: Sequence[str], rivals: Sequence[str], pairs: Sequence[Pair], name: str
-) -> dict[str, dict[str, float] | str]:
-    """The scores of other translations of the same pairs, with the p-value of each difference."""
-    return {"system": name, **scorer.compare(hypotheses, rivals, [target for _, target in pairs])}
-
-
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
     """Write translations into the run directory, one a line; if that fails, only print why."""
     path = run / "hypotheses" / f"{split}.txt"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.errors import DamagedFileError
+from mt_cli.errors import DamagedFileError, reason
 from mt_cli.training import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
@@ -72,8 +72,7 @@ class RunState:
         try:
             found = TypeAdapter(cls).validate_python(state)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise DamagedFileError(f"damaged checkpoint: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise DamagedFileError(f"damaged checkpoint: {reason(error)}") from None
         numbers = [*vars(found).values(), *vars(found.position).values()]
         if any(isinstance(number, int) and number < 0 for number in numbers):
             raise DamagedFileError("damaged checkpoint: a negative count in its state")

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
+from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.data import Data, longest_source, names_of_parts, scorer_of
+from mt_cli.experiment.data import Data, longest_source, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
 from mt_cli.tokenizer import EOS
@@ -69,9 +70,8 @@ class Validator:
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
             engine = TransformerEngine(self._objective.model, progress.advance)
             max_tokens = longest_source(data, config) or config.corpus.max_tokens
-            languages = (config.corpus.source, config.corpus.target)
-            greedy = config.decoding.greedy
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
+            corpus, greedy = config.corpus, config.decoding.greedy
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
             try:
                 hypotheses = translator.translate(sources)
             except DivergenceError:  # The training log decides whether training has diverged.
@@ -91,7 +91,7 @@ class Validator:
 
     def _part_losses(self) -> dict[str, float]:
         """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
-        names = names_of_parts(self._config)
+        names = names_of(self._config.corpus.train)
         if len(names) < 2 or "train" not in self._data.encoded:
             return {}
         pairs = self._data.encoded["train"]

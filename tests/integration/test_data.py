@@ -84,7 +84,7 @@ def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
     status, out, err = mt("data", "check", "--config", config(list(zip(english, german, strict=True))))
     assert status == 2
     assert "PROBLEM in train: train.en, lines 702 to 1,501: line N of the source seems to belong to line N - 1" in out
-    assert "look at these lines" in err
+    assert "check these lines" in err
 
 
 def test_swapped_columns_are_found(mt, config):
