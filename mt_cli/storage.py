@@ -103,8 +103,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
             flush(temporary)
             os.replace(temporary, path)
         except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
+            remove(temporary)
             raise
     with suppress(OSError):  # Not every system can flush a folder.
         flush(path.parent)
@@ -126,7 +125,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
             for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
                 with suppress(FileExistsError):  # Another process was faster.
                     parent.mkdir()
-                    removals.callback(_remove_if_empty, parent)
+                    removals.callback(remove_empty, parent)
             unfinished.mkdir()
         except (OSError, ValueError) as error:
             raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
@@ -155,9 +154,17 @@ def _is_empty_folder(path: Path) -> bool:
         return False
 
 
-def _remove_if_empty(folder: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
     with suppress(OSError):
-        folder.rmdir()
+        path.unlink()
+
+
+def remove_empty(*folders: Path) -> None:
+    """Remove folders that are empty, in this order."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def flush(path: Path) -> None:

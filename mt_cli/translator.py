@@ -142,9 +142,15 @@ class Translator:
         (source,), (target,) = self.source_tokenizer.encode([sentence]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > self.max_tokens:
             raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
-        (reading,) = self._read([(source, target)])
-        tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-        return [*tokens[0], EOS], [*tokens[1], EOS], _attention_in(reading)
+        return next(self.attentions([(source, target)]))
+
+    def attentions(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> Iterator[tuple[list[str], list[str], Tensor]]:
+        """The result of `attention` for each pair of source and target ids."""
+        for (source, target), reading in zip(pairs, self._read(pairs), strict=True):
+            tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
+            yield [*tokens[0], EOS], [*tokens[1], EOS], _attention_in(reading)
 
     def _read(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Reading]:
         """Readings of the pairs; only some hundred at a time are in memory."""

@@ -19,7 +19,7 @@ from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.storage import check_plain, check_regular, read_regular, reading, write_text
+from mt_cli.storage import check_plain, check_regular, read_regular, reading, remove, remove_empty, write_text
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _LOCK = ".lock"
@@ -208,9 +208,7 @@ class RunDirectory:
             self._release_lock()
             if made and self.path.is_dir() and self.is_empty():
                 (self.path / _LOCK).unlink(missing_ok=True)
-                for path in made:
-                    with suppress(OSError):
-                        path.rmdir()
+                remove_empty(*made)
 
     def _take_lock(self) -> None:
         try:
@@ -256,12 +254,6 @@ class RunDirectory:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def remove(path: Path) -> None:
-    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
-    with suppress(OSError):
-        path.unlink()
 
 
 def _keep_as(path: Path, kept: Path) -> None:

@@ -85,7 +85,7 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     except FileNotFoundError:
         raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)[:200]}") from None
+        raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)}") from None
 
 
 class Checkpoint:

@@ -21,7 +21,6 @@ from mt_cli.errors import InputError
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.reading import Pair
-    from mt_cli.evaluation.texts import Scorer
     from mt_cli.translation.lines import Translation
     from mt_cli.translator import Translator
 
@@ -244,11 +243,16 @@ def evaluate(
     path = run_path(run)
     translator = load_translator(path, device, precision, engine, checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.evaluation.texts import Scorer
     from mt_cli.experiment import scoring
+    from mt_cli.experiment.data import scorer_of
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs = _pairs_of(config, split, source, reference)
-    scorer = _scorer(config, translator.languages[1], name, bleu_tokenizer)
+    if config is None:
+        scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
+    else:
+        scorer = scorer_of(config, name, bleu_tokenizer)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
@@ -262,18 +266,6 @@ def evaluate(
         scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
-
-
-def _scorer(config: Config | None, language: str, split: str, bleu_tokenizer: str | None) -> Scorer:
-    """The scorer of a test set; the BLEU tokenizer given replaces that of the config."""
-    from mt_cli.config.loading import changed_section
-    from mt_cli.evaluation.texts import Scorer
-    from mt_cli.experiment.data import scorer_of
-
-    if config is None:
-        return Scorer.of(language, bleu_tokenizer or "auto")
-    evaluation = changed_section(config.evaluation, {"bleu_tokenizer": bleu_tokenizer})
-    return scorer_of(config.model_copy(update={"evaluation": evaluation}), split)
 
 
 def _rival(

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices
 from mt_cli.errors import CorpusError, MtError, reason
-from mt_cli.storage import check_regular, flush, read_regular, reading
+from mt_cli.storage import check_regular, flush, read_regular, reading, remove, remove_empty
 
 FORMAT = 3
 """Version of everything in the cache; increased when the code makes something else from the same data."""
@@ -107,9 +107,7 @@ class Cache:
         finally:
             _remove(unfinished)
             _remove(previous)
-            for path in made:
-                if path.is_dir() and not any(path.iterdir()):
-                    path.rmdir()
+            remove_empty(*made)
 
 
 def _write_contents(folder: Path) -> None:
@@ -155,5 +153,4 @@ def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        remove(path)

@@ -108,11 +108,7 @@ class Corpus:
 
 
 def read_corpora(
-    config: CorpusConfig,
-    seed: int,
-    cache: Cache,
-    advance: Advance = lambda done: None,
-    stream_rows: int | None = None,
+    config: CorpusConfig, seed: int, cache: Cache, advance: Advance = lambda done: None, stream_rows: int | None = None
 ) -> dict[str, Corpus]:
     """The corpora `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 

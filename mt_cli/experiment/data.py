@@ -140,11 +140,14 @@ def languages_of(config: Config, name: str) -> list[Languages]:
     return [source.languages or config.corpus.languages for source in corpora_of(config.corpus)[name]]
 
 
-def scorer_of(config: Config, name: str) -> Scorer:
-    """The scorer for the target language of a corpus; raises InputError if its BLEU tokenizer is not available."""
+def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
+    """The scorer for the target language of a corpus, by default with the BLEU tokenizer of the config.
+
+    Raises InputError if the tokenizer is not available.
+    """
     targets = {target for _, target in languages_of(config, name)} if name in corpora_of(config.corpus) else set()
     language = targets.pop() if len(targets) == 1 else config.corpus.target
-    return Scorer.of(language, config.evaluation.bleu_tokenizer)
+    return Scorer.of(language, config.evaluation.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer)
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint.directory import RunDirectory, remove
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.sources import names_of
@@ -27,6 +27,7 @@ from mt_cli.experiment.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.experiment.validation import sample_lines
 from mt_cli.hardware import keep_memory, pick_device, seed_everything
 from mt_cli.optimizer import learning_rate
+from mt_cli.storage import remove
 from mt_cli.tracking import Tracker
 from mt_cli.training import StepReport, optimization_steps
 

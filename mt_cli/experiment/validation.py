@@ -17,7 +17,6 @@ from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.experiment.data import Data, longest_source, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
-from mt_cli.tokenizer import EOS
 from mt_cli.translator import Translator
 
 Sample = tuple[str, str, str]
@@ -114,13 +113,8 @@ def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, ND
         for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
         if all(pair) and max(map(len, pair)) <= _LONGEST_PICTURE
     ][:_NUM_PICTURES]
-    readings = translator.engine.read([pair for _, pair in shown])
-    pictures = {}
-    for (tag, (source, target)), reading in zip(shown, readings, strict=True):
-        assert reading.attention is not None
-        tokens = [*translator.source_tokenizer.tokens(source), EOS], [*translator.target_tokenizer.tokens(target), EOS]
-        pictures[tag] = attention_pixels(reading.attention, *tokens)
-    return pictures
+    found = translator.attentions([pair for _, pair in shown])
+    return {tag: attention_pixels(weights, *tokens) for (tag, _), (*tokens, weights) in zip(shown, found, strict=True)}
 
 
 def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:

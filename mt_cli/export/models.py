@@ -103,14 +103,14 @@ def _describe(run: TrainedRun, output: Path) -> None:
     (output / DESCRIPTION).write_text(text, encoding="utf-8")
 
 
-def sample_sentences(run: Path, number: int = 20) -> list[str]:
-    """Sources from the `samples.txt` of a run directory."""
+def sample_sentences(run: Path) -> list[str]:
+    """Some sources from the `samples.txt` of a run directory."""
     try:
         lines = read_regular(run / "samples.txt", _MAX_SAMPLES_BYTES).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError):
         lines = []
     sources = [line.removeprefix("source").strip() for line in lines if line.startswith("source ")]
-    return list(dict.fromkeys(sources))[:number] or ["a b c", "1 2 3"]
+    return list(dict.fromkeys(sources))[:20] or ["a b c", "1 2 3"]
 
 
 def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:

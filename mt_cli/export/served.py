@@ -59,9 +59,8 @@ def load_served(folder: str | Path, device: str = "auto") -> Translator:
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
     except (OSError, ValueError, RuntimeError, RunError) as error:  # RuntimeError includes RecursionError.
-        problem = (reason(error) or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{folder}: no model for --engine ctranslate2 ({problem}); write one with "
+            f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language
