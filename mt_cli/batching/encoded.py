@@ -72,10 +72,8 @@ class Statistics:
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
-    Args:
-        batches: record batches with the columns `source` and `target`, lists of ids.
-        part_sizes: number of pairs of each part of the corpus.
-        mapping: the memory-mapped file of the batches.
+    They are in record batches with the columns `source` and `target`, lists of ids; `mapping` is the memory-mapped file
+    of these. `part_sizes` are the numbers of pairs of each part of the corpus.
     """
 
     def __init__(

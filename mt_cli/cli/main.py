@@ -240,7 +240,3 @@ def doctor() -> None:
     show(*(f"{'ok  ' if each.is_good else 'BAD '} {each.subject:<12} {each.text}" for each in findings))
     if not all(finding.is_good for finding in findings):
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -288,7 +288,7 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
     """The pairs to score and the name of the set."""
     from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
+    from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
         return "files", _pairs_in_files(source, reference)
@@ -301,7 +301,7 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
         return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
-    return split, read_pairs(corpora_of(config.corpus)[split], config.corpus.languages, key_of(split))
+    return split, read_pairs(config.corpus.groups[split], config.corpus.languages, key_of(split))
 
 
 def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:

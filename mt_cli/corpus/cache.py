@@ -55,9 +55,7 @@ def digest_of_file(path: Path) -> str:
 class Cache:
     """A folder of entries. Each is created once, by this process or another, and verified before use.
 
-    Args:
-        path: the folder, which is created with the first entry.
-        say: receives a line for the user.
+    The folder is created with the first entry. `say` receives lines for the user.
     """
 
     def __init__(self, path: Path, say: Callable[[str], object] = lambda message: None) -> None:

@@ -128,20 +128,10 @@ def read_corpora(
     return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
 
 
-def corpora_of(config: CorpusConfig) -> dict[str, tuple[Source, ...]]:
-    """The sources of each corpus that has sources of its own."""
-    groups: dict[str, tuple[Source, ...]] = {"train": config.train}
-    if valid := tuple(source for source in config.valid if not isinstance(source, HeldOut)):
-        groups["valid"] = valid
-    return groups | ({"test": config.test} if config.test else {}) | config.extra_tests
-
-
 def _groups(config: CorpusConfig, stream_rows: int | None) -> dict[str, tuple[Source, ...]]:
     """The sources of each corpus that is stored."""
-    groups = corpora_of(config)
-    if config.is_streaming and stream_rows is None:
-        del groups["train"]
-    return groups
+    skipped = "train" if config.is_streaming and stream_rows is None else None
+    return {name: group for name, group in config.groups.items() if name != skipped}
 
 
 def key_of(name: str) -> str:

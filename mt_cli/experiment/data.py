@@ -23,7 +23,7 @@ from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.reading import Corpus, corpora_of, key_of, read_corpora
+from mt_cli.corpus.reading import Corpus, key_of, read_corpora
 from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
@@ -136,8 +136,8 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> li
 
 
 def languages_of(config: Config, name: str) -> list[Languages]:
-    """The languages of each part of a corpus."""
-    return [source.languages or config.corpus.languages for source in corpora_of(config.corpus)[name]]
+    """The languages of each part of a corpus that has sources of its own."""
+    return [source.languages or config.corpus.languages for source in config.corpus.groups.get(name, ())]
 
 
 def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
@@ -145,7 +145,7 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
 
     Raises InputError if the tokenizer is not available.
     """
-    targets = {target for _, target in languages_of(config, name)} if name in corpora_of(config.corpus) else set()
+    targets = {target for _, target in languages_of(config, name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     return Scorer.of(language, config.evaluation.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer)
 

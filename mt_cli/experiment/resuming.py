@@ -25,9 +25,8 @@ _MAX_RESTARTS = 2
 def check_config(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
     """Check that the run in a directory can resume with a config; raises RunError if it cannot.
 
-    Returns:
-        The config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a line
-        for each option that changed.
+    Returns the config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a
+    line for each option that changed.
     """
     try:
         previous = directory.config()

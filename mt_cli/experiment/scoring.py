@@ -22,13 +22,10 @@ _SENTENCES_AT_ONCE = 2048
 def evaluate(
     translator: Translator, pairs: Sequence[Pair], split: str, scorer: Scorer, **decoding: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a translator on pairs, and its translations.
+    """Scores of a translator on pairs, as `mt evaluate --json` prints them, and its translations.
 
-    Returns:
-        `{"split", "num_sentences", "beam_size", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match",
-        "speed"}`: each metric with score, signature and the half width of its 95 % confidence interval.
-        `exact_match` is the share of translations, 0-100, that equal their reference. Of languages without spaces, none
-        has `wer`, and only Chinese and Japanese have `ter`.
+    Each metric that suits the language has a score, a signature and half the width of its 95 % confidence interval.
+    `exact_match` is the share of translations, 0-100, that equal their reference.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
