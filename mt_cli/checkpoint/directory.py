@@ -145,9 +145,8 @@ class RunDirectory:
         """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
         A state is good unless training is diverging; then the last good one stays, whatever `keep_last` is. The state
-        before the first step is `step-0`, never `last`, because it holds no trained model.
-
-        Raises MtError if it cannot be written; the previous states are then untouched.
+        before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError if it cannot
+        be written; the previous states are then untouched.
         """
         if self._step_of_good_last is not None and self._step_of_good_last != step:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
