@@ -62,7 +62,7 @@ def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_rec
 
     command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=2", "--set")
     assert mt(*command, "name=whole")[0] == 0
-    validate = validation.validate
+    validate = validation.Validator.validate
 
     def remove_first(*arguments):
         shutil.rmtree(tmp_path / "runs" / ".cache", ignore_errors=True)
@@ -70,7 +70,7 @@ def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_rec
             (tmp_path / "runs" / ".cache").touch()
         return validate(*arguments)
 
-    monkeypatch.setattr(validation, "validate", remove_first)
+    monkeypatch.setattr(validation.Validator, "validate", remove_first)
     status, _, err = mt(*command, "name=other")
     assert status == 0, err
     assert same_weights(weights_of(tmp_path / "runs" / "other"), weights_of(tmp_path / "runs" / "whole"))
