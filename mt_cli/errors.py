@@ -64,5 +64,10 @@ def reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
     return text.removeprefix("Error while serializing: I/O error: ").lower()  # The prefix is that of safetensors.
+
+
+def one_line(error: BaseException) -> str:
+    """The message of any exception on one line of limited length, or its type if it has no message."""
+    return " ".join(str(error).split())[:300] or type(error).__name__

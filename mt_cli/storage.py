@@ -31,12 +31,12 @@ def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[Non
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Context manager that turns an error of the file system into an MtError that names the path and the reason."""
+def writing(path: Path, note: str = "") -> Iterator[None]:
+    """Context manager that turns an error of the file system into an MtError with the path, the reason and a note."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise MtError(f"{path}: cannot be written: {reason(error)}") from error
+        raise MtError(f"{path}: cannot be written: {reason(error)}{note}") from error
 
 
 def check_regular(path: Path) -> int:
@@ -91,7 +91,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
     written; the old file is then unchanged.
     """
     temporary = path.with_name(path.name + ".tmp")
-    with writing(path):
+    with writing(path, "; the previous file is unchanged" if path.exists() else ""):
         if not path.is_symlink() and (path.is_char_device() or path.is_block_device()):
             raise OSError(errno.EINVAL, "a device", str(path))
         temporary.unlink(missing_ok=True)
@@ -103,8 +103,7 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
             flush(temporary)
             os.replace(temporary, path)
         except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
+            remove(temporary)
             raise
     with suppress(OSError):  # Not every system can flush a folder.
         flush(path.parent)
@@ -126,7 +125,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
             for parent in reversed([parent for parent in folder.parents if not parent.exists()]):
                 with suppress(FileExistsError):  # Another process was faster.
                     parent.mkdir()
-                    removals.callback(_remove_if_empty, parent)
+                    removals.callback(remove_empty, parent)
             unfinished.mkdir()
         except (OSError, ValueError) as error:
             raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
@@ -155,9 +154,17 @@ def _is_empty_folder(path: Path) -> bool:
         return False
 
 
-def _remove_if_empty(folder: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
     with suppress(OSError):
-        folder.rmdir()
+        path.unlink()
+
+
+def remove_empty(*folders: Path) -> None:
+    """Remove folders that are empty, in this order."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def flush(path: Path) -> None:

@@ -30,7 +30,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.console import Progress
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.errors import ConfigError, RunError
+from mt_cli.errors import ConfigError, RunError, one_line
 from mt_cli.storage import read_regular, reading
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
@@ -67,9 +67,7 @@ class Tokenizer:
 
         The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
         so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
-
-        Raises:
-            ConfigError: if `vocab_size` is too small for the bytes, or for the characters of the texts.
+        Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts.
         """
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
         texts = list(texts) if isinstance(texts, Iterator) else texts
@@ -99,7 +97,7 @@ class Tokenizer:
         try:
             tokenizer = cls(tokenizers.Tokenizer.from_str(content.decode("utf-8")), tags)
         except Exception as error:  # The library raises bare `Exception`s.
-            raise RunError(f"{path}: not a tokenizer: {str(error)[:200]}") from None
+            raise RunError(f"{path}: not a tokenizer: {one_line(error)}") from None
         if not _is_own(tokenizer._backend):
             raise RunError(f"{path}: splits or joins text in a way that no tokenizer of `mt` does; refused")
         if sorted(tokenizer._backend.get_vocab().values()) != list(range(tokenizer.vocab_size)):

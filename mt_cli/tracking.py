@@ -30,10 +30,7 @@ _TOO_LARGE = 1e100
 class Tracker:
     """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
 
-    Args:
-        directory: of the run.
-        step: the step that training starts from.
-        sizes: what `flush` returned when the state of this step was saved; files are truncated to these sizes.
+    Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when that state was saved.
     """
 
     def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:

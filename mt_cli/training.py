@@ -165,8 +165,7 @@ class Gradients:
     def accumulate(self, micro_batches: list[Batch]) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
-        Raises:
-            DeviceMemoryError: if a single pair does not fit in memory.
+        Raises DeviceMemoryError if a single pair does not fit in memory.
         """
         num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         weights = list(self._weights.values())

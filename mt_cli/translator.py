@@ -71,10 +71,10 @@ class Translator:
         `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast at it.
         """
         trained = TrainedRun.load(run, checkpoint)
-        corpus, torch_device = trained.config.corpus, pick_device(device)
+        config, torch_device = trained.config, pick_device(device)
         engine = TransformerEngine(trained.model.to(torch_device, pick_precision(precision, torch_device)).eval())
-        languages, decoding = (corpus.source, corpus.target), trained.config.decoding
-        return cls(engine, trained.tokenizers, decoding, trained.max_tokens, corpus.tags, languages)
+        corpus = config.corpus
+        return cls(engine, trained.tokenizers, config.decoding, trained.max_tokens, corpus.tags, corpus.languages)
 
     @property
     def model(self) -> Transformer:
@@ -104,10 +104,8 @@ class Translator:
     ) -> list[Translation]:
         """The translation of each sentence with scores and up to `num_best` hypotheses.
 
-        With `split_sentences`, each sentence of a line is translated separately.
-
-        Raises:
-            InputError: if the model was not trained with the tag, an option is invalid, or a sentence is not a str.
+        With `split_sentences`, each sentence of a line is translated separately. Raises InputError if the model was not
+        trained with the tag, an option is invalid, or a sentence is not a str.
         """
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
@@ -123,9 +121,8 @@ class Translator:
     def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[PairScore]:
         """How likely each target is as the translation of its source.
 
-        Raises:
-            InputError: if a side has more tokens than the model has positions, the numbers of sources and targets
-                differ, or one of them is not a str.
+        Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
+        differ, or one of them is not a str.
         """
         sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
@@ -140,15 +137,20 @@ class Translator:
     def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention between them.
 
-        Raises:
-            InputError: if a side is longer than the model was trained for.
+        Raises InputError if a side is longer than the model was trained for.
         """
         (source,), (target,) = self.source_tokenizer.encode([sentence]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > self.max_tokens:
             raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
-        (reading,) = self._read([(source, target)])
-        tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
-        return [*tokens[0], EOS], [*tokens[1], EOS], _attention_in(reading)
+        return next(self.attentions([(source, target)]))
+
+    def attentions(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]
+    ) -> Iterator[tuple[list[str], list[str], Tensor]]:
+        """The result of `attention` for each pair of source and target ids."""
+        for (source, target), reading in zip(pairs, self._read(pairs), strict=True):
+            tokens = self.source_tokenizer.tokens(source), self.target_tokenizer.tokens(target)
+            yield [*tokens[0], EOS], [*tokens[1], EOS], _attention_in(reading)
 
     def _read(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Reading]:
         """Readings of the pairs; only some hundred at a time are in memory."""

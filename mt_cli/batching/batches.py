@@ -125,12 +125,8 @@ class TrainingPairs(Protocol):
 class MixedPairs:
     """The pairs of a corpus, in an order that depends on a seed and on the epoch.
 
-    Args:
-        pairs: the corpus.
-        times: for each part, how often each of its pairs is seen per epoch. With a fraction, the next epochs continue
-            with other pairs until all have been seen.
-        batch_tokens: size of the batches; pools have about 200 batches.
-        seed: the seed.
+    `times` says for each part how often each of its pairs is seen per epoch. With a fraction, the next epochs continue
+    with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:

@@ -46,6 +46,16 @@ class SideStatistics:
     length_counts: tuple[int, ...]
     """Numbers of sentences with 0, 1, 2, ... tokens; the last entry counts all longer sentences too."""
 
+    @property
+    def unknown_share(self) -> float:
+        """Share of tokens, 0 to 1, that are unknown."""
+        return self.num_unknown / max(1, self.num_tokens)
+
+    @property
+    def tokens_per_sentence(self) -> float:
+        """Mean number of tokens of a sentence."""
+        return self.num_tokens / max(1, sum(self.length_counts))
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -58,23 +68,12 @@ class Statistics:
     num_too_long: tuple[int, ...]
     """Of each part."""
 
-    def save(self, path: Path) -> None:
-        """Write the statistics as JSON."""
-        path.write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> Statistics:
-        """The inverse of `save`."""
-        return TypeAdapter(cls).validate_json(path.read_bytes())
-
 
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
-    Args:
-        batches: record batches with the columns `source` and `target`, lists of ids.
-        part_sizes: number of pairs of each part of the corpus.
-        mapping: the memory-mapped file of the batches.
+    They are in record batches with the columns `source` and `target`, lists of ids; `mapping` is the memory-mapped file
+    of these. `part_sizes` are the numbers of pairs of each part of the corpus.
     """
 
     def __init__(
@@ -193,10 +192,11 @@ def encode_corpora(
         for name, corpus in corpora.items():
             with Progress(f"encoding {name}", len(corpus), "pair").counting() as advance:
                 statistics = encode_corpus(corpus, tokenizers, config.max_tokens, folder / f"{name}.arrow", advance)
-            statistics.save(folder / f"{name}.json")
+            (folder / f"{name}.json").write_text(json.dumps(asdict(statistics)), encoding="utf-8")
 
     def load(folder: Path) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
-        statistics = {name: Statistics.load(folder / f"{name}.json") for name in corpora}
+        read = TypeAdapter(Statistics).validate_json
+        statistics = {name: read((folder / f"{name}.json").read_bytes()) for name in corpora}
         encoded = {name: EncodedPairs.open(folder / f"{name}.arrow", statistics[name].num_pairs) for name in corpora}
         return encoded, statistics, {name: np.load(folder / f"{name}.npy") for name in corpora}
 

@@ -70,7 +70,7 @@ def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:
 
 def _buffers(config: CorpusConfig) -> Iterator[list[list[Row]]]:
     """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all of these are exhausted."""
-    readers = [iter(read_rows(source, (config.source, config.target))) for source in config.train]
+    readers = [iter(read_rows(source, config.languages)) for source in config.train]
     weights = np.array([source.weight or 1.0 for source in config.train])
     while True:
         sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int)
@@ -85,11 +85,11 @@ def _filtered_blocks(
     buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes]
 ) -> list[tuple[int, Block]]:
     """The rows of a buffer in blocks, with the status of each row; each block with the number of its corpus."""
-    both, filters = (config.source, config.target), [config.filters_of(source) for source in config.train]
+    filters = [config.filters_of(source) for source in config.train]
     blocks = [
         (part, block)
         for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True))
-        for block in clean_rows(rows, source, both, filters[part])
+        for block in clean_rows(rows, source, config.languages, filters[part])
     ]
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])

@@ -19,7 +19,7 @@ from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.storage import check_plain, check_regular, read_regular, reading, write_text
+from mt_cli.storage import check_plain, check_regular, read_regular, reading, remove, remove_empty, write_text
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _LOCK = ".lock"
@@ -145,9 +145,8 @@ class RunDirectory:
         """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
         A state is good unless training is diverging; then the last good one stays, whatever `keep_last` is. The state
-        before the first step is `step-0`, never `last`, because it holds no trained model.
-
-        Raises MtError if it cannot be written; the previous states are then untouched.
+        before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError if it cannot
+        be written; the previous states are then untouched.
         """
         if self._step_of_good_last is not None and self._step_of_good_last != step:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
@@ -208,9 +207,7 @@ class RunDirectory:
             self._release_lock()
             if made and self.path.is_dir() and self.is_empty():
                 (self.path / _LOCK).unlink(missing_ok=True)
-                for path in made:
-                    with suppress(OSError):
-                        path.rmdir()
+                remove_empty(*made)
 
     def _take_lock(self) -> None:
         try:
@@ -256,12 +253,6 @@ class RunDirectory:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def remove(path: Path) -> None:
-    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
-    with suppress(OSError):
-        path.unlink()
 
 
 def _keep_as(path: Path, kept: Path) -> None:

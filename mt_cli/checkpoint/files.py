@@ -71,9 +71,8 @@ def save_checkpoint(
 def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     """Context manager that gives the checkpoint in a file.
 
-    Raises:
-        RunError: if the file is missing, of another format, or in a folder whose name is not UTF-8.
-        DamagedFileError: if it is damaged, which may show only inside the context.
+    Raises RunError if the file is missing, of another format, or in a folder whose name is not UTF-8, and
+    DamagedFileError if it is damaged, which may show only inside the context.
     """
     try:
         str(path).encode("utf-8")
@@ -86,7 +85,7 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     except FileNotFoundError:
         raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
     except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)[:200]}") from None
+        raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)}") from None
 
 
 class Checkpoint:

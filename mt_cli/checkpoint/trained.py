@@ -32,9 +32,8 @@ class TrainedRun:
     def load(cls, path: str | Path, checkpoint: str | None = None) -> TrainedRun:
         """Load the checkpoint `best`, `last` or `step-N`; None is the best one, or the last if none was validated.
 
-        Raises:
-            RunError: if the directory is not a run, has no such checkpoint, or its files do not fit together.
-            DamagedFileError: if the checkpoint is damaged; the message says what to do.
+        Raises RunError if the directory is not a run, has no such checkpoint, or its files do not fit together. Raises
+        DamagedFileError if the checkpoint is damaged; the message says what to do.
         """
         directory = RunDirectory(Path(path))
         config = directory.config()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -157,9 +158,8 @@ def _tokenizer_report(config: Config) -> Iterator[str]:
     for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True):
         for name, statistics in data.statistics.items():
             counts = getattr(statistics, side)
-            unknown = counts.num_unknown / max(1, counts.num_tokens)
-            per_sentence = counts.num_tokens / sum(counts.length_counts)
-            yield f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{unknown:>10.2%}{per_sentence:>20.1f}"
+            shares = f"{counts.unknown_share:>10.2%}{counts.tokens_per_sentence:>20.1f}"
+            yield f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{shares}"
 
 
 @app.command()
@@ -203,7 +203,7 @@ def data_check(
     """Report kept and dropped pairs, tokens and suspicious pairs."""
     show_progress(progress)
     loaded = load_config(config, overrides)
-    if clean is not None and clean.exists():
+    if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import examine, format_examination, write_clean
@@ -245,7 +245,3 @@ def doctor() -> None:
     show(*(f"{'ok  ' if each.is_good else 'BAD '} {each.subject:<12} {each.text}" for each in findings))
     if not all(finding.is_good for finding in findings):
         raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    main()

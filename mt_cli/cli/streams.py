@@ -135,8 +135,7 @@ def prompted_lines() -> Iterator[str]:
 def as_utf8(text: str, name: str, encoding: str) -> str:
     """The text; if Python could not decode it with `encoding`, decoded as UTF-8.
 
-    Raises:
-        InputError: if it is not UTF-8; the message begins with the name.
+    Raises InputError if it is not UTF-8; the message begins with the name.
     """
     if not any("\udc80" <= character <= "\udcff" for character in text):
         return text
@@ -176,9 +175,7 @@ class Output:
     """Context manager that writes lines to a file or, for None, to standard output.
 
     The file is opened, and its old content lost, when the first line is written or the context ends without an error.
-
-    Raises:
-        InputError: if the path cannot be a file.
+    Raises InputError if the path cannot be a file.
     """
 
     def __init__(self, path: Path | None) -> None:

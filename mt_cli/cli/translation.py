@@ -21,7 +21,6 @@ from mt_cli.errors import InputError
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.reading import Pair
-    from mt_cli.evaluation.texts import Scorer
     from mt_cli.translation.lines import Translation
     from mt_cli.translator import Translator
 
@@ -251,11 +250,16 @@ def evaluate(
     path = run_path(run)
     translator = load_translator(path, device, precision, engine, checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.evaluation.texts import Scorer
     from mt_cli.experiment import scoring
+    from mt_cli.experiment.data import scorer_of
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs = _pairs_of(config, split, source, reference)
-    scorer = _scorer(config, translator.languages[1], name, bleu_tokenizer)
+    if config is None:
+        scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
+    else:
+        scorer = scorer_of(config, name, bleu_tokenizer)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
@@ -264,22 +268,11 @@ def evaluate(
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
-        rivals = _rival(against, [source for source, _ in pairs], translator.languages, device, precision, search)
-        scores["against"] = scoring.compare(scorer, hypotheses, rivals, pairs, str(against))
+        sources, references = map(list, zip(*pairs, strict=True))
+        rivals = _rival(against, sources, translator.languages, device, precision, search)
+        scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
-
-
-def _scorer(config: Config | None, language: str, split: str, bleu_tokenizer: str | None) -> Scorer:
-    """The scorer of a test set; the BLEU tokenizer given replaces that of the config."""
-    from mt_cli.config.loading import changed_section
-    from mt_cli.evaluation.texts import Scorer
-    from mt_cli.experiment.data import scorer_of
-
-    if config is None:
-        return Scorer.of(language, bleu_tokenizer or "auto")
-    evaluation = changed_section(config.evaluation, {"bleu_tokenizer": bleu_tokenizer})
-    return scorer_of(config.model_copy(update={"evaluation": evaluation}), split)
 
 
 def _rival(
@@ -302,7 +295,7 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
     """The pairs to score and the name of the set."""
     from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import corpora_of, key_of, read_corpora, read_pairs
+    from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
         return "files", _pairs_in_files(source, reference)
@@ -314,9 +307,8 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
-        return split, list(read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs)
-    languages = (config.corpus.source, config.corpus.target)
-    return split, list(read_pairs(corpora_of(config.corpus)[split], languages, key_of(split)))
+        return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
+    return split, read_pairs(config.corpus.groups[split], config.corpus.languages, key_of(split))
 
 
 def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:

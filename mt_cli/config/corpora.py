@@ -261,6 +261,18 @@ class CorpusConfig(Section):
         return self
 
     @property
+    def groups(self) -> dict[str, tuple[Source, ...]]:
+        """The sources of each corpus that has sources of its own."""
+        valid = tuple(source for source in self.valid if not isinstance(source, HeldOut))
+        groups = {"train": self.train, "valid": valid, "test": self.test or (), **self.extra_tests}
+        return {name: sources for name, sources in groups.items() if sources}
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target language."""
+        return self.source, self.target
+
+    @property
     def is_streaming(self) -> bool:
         """Whether the training corpora are streams."""
         return self.train[0].streaming
@@ -272,6 +284,5 @@ class CorpusConfig(Section):
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags of all corpora, each once, in order."""
-        groups = (self.train, self.valid, self.test or (), *self.extra_tests.values())
-        sources = (source for group in groups for source in group if isinstance(source, TextSource))
+        sources = (source for group in self.groups.values() for source in group)
         return tuple(dict.fromkeys(source.tag for source in sources if source.tag))

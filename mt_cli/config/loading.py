@@ -62,8 +62,7 @@ _Loader.add_implicit_resolver(
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """The config of a YAML file, with `section.key=value` overrides applied.
 
-    Raises:
-        ConfigError: with every problem found, one per line.
+    Raises ConfigError with every problem found, one per line.
     """
     try:
         with path.open("rb") as file:
@@ -98,8 +97,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
 def changed_section(section: S, changes: Mapping[str, Any]) -> S:
     """The section with other values for some of its options; None keeps the value.
 
-    Raises:
-        ConfigError: with every problem found.
+    Raises ConfigError with every problem found.
     """
     given = {key: value for key, value in changes.items() if value is not None}
     if not given:

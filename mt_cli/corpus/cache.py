@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from mt_cli.corpus.lines import refuse_devices
 from mt_cli.errors import CorpusError, MtError, reason
-from mt_cli.storage import check_regular, flush, read_regular, reading
+from mt_cli.storage import check_regular, flush, read_regular, reading, remove, remove_empty
 
 FORMAT = 3
 """Version of everything in the cache; increased when the code makes something else from the same data."""
@@ -55,9 +55,7 @@ def digest_of_file(path: Path) -> str:
 class Cache:
     """A folder of entries. Each is created once, by this process or another, and verified before use.
 
-    Args:
-        path: the folder, which is created with the first entry.
-        say: receives a line for the user.
+    The folder is created with the first entry. `say` receives lines for the user.
     """
 
     def __init__(self, path: Path, say: Callable[[str], object] = lambda message: None) -> None:
@@ -66,10 +64,8 @@ class Cache:
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
         """The result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
 
-        The folder may be deleted when `load` has returned: files that are read later must be open by then.
-
-        Raises:
-            MtError: if the folder cannot be written; also errors of `make`. Nothing is left behind then.
+        The folder may be deleted when `load` has returned: files that are read later must be open by then. Raises
+        MtError if the folder cannot be written; also errors of `make`. Nothing is left behind then.
         """
         folder = self.path / name
         for _ in range(_NUM_ATTEMPTS):
@@ -109,9 +105,7 @@ class Cache:
         finally:
             _remove(unfinished)
             _remove(previous)
-            for path in made:
-                if path.is_dir() and not any(path.iterdir()):
-                    path.rmdir()
+            remove_empty(*made)
 
 
 def _write_contents(folder: Path) -> None:
@@ -157,5 +151,4 @@ def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        remove(path)

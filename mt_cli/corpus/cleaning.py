@@ -178,13 +178,9 @@ def filter_together(
     filters: Sequence[tuple[int, FilterConfig]],
     evaluation_hashes: Sequence[Hashes] | Hashes,
 ) -> None:
-    """Filter the kept rows, in place, by the other rows of the corpus and by the evaluation sets.
+    """Change the status of kept rows that the other rows of the corpus or the evaluation sets exclude.
 
-    Args:
-        statuses: the status code of each row.
-        hashes: of the sources and of the targets of the rows.
-        filters: for each stretch of rows its length and its filters.
-        evaluation_hashes: of all sources and of all targets of the validation and test sets.
+    `filters` has the length and the filters of each stretch of rows. Hashes are those of sources and of targets.
     """
     lengths = [length for length, _ in filters]
     source_hashes, target_hashes = hashes
@@ -239,8 +235,7 @@ def hold_out(
 ) -> None:
     """Mark a seeded share of the kept rows as held out, and drop the other rows that share a sentence with it.
 
-    Raises:
-        CorpusError: if no row would be held out, or none would be left for training.
+    Raises CorpusError if no row would be held out, or none would be left for training.
     """
     rows = np.flatnonzero(statuses == KEPT)
     number = round(share * len(rows))

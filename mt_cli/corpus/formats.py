@@ -31,7 +31,7 @@ from mt_cli.corpus.lines import (
     read_lines,
     read_whole_lines,
 )
-from mt_cli.errors import CorpusError
+from mt_cli.errors import CorpusError, one_line
 
 Row = tuple[int, str, str]
 Languages = tuple[str, str]
@@ -41,8 +41,7 @@ Columns = tuple[str, str] | None
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
     """The rows of a file with both sides.
 
-    Raises:
-        CorpusError: if the format is unknown, or the file cannot be read or is not in its format.
+    Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
     return reader_of(path)(path, languages, columns)
 
@@ -189,7 +188,7 @@ def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterato
                 picked = pick_columns(file.schema_arrow.names, languages, columns, str(path))
                 yield from rows_of_tables(file.iter_batches(10_000, columns=list(picked)), picked, languages, str(path))
         except (pa.ArrowException, OSError) as error:
-            raise CorpusError(f"{path}: not a readable Parquet file: {' '.join(str(error).split())[:200]}") from None
+            raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
 
 
 def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> Sequence[str]:

@@ -13,7 +13,7 @@ from urllib.request import getproxies
 
 from mt_cli.config.corpora import DatasetSource
 from mt_cli.corpus.formats import Languages, Row, pick_columns, rows_of_tables
-from mt_cli.errors import CorpusError
+from mt_cli.errors import CorpusError, one_line
 
 _ROWS_PER_TABLE = 1_000
 
@@ -21,8 +21,7 @@ _ROWS_PER_TABLE = 1_000
 def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Row]:
     """The rows of a split, from its text columns or its `translation` column.
 
-    Raises:
-        CorpusError: if the dataset is not available, or has no such columns.
+    Raises CorpusError if the dataset is not available, or has no such columns.
     """
     dataset = load_dataset(source)
     where = f"dataset {source.dataset}"
@@ -45,11 +44,7 @@ def _reading(where: str) -> Iterator[None]:
         yield
     except Exception as error:
         # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
-        raise CorpusError(f"{where}: cannot be read: {_shortened(error)}") from error
-
-
-def _shortened(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
+        raise CorpusError(f"{where}: cannot be read: {one_line(error)}") from error
 
 
 def load_dataset(source: DatasetSource) -> Any:
@@ -72,7 +67,7 @@ def load_dataset(source: DatasetSource) -> Any:
         # The hub's client raises dozens of kinds of exceptions.
         cause = error.__cause__ if isinstance(error, datasets.exceptions.DatasetGenerationError) else None
         hint = "" if is_local else "; a hub id needs a network connection, a local folder must exist"
-        raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {_shortened(cause or error)}{hint}") from error
+        raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {one_line(cause or error)}{hint}") from error
 
 
 def _hub_is_reachable() -> bool:

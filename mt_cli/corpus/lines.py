@@ -42,8 +42,7 @@ _WESTERN_MARKS = frozenset("’‘“”„–—…«»°§¿¡€£·®©™\x
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Context manager that opens a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
-    Raises:
-        CorpusError: if it is not a file, or cannot be opened or decompressed.
+    Raises CorpusError if it is not a file, or cannot be opened or decompressed.
     """
     name, magic = COMPRESSIONS.get(path.suffix, (None, b""))
     try:
@@ -81,8 +80,7 @@ def _begins_with(magic: bytes, path: Path) -> bool:
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file without their ends; a byte order mark at the start is skipped.
 
-    Raises:
-        CorpusError: if the file cannot be read or is not UTF-8, with line and byte.
+    Raises CorpusError if the file cannot be read or is not UTF-8, with line and byte.
     """
     return (line.removesuffix("\n").removesuffix("\r") for line in read_whole_lines(path))
 

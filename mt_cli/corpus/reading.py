@@ -108,20 +108,13 @@ class Corpus:
 
 
 def read_corpora(
-    config: CorpusConfig,
-    seed: int,
-    cache: Cache,
-    advance: Advance = lambda done: None,
-    stream_rows: int | None = None,
+    config: CorpusConfig, seed: int, cache: Cache, advance: Advance = lambda done: None, stream_rows: int | None = None
 ) -> dict[str, Corpus]:
     """The corpora `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`.
-
-    Raises:
-        CorpusError: if a corpus cannot be read, or holds no pair.
-        MtError: if the disk is full.
+    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a
+    corpus cannot be read, or holds no pair, and MtError if the disk is full.
     """
     stream_rows = stream_rows if config.is_streaming else None
     key = _fingerprint(config, seed, stream_rows)
@@ -135,20 +128,10 @@ def read_corpora(
     return cache.entry(f"pairs-{key}", store, lambda folder: {name: _open(folder, name) for name in names})
 
 
-def corpora_of(config: CorpusConfig) -> dict[str, tuple[Source, ...]]:
-    """The sources of each corpus that has sources of its own."""
-    groups: dict[str, tuple[Source, ...]] = {"train": config.train}
-    if valid := tuple(source for source in config.valid if not isinstance(source, HeldOut)):
-        groups["valid"] = valid
-    return groups | ({"test": config.test} if config.test else {}) | config.extra_tests
-
-
 def _groups(config: CorpusConfig, stream_rows: int | None) -> dict[str, tuple[Source, ...]]:
     """The sources of each corpus that is stored."""
-    groups = corpora_of(config)
-    if config.is_streaming and stream_rows is None:
-        del groups["train"]
-    return groups
+    skipped = "train" if config.is_streaming and stream_rows is None else None
+    return {name: group for name, group in config.groups.items() if name != skipped}
 
 
 def key_of(name: str) -> str:
@@ -159,8 +142,7 @@ def key_of(name: str) -> str:
 def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> list[Pair]:
     """The pairs of some sources in memory, without pairs that have a blank side; messages name the corpus by `key`.
 
-    Raises:
-        CorpusError: if a source cannot be read, or no pair is left.
+    Raises CorpusError if a source cannot be read, or no pair is left.
     """
     blocks = (clean_rows(read_rows(source, languages), source, languages, None) for source in sources)
     return pairs_of(chain.from_iterable(blocks), key)
@@ -184,14 +166,14 @@ def clean_rows(
 
 def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> str:
     """The fingerprint of everything that the result of `read_corpora` depends on."""
-    languages = (config.source, config.target)
+    both = config.languages
     sources = {
-        name: [(source.model_dump(mode="json", exclude={"weight"}), content_of(source, languages)) for source in group]
+        name: [(source.model_dump(mode="json", exclude={"weight"}), content_of(source, both)) for source in group]
         for name, group in _groups(config, stream_rows).items()
     }
     share = config.valid[0]
     held_out = (share.fraction, seed) if isinstance(share, HeldOut) else None
-    return fingerprint(sources, *languages, config.filters.model_dump(mode="json"), held_out, stream_rows)
+    return fingerprint(sources, *both, config.filters.model_dump(mode="json"), held_out, stream_rows)
 
 
 def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance) -> None:
@@ -233,8 +215,8 @@ def _note_on_swap(path: Path, config: CorpusConfig) -> str:
         if not reader.num_record_batches:
             return ""
         _, sources, targets = (column.to_pylist() for column in reader.get_batch(0).columns)
-    source, target = config.train[0].languages or (config.source, config.target)
-    if not seem_swapped(sources, targets, (source, target)):
+    source, target = languages = config.train[0].languages or config.languages
+    if not seem_swapped(sources, targets, languages):
         return ""
     return f"; the two sides seem to be swapped: the source should be `{source}` and the target `{target}`"
 
@@ -258,13 +240,13 @@ def _store_rows(
     """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
     parts: list[Part] = []
     statuses, hashes = [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
-    num_rows, languages = 0, (config.source, config.target)
+    num_rows = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
-            rows = islice(read_rows(source, languages), limit)
-            for block in clean_rows(rows, source, languages, own):
+            rows = islice(read_rows(source, config.languages), limit)
+            for block in clean_rows(rows, source, config.languages, own):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 for column in columns[1:]:

@@ -40,8 +40,7 @@ class _Kind:
 def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
     """The rows of a source, unchanged.
 
-    Raises:
-        CorpusError: if the source is missing, unreadable, not UTF-8, or misaligned.
+    Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
     return _KINDS[type(source)].read(source, source.languages or languages)
 

@@ -45,9 +45,7 @@ class Engine(Protocol):
 class TransformerEngine:
     """Our own model. Batching and order change no result except by rounding.
 
-    Args:
-        model: the model.
-        on_done: called with the number of sentences after each batch of a search.
+    `on_done` is called with the number of sentences after each batch of a search.
     """
 
     def __init__(self, model: Transformer, on_done: Callable[[int], object] = lambda number: None) -> None:

@@ -69,7 +69,8 @@ def run_search(
         kept = worth_keeping(active_B)
         cache.select(state.parents, kept)
         if kept is not None:
-            state, constraints = state.select(kept), constraints.select(kept)
+            state = type(state)(*(tensor[kept] for tensor in vars(state).values()))
+            constraints = constraints.select(kept)
             sentences, active_B = sentences[kept], active_B[kept]
         tokens_R = state.ids[:, :, -1].flatten()
 
@@ -134,10 +135,6 @@ class Paths:
         found = [Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals]
         return sorted(found, key=lambda each: -each.score)
 
-    def select(self, sentences: Tensor) -> Paths:
-        """The paths of these sentences."""
-        return Paths(*(tensor[sentences] for tensor in vars(self).values()))
-
 
 @dataclass(frozen=True)
 class Beams:
@@ -190,10 +187,6 @@ class Beams:
         """The finished hypotheses of one sentence, best first."""
         found = zip(self.finished_ids[sentence].tolist(), self.finished_scores[sentence].tolist(), strict=True)
         return [Hypothesis(row[: row.index(EOS_ID)], score) for row, score in found if score > -math.inf]
-
-    def select(self, sentences: Tensor) -> Beams:
-        """The beams of these sentences."""
-        return Beams(*(tensor[sentences] for tensor in vars(self).values()))
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:

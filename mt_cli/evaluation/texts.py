@@ -11,9 +11,10 @@ from typing import Any
 
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, one_line
 
-METRICS = ("bleu", "chrf", "chrf++", "ter", "cer", "wer")
+METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
+"""The names of the metrics for people, by key."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLED = 1000
 
@@ -37,8 +38,7 @@ class Scorer:
     def of(cls, language: str, bleu_tokenizer: str = "auto") -> Scorer:
         """The scorer of a language; `auto` is the BLEU tokenizer that suits the language.
 
-        Raises:
-            InputError: if the tokenizer is unknown, or not available here.
+        Raises InputError if the tokenizer is unknown, or not available here.
         """
         name = tokenizer_of(language) if bleu_tokenizer == "auto" else bleu_tokenizer
         if name not in BLEU_TOKENIZERS:
@@ -47,15 +47,14 @@ class Scorer:
         try:
             scorer._metric("bleu")
         except Exception as error:  # Any exception of packages that are missing or cannot download.
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"bleu_tokenizer {name}: cannot be used here: {reason[:300]}") from None
+            raise InputError(f"bleu_tokenizer {name}: cannot be used here: {one_line(error)}") from None
         return scorer
 
     @property
     def names(self) -> tuple[str, ...]:
         """The metrics that suit the language."""
         if writes_spaces(self.language):
-            return METRICS
+            return tuple(METRICS)
         return tuple(name for name in METRICS if name != "wer" and (name != "ter" or self._is_asian))
 
     @property
@@ -68,10 +67,8 @@ class Scorer:
     ) -> dict[str, dict[str, Any]]:
         """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, for all metrics or some.
 
-        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017).
-
-        Raises:
-            InputError: if there are no lines, or the numbers of hypotheses and references differ.
+        chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
+        are no lines, or the numbers of hypotheses and references differ.
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}

@@ -23,7 +23,7 @@ from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.reading import Corpus, corpora_of, key_of, read_corpora
+from mt_cli.corpus.reading import Corpus, key_of, read_corpora
 from mt_cli.corpus.sources import names_of, read_rows
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
@@ -61,11 +61,9 @@ def prepare(
 ) -> Data:
     """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
 
-    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result.
-
-    Raises:
-        CorpusError: if a corpus cannot be read, or no pair of it is left.
-        MtError: if the disk is full or cannot be written.
+    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result. Raises
+    CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
+    written.
     """
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")
@@ -84,7 +82,7 @@ def prepare(
 
 def notes_on_words(config: Config) -> list[str]:
     """With a word-level tokenizer, a note for each language without spaces between words."""
-    both = [(config.corpus.source, config.corpus.target), *languages_of(config, "train")]
+    both = [config.corpus.languages, *languages_of(config, "train")]
     spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
     return [
         f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
@@ -138,16 +136,18 @@ def _problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> li
 
 
 def languages_of(config: Config, name: str) -> list[Languages]:
-    """The languages of each part of a corpus."""
-    both = (config.corpus.source, config.corpus.target)
-    return [source.languages or both for source in corpora_of(config.corpus)[name]]
+    """The languages of each part of a corpus that has sources of its own."""
+    return [source.languages or config.corpus.languages for source in config.corpus.groups.get(name, ())]
 
 
-def scorer_of(config: Config, name: str) -> Scorer:
-    """The scorer for the target language of a corpus; raises InputError if its BLEU tokenizer is not available."""
-    targets = {target for _, target in languages_of(config, name)} if name in corpora_of(config.corpus) else set()
+def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
+    """The scorer for the target language of a corpus, by default with the BLEU tokenizer of the config.
+
+    Raises InputError if the tokenizer is not available.
+    """
+    targets = {target for _, target in languages_of(config, name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
-    return Scorer.of(language, config.evaluation.bleu_tokenizer)
+    return Scorer.of(language, config.evaluation.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer)
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:
@@ -181,7 +181,7 @@ def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()
             found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
     if config.corpus.is_streaming:
-        parts = zip(names_of_parts(config), config.corpus.train, languages_of(config, "train"), strict=True)
+        parts = zip(names_of(config.corpus.train), config.corpus.train, languages_of(config, "train"), strict=True)
         for name, source, both in parts:
             found[f"corpus.train ({name})"] = fingerprint(list(islice(read_rows(source, both), _STREAM_ROWS_COMPARED)))
     return found
@@ -193,11 +193,6 @@ def longest_source(data: Data, config: Config) -> int | None:
         return None
     counts = data.statistics["train"].source.length_counts
     return min(config.corpus.max_tokens, max(length for length, count in enumerate(counts) if count))
-
-
-def names_of_parts(config: Config) -> list[str]:
-    """The names of the training corpora in reports."""
-    return names_of(config.corpus.train)
 
 
 def report_on_data(
@@ -213,7 +208,7 @@ def report_on_data(
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
     if not training:
-        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of_parts(config), streamed)]
+        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of(config.corpus.train), streamed)]
         rows = [*training, *rows]
     for row, seen in zip(training, num_seen, strict=False):
         row["num_pairs_seen"] = seen

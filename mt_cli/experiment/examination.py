@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mt_cli.batching.encoded import SideStatistics
+from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.corpus.suspicion import Problem, odd_pairs
@@ -24,7 +23,6 @@ from mt_cli.tokenizer import untagged
 _NUM_ODD = 10
 _MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
-_SIDES = ("source", "target")
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
@@ -35,10 +33,10 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         "run": config.name,
         "corpora": rows,
         "tokens": {
-            name: {side: _token_report(getattr(statistics, side)) for side in _SIDES}
+            name: {side: _token_report(getattr(statistics, side)) for side in SIDES}
             for name, statistics in data.statistics.items()
         },
-        "vocabulary": {side: each.vocab_size for side, each in zip(_SIDES, data.tokenizers, strict=True)},
+        "vocabulary": {side: each.vocab_size for side, each in zip(SIDES, data.tokenizers, strict=True)},
         "notes": [
             *notes_on_words(config),
             *notes_on_overlap(rows),
@@ -53,11 +51,10 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
 
 
 def _token_report(counts: SideStatistics) -> dict[str, Any]:
-    num_sentences = sum(counts.length_counts)
     return {
         "num_tokens": counts.num_tokens,
-        "tokens_per_sentence": round(counts.num_tokens / max(1, num_sentences), 2),
-        "unknown_share": round(counts.num_unknown / max(1, counts.num_tokens), 6),
+        "tokens_per_sentence": round(counts.tokens_per_sentence, 2),
+        "unknown_share": round(counts.unknown_share, 6),
         "length_counts": np.trim_zeros(np.array(counts.length_counts), "b").tolist(),
     }
 
@@ -67,7 +64,7 @@ def _notes_on_evaluation_sets(data: Data, config: Config) -> Iterator[str]:
     evaluated = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
     for name, corpus in evaluated.items():
         rows = [(number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows()]
-        statuses = clean(rows, config.corpus.filters, (config.corpus.source, config.corpus.target)).statuses
+        statuses = clean(rows, config.corpus.filters, config.corpus.languages).statuses
         if counts := Counter(STATUS_NAMES[code] for code in statuses.tolist() if code != KEPT):
             found = ", ".join(f"{count:,} {status}" for status, count in counts.items())
             yield f"{name} has pairs that the filters would drop from train: {found}; they are scored nevertheless"
@@ -88,9 +85,8 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
             "unigram, which have no unknown tokens"
         )
     for name, statistics in data.statistics.items():
-        for side in _SIDES:
-            counts: SideStatistics = getattr(statistics, side)
-            share = counts.num_unknown / max(1, counts.num_tokens)
+        for side in SIDES:
+            share = getattr(statistics, side).unknown_share
             if name != "train" and share > _MANY_UNKNOWN:
                 yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
 
@@ -136,7 +132,7 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
         cells = (
             f"{sides[side]['num_tokens']:>14,}{sides[side]['tokens_per_sentence']:>12.1f}"
             f"{sides[side]['unknown_share']:>9.2%}"
-            for side in _SIDES
+            for side in SIDES
         )
         yield f"  {name:<18}{'  '.join(cells)}"
     yield f"  {'vocabulary':<18}{report['vocabulary']['source']:>14,}{report['vocabulary']['target']:>37,}"
@@ -145,7 +141,7 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """A histogram of both sides, with bins up to the 99th percentile."""
-    counts = [np.array(sides[side]["length_counts"], int) for side in _SIDES]
+    counts = [np.array(sides[side]["length_counts"], int) for side in SIDES]
     longest = max(map(len, counts))
     counts = [np.pad(side, (0, longest - len(side))) for side in counts]
     most = int(np.searchsorted(np.cumsum(sum(counts)), 0.99 * sum(map(np.sum, counts))))
@@ -168,8 +164,7 @@ def _short(text: str, width: int = 150) -> str:
 def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list[str]:
     """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`, or any.
 
-    Raises:
-        InputError: if the corpus or the status does not exist.
+    Raises InputError if the corpus or the status does not exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
@@ -187,7 +182,7 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
         part = next(part for part in corpus.parts if row < part.first_row + part.num_rows)
         status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
         lines.append(f"{part.name}, line {line:,}{status}")
-        for label, text, tokenizer in zip(_SIDES, sides, data.tokenizers, strict=True):
+        for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
@@ -196,15 +191,10 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
 def write_clean(data: Data, config: Config, path: Path) -> int:
     """Write the training pairs without tags as a new TSV file; return their number.
 
-    Raises:
-        InputError: if the file exists, or cannot be written.
+    Raises InputError if the file exists, or cannot be written.
     """
-    rows = data.corpora["train"].rows(data.statuses("train") == KEPT)
-    number = 0
-    if os.path.lexists(path):
-        raise InputError(f"{path}: exists already; use a new name for the clean pairs")
+    is_kept = data.statuses("train") == KEPT
     with reading(path), path.open("x", encoding="utf-8", newline="\n") as file:
-        for _, source, target in rows:
+        for _, source, target in data.corpora["train"].rows(is_kept):
             file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
-            number += 1
-    return number
+    return int(is_kept.sum())

@@ -28,7 +28,6 @@ def follow(
 
     `validate` and `save` must do nothing when called again for the same state. A validation that happens only
     because the run ends comes after the last save, so that a run resumed from there equals one that never stopped.
-
     Raises RunInterruptedError after a signal, with the state saved.
     """
     for report in reports:

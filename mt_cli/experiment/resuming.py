@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 
-from mt_cli.checkpoint.directory import RunDirectory, remove
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.console import say
@@ -16,7 +16,7 @@ from mt_cli.experiment.setup import Setup, with_batch_tokens
 from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError
 from mt_cli.model.transformer import Transformer
-from mt_cli.storage import write_text
+from mt_cli.storage import remove, write_text
 from mt_cli.tokenizer import TokenizerPair
 
 _MAX_RESTARTS = 2
@@ -25,9 +25,8 @@ _MAX_RESTARTS = 2
 def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
     """Check that the run in a directory can resume with a config; raises RunError if it cannot.
 
-    Returns:
-        The config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a line
-        for each option that changed.
+    Returns the config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a
+    line for each option that changed.
     """
     try:
         previous = directory.config()

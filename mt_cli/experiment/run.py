@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from mt_cli.checkpoint.directory import RunDirectory, remove
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, clock, say
+from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.experiment.data import longest_source, names_of_parts, prepare, scorer_of
+from mt_cli.experiment.data import longest_source, prepare, scorer_of
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
@@ -26,6 +27,7 @@ from mt_cli.experiment.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.experiment.validation import sample_lines
 from mt_cli.hardware import keep_memory, pick_device, seed_everything
 from mt_cli.optimizer import learning_rate
+from mt_cli.storage import remove
 from mt_cli.tracking import Tracker
 from mt_cli.training import StepReport, optimization_steps
 
@@ -35,10 +37,9 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
 
     An existing run is not changed before the corpora have been read and the device has been found.
 
-    Raises:
-        InputError: if the data, the device or an older run in the directory does not fit.
-        DeviceMemoryError, DivergenceError: if the model or a pair does not fit in memory, or training diverges.
-        RunInterruptedError: after a signal, with the state saved.
+    Raises InputError if the data, the device or an older run in the directory does not fit, DeviceMemoryError if the
+    model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
+    signal, with the state saved.
     """
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
@@ -101,7 +102,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         Progress("train", setup.num_steps, "step", step, max_seconds=seconds) as bar,
         Signals().recorded() as signals,
     ):
-        log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of_parts(setup.config))
+        log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of(setup.config.corpus.train))
         loop = _Loop(setup, state, tracker, log)
         loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.

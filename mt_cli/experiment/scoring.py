@@ -11,25 +11,21 @@ import torch
 
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.reading import Pair
-from mt_cli.errors import InputError, MtError
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.evaluation.texts import METRICS, Scorer
 from mt_cli.storage import make_folder, write_text
 from mt_cli.translator import Translator
 
-LABELS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 _SENTENCES_AT_ONCE = 2048
 
 
 def evaluate(
     translator: Translator, pairs: Sequence[Pair], split: str, scorer: Scorer, **decoding: Any
 ) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a translator on pairs, and its translations.
+    """Scores of a translator on pairs, as `mt evaluate --json` prints them, and its translations.
 
-    Returns:
-        `{"split", "num_sentences", "beam_size", "bleu", "chrf", "chrf++", "ter", "cer", "wer", "exact_match",
-        "speed"}` and the translations. Each metric has score, signature and the half width of its 95 % confidence
-        interval; `exact_match` is the share of translations, 0-100, that equal their reference. Languages without
-        spaces have no `wer`, and none of them but Chinese and Japanese has `ter`.
+    Each metric that suits the language has a score, a signature and half the width of its 95 % confidence interval.
+    `exact_match` is the share of translations, 0-100, that equal their reference.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
@@ -59,13 +55,6 @@ def evaluate(
     }, hypotheses
 
 
-def compare(
-    scorer: Scorer, hypotheses: Sequence[str], rivals: Sequence[str], pairs: Sequence[Pair], name: str
-) -> dict[str, dict[str, float] | str]:
-    """The scores of other translations of the same pairs, with the p-value of each difference."""
-    return {"system": name, **scorer.compare(hypotheses, rivals, [target for _, target in pairs])}
-
-
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
     """Write translations into the run directory, one a line; if that fails, only print why."""
     path = run / "hypotheses" / f"{split}.txt"
@@ -88,10 +77,9 @@ def load_comet(name: str) -> Any:
     try:
         return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
     except Exception as error:  # Libraries for downloads and checkpoints raise all kinds.
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(
-            f"--comet {name}: this model is not available ({reason[:200]}); use a name on the Hugging Face hub, from "
-            "which it is downloaded once, or the path of a checkpoint file"
+            f"--comet {name}: this model is not available ({one_line(error)}); use a name on the Hugging Face hub, "
+            "from which it is downloaded once, or the path of a checkpoint file"
         ) from None
 
 
@@ -106,7 +94,7 @@ def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) ->
 def format_scores(scores: Mapping[str, Any]) -> str:
     """The scores of one test set for people, several lines."""
     lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences, beam {scores['beam_size']})"]
-    for name, label in LABELS.items():
+    for name, label in METRICS.items():
         if name in scores:
             width = scores[name].get("confidence_95")
             interval = f" ± {width:.2f}" if width is not None else ""
@@ -119,7 +107,7 @@ def format_scores(scores: Mapping[str, Any]) -> str:
         lines.append(f"  speed  {rates}")
     if rival := scores.get("against"):
         lines.append(f"against {rival['system']} (paired bootstrap, 1,000 samples)")
-        for name, label in LABELS.items():
+        for name, label in METRICS.items():
             if name in rival:
                 score, p_value = rival[name]["score"], rival[name]["p_value"]
                 verdict = "significant" if p_value < 0.05 else "not significant"

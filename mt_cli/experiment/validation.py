@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
+from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.data import Data, longest_source, names_of_parts, scorer_of
+from mt_cli.experiment.data import Data, longest_source, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.objective import Objective
-from mt_cli.tokenizer import EOS
 from mt_cli.translator import Translator
 
 Sample = tuple[str, str, str]
@@ -69,9 +69,8 @@ class Validator:
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
             engine = TransformerEngine(self._objective.model, progress.advance)
             max_tokens = longest_source(data, config) or config.corpus.max_tokens
-            languages = (config.corpus.source, config.corpus.target)
-            greedy = config.decoding.greedy
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, config.corpus.tags, languages)
+            corpus, greedy = config.corpus, config.decoding.greedy
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
             try:
                 hypotheses = translator.translate(sources)
             except DivergenceError:  # The training log decides whether training has diverged.
@@ -91,7 +90,7 @@ class Validator:
 
     def _part_losses(self) -> dict[str, float]:
         """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
-        names = names_of_parts(self._config)
+        names = names_of(self._config.corpus.train)
         if len(names) < 2 or "train" not in self._data.encoded:
             return {}
         pairs = self._data.encoded["train"]
@@ -114,13 +113,8 @@ def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, ND
         for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
         if all(pair) and max(map(len, pair)) <= _LONGEST_PICTURE
     ][:_NUM_PICTURES]
-    readings = translator.engine.read([pair for _, pair in shown])
-    pictures = {}
-    for (tag, (source, target)), reading in zip(shown, readings, strict=True):
-        assert reading.attention is not None
-        tokens = [*translator.source_tokenizer.tokens(source), EOS], [*translator.target_tokenizer.tokens(target), EOS]
-        pictures[tag] = attention_pixels(reading.attention, *tokens)
-    return pictures
+    found = translator.attentions([pair for _, pair in shown])
+    return {tag: attention_pixels(weights, *tokens) for (tag, _), (*tokens, weights) in zip(shown, found, strict=True)}
 
 
 def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:

@@ -42,9 +42,8 @@ class Agreement:
 def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentences: Sequence[str]) -> Agreement:
     """Write a CTranslate2 model into the new folder `output` and compare it with the run on the sentences.
 
-    Raises:
-        InputError: if ctranslate2 is not installed, or the folder exists or cannot be made.
-        MtError: if the engines disagree or the folder cannot be written; nothing of it remains.
+    Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
+    engines disagree or the folder cannot be written; nothing of it remains.
     """
     ctranslate2 = import_ctranslate2()
     if quantization not in QUANTIZATIONS:
@@ -72,9 +71,8 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
 def export_bundle(run: TrainedRun, output: Path) -> None:
     """Write weights (safetensors), tokenizers (of the `tokenizers` library) and `model.json` into a new folder.
 
-    Raises:
-        InputError: if the folder exists or cannot be made.
-        MtError: if it cannot be written; nothing of it remains.
+    Raises InputError if the folder exists or cannot be made. Raises MtError if it cannot be written; nothing of it
+    remains.
     """
     weights = {name: weight.detach().float().contiguous() for name, weight in run.model.named_parameters()}
     with new_folder(output) as folder:
@@ -105,14 +103,14 @@ def _describe(run: TrainedRun, output: Path) -> None:
     (output / DESCRIPTION).write_text(text, encoding="utf-8")
 
 
-def sample_sentences(run: Path, number: int = 20) -> list[str]:
-    """Sources from the `samples.txt` of a run directory."""
+def sample_sentences(run: Path) -> list[str]:
+    """Some sources from the `samples.txt` of a run directory."""
     try:
         lines = read_regular(run / "samples.txt", _MAX_SAMPLES_BYTES).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError):
         lines = []
     sources = [line.removeprefix("source").strip() for line in lines if line.startswith("source ")]
-    return list(dict.fromkeys(sources))[:number] or ["a b c", "1 2 3"]
+    return list(dict.fromkeys(sources))[:20] or ["a b c", "1 2 3"]
 
 
 def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:

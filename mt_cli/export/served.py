@@ -47,8 +47,7 @@ def import_ctranslate2() -> Any:
 def load_served(folder: str | Path, device: str = "auto") -> Translator:
     """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
 
-    Raises:
-        InputError: if ctranslate2 is not installed, or the folder has no such model.
+    Raises InputError if ctranslate2 is not installed, or the folder has no such model.
     """
     ctranslate2, folder = import_ctranslate2(), Path(folder)
     try:
@@ -60,9 +59,8 @@ def load_served(folder: str | Path, device: str = "auto") -> Translator:
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
     except (OSError, ValueError, RuntimeError, RunError) as error:  # RuntimeError includes RecursionError.
-        problem = (reason(error) or type(error).__name__).splitlines()[0]
         raise InputError(
-            f"{folder}: no model for --engine ctranslate2 ({problem}); write one with "
+            f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language

@@ -26,10 +26,8 @@ class KeyValueCache:
     The N tokens of a step, one for each beam, are N columns, and keep their place: `bias` alone says which of them a
     beam descends from. So no keys move when beams change places.
 
-    Args:
-        memory: cross-attention keys and values of each layer.
-        memory_bias: Bx1x1xS, 0 where a key may be attended to and -inf elsewhere.
-        num_beams: hypotheses of each sentence.
+    `memory` has the cross-attention keys and values of each layer, `memory_bias` (Bx1x1xS) is 0 where a key may be
+    attended to and -inf elsewhere.
     """
 
     def __init__(self, memory: list[KeysValues], memory_bias: Tensor, num_beams: int) -> None:

@@ -52,14 +52,14 @@ def short_number(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _scale(values: Sequence[float], number: int = 5) -> list[float]:
-    """About `number` round numbers at equal distances, from below the smallest value to above the largest."""
+def _scale(values: Sequence[float]) -> list[float]:
+    """About five round numbers at equal distances, from below the smallest value to above the largest."""
     low, high = min(values), max(values)
     size = max(abs(low), abs(high))
     if high - low <= max(_FLAT * size, _TINY):
         size = size if size > _TINY else 1.0
         low, high = low - size / 2, high + size / 2
-    rough = (high - low) / (number - 1)
+    rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
     distance = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
     first, last = math.floor(low / distance + 1e-9), math.ceil(high / distance - 1e-9)

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.console import clock
 from mt_cli.errors import MtError
-from mt_cli.experiment.scoring import LABELS
+from mt_cli.evaluation.texts import METRICS
 from mt_cli.figures import shown_token
 from mt_cli.inspection import trace_translation
 from mt_cli.report.charts import Chart, Curve, short_number
@@ -52,7 +52,7 @@ def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
 def _template() -> Template:
     loader = PackageLoader("mt_cli.report", "")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("page.html", globals={"labels": LABELS, "clock": clock, "short": short_number})
+    return environment.get_template("page.html", globals={"labels": METRICS, "clock": clock, "short": short_number})
 
 
 def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:

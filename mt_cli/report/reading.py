@@ -14,7 +14,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import reason
-from mt_cli.experiment.scoring import LABELS
+from mt_cli.evaluation.texts import METRICS
 from mt_cli.storage import read_regular
 from mt_cli.tracking import read_rows, read_samples
 
@@ -37,12 +37,12 @@ class SplitScores(BaseModel):
     split: str
     exact_match: FiniteFloat = 0.0
     scores: dict[str, Score]
-    """By the keys of `LABELS`, under which `report.json` has them."""
+    """By the keys of `METRICS`, under which `report.json` has them."""
 
     @model_validator(mode="before")
     @classmethod
     def _collect_scores(cls, tree: Any) -> Any:
-        return tree | {"scores": {key: tree[key] for key in LABELS if key in tree}} if isinstance(tree, dict) else tree
+        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
 
 
 class Part(BaseModel):
@@ -113,5 +113,5 @@ def _usable(read: Callable[[Path], T], path: Path) -> T | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        say(f"mt: {path}: {reason(error)[:200]}; the page leaves this file out")
+        say(f"mt: {path}: {reason(error)}; the page leaves this file out")
         return None

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from mt_cli.batching.batches import collate
-from mt_cli.batching.encoded import SIDES, EncodedPairs, Statistics, encode_corpus
+from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
@@ -79,12 +79,16 @@ def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
     assert sum(statistics.source.length_counts) == 5
 
 
-def test_statistics_are_saved(tmp_path):
-    config = corpus_config(tmp_path, write(tmp_path / "a.tsv", some_pairs(9)))
-    _, statistics, _ = encode(tmp_path, config, tokenizers_for(some_pairs(9)))
-    statistics.save(tmp_path / "s.json")
-    assert Statistics.load(tmp_path / "s.json") == statistics
-    assert json.loads((tmp_path / "s.json").read_text(encoding="utf-8"))["num_pairs"] == [9]
+def test_the_cache_keeps_statistics(tmp_path):
+    config, tokenizers = (
+        corpus_config(tmp_path, write(tmp_path / "a.tsv", some_pairs(9))),
+        tokenizers_for(some_pairs(9)),
+    )
+    corpus, statistics, _ = encode(tmp_path, config, tokenizers)
+    cache = Cache(tmp_path / "cache")
+    assert encode_corpora({"train": corpus}, tokenizers, config, cache)[1] == {"train": statistics}
+    (stored,) = cache.path.glob("ids-*/train.json")
+    assert json.loads(stored.read_text(encoding="utf-8"))["num_pairs"] == [9]
 
 
 @pytest.mark.parametrize("algorithm", ["word_level", "char", "bpe"])
