@@ -57,12 +57,7 @@ def save_checkpoint(
 
     def write(temporary: str) -> None:
         save_file(tensors, temporary, metadata)
-        with open(temporary, "r+b") as file:
-            checksum = _CHECKSUM.search(_header(file))
-            assert checksum is not None
-            digest = _digest(file, checksum)
-            file.seek(8 + checksum.start(1))
-            file.write(digest)
+        _write_checksum(temporary)
 
     write_atomically(path, write)
 
@@ -144,6 +139,15 @@ class Checkpoint:
                 torch.cuda.set_rng_state(self._read("random.cuda"), device)
         except RuntimeError as error:
             raise ValueError(f"random state: {error}") from None
+
+
+def _write_checksum(path: str) -> None:
+    with open(path, "r+b") as file:
+        checksum = _CHECKSUM.search(_header(file))
+        assert checksum is not None
+        digest = _digest(file, checksum)
+        file.seek(8 + checksum.start(1))
+        file.write(digest)
 
 
 def _verify(path: Path) -> None:

@@ -50,7 +50,7 @@ def inspect(
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")
     for each in paths:
-        say(f"drawn: {each}")
+        say(f"wrote {each}")
 
 
 def _picture_folder(run: Path, output: Path | None) -> Path:
@@ -87,7 +87,10 @@ def report(
         translator = None
     text = page_of(runs, translator)
     if page is None:
-        write_text(path / "report.html", text + "\n")
+        try:
+            write_text(path / "report.html", text + "\n")
+        except MtError as error:
+            raise MtError(f"{error}; give another file with --output") from None
     else:
         with page:
             page.write(text)

@@ -223,7 +223,7 @@ def data_show(
     overrides: options.SetOption = None,
     number: Annotated[int, Option("-n", "--number", min=1, help="Number of pairs.")] = 5,
     dropped: Annotated[
-        str | None, Option(metavar="REASON", help="Show dropped pairs: a filter, such as duplicates, or any.")
+        str | None, Option(metavar="FILTER", help="Show dropped pairs: a filter, such as duplicates, or any.")
     ] = None,
     split: Annotated[str, Option(help="Corpus: train, valid, test, or one of extra_tests.")] = "train",
 ) -> None:
@@ -233,7 +233,8 @@ def data_show(
     from mt_cli.experiment.examination import shown_pairs
 
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
-    show(*shown_pairs(data, split, number, dropped))
+    lines = shown_pairs(data, split, number, dropped)
+    show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
 
 
 @app.command()

@@ -125,7 +125,7 @@ def _write_translations(
 
                 source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
                 save_attention(weights, source_tokens, target_tokens, attention)
-                say(f"attention drawn in {attention}")
+                say(f"wrote {attention}")
 
 
 @contextmanager
@@ -193,12 +193,14 @@ def score(
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
-        raise InputError(f"give a sentence and its translation, in quotation marks; found {len(texts)} arguments")
+        raise InputError(
+            f"give a sentence and its translation, in quotation marks; number of arguments found: {len(texts)}"
+        )
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
     sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
-        raise InputError(f"{source} has {len(sides[0]):,} lines, {target} {len(sides[1]):,}; they must be equal")
+        raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
     translator = load_translator(run_path(run), device, precision, engine, checkpoint)
     with Output(None) as output:
         for row in _scored_rows(translator, *sides):
@@ -263,14 +265,14 @@ def evaluate(
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
-    if engine == "mt":
-        scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, sources, translator.languages, device, precision, search)
         scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
+    if engine == "mt":  # After reading `against`, which may be the same file.
+        scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
 

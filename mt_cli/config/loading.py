@@ -47,7 +47,7 @@ class _Loader(yaml.SafeLoader):
         """A dict; raises ConstructorError for a repeated key."""
         seen = set()
         for key, _ in node.value:
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+            if str(key.value) in seen and key.tag != "tag:yaml.org,2002:merge":
                 problem = f"the key `{key.value}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(str(key.value))
@@ -188,7 +188,8 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         return where + message
     found = repr(problem["input"])
     shown = found if len(found) < 60 else type(problem["input"]).__name__
-    return f"{where}found {shown}; {message[:1].lower()}{message[1:].replace('nput should', 'it should')}"
+    message = message[:1].lower() + message[1:].replace("Input should", "it should")
+    return f"{where}found {shown}; {message.replace('input should', 'it should')}"
 
 
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:

@@ -205,8 +205,8 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
 def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:
     if not (statuses == KEPT).any():
         counts = sorted(Counter(statuses.tolist()).items())
-        dropped = ", ".join(f"{count:,} {STATUS_NAMES[code]}" for code, count in counts)
-        raise CorpusError(f"{key}: the corpus is empty{f' (found: {dropped})' if dropped else ''}{note()}")
+        dropped = ", ".join(f"{count:,} {STATUS_NAMES[code]}" for code, count in counts if code != HELD_OUT)
+        raise CorpusError(f"{key}: the corpus is empty{f' (dropped: {dropped})' if dropped else ''}{note()}")
 
 
 def _note_on_swap(path: Path, config: CorpusConfig) -> str:

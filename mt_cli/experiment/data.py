@@ -266,8 +266,9 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A note on the pairs that are not trained on because they have a sentence of valid or test, if there are any."""
+    """A note on the pairs that are dropped because they contain an evaluation sentence, if there are any."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
-        found = f"{overlap:,} pairs of train have" if overlap > 1 else "1 pair of train has"
-        return [f"{found} a sentence of valid or test and will not be trained on (corpus.filters.overlap)"]
+        found = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        contents = "a sentence of valid, test or extra_tests"
+        return [f"{found} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
     return []

@@ -81,8 +81,8 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
     else:
         units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
         advice = (
-            f"train has too few of these {units}; train on text of the same kind, or use tokenizer.algorithm bpe or "
-            "unigram, which have no unknown tokens"
+            f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
+            "bpe or unigram, which have no unknown tokens"
         )
     for name, statistics in data.statistics.items():
         for side in SIDES:
@@ -169,7 +169,7 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
     if dropped is not None and dropped not in (*_FILTERS, "any"):
-        raise InputError(f"--dropped {dropped}: unknown reason; use any or one of {', '.join(_FILTERS)}")
+        raise InputError(f"--dropped {dropped}: unknown filter; use any or one of {', '.join(_FILTERS)}")
     corpus, statuses = data.corpora[name], data.statuses(name)
     if dropped == "any":
         rows = np.flatnonzero(statuses > HELD_OUT)

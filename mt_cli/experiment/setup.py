@@ -53,14 +53,15 @@ class Setup:
         is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
         learned = f", trained on {sample:,} of the pairs" if is_sample else ""
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
-        steps += f", at most {self.num_steps:,}" if self.num_steps else ""
-        threads = f", {torch.get_num_threads()} threads" if self.device.type == "cpu" else ""
+        steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
+        num_threads, step_tokens = torch.get_num_threads(), training.tokens_per_batch * training.micro_batches_per_step
+        threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if self.device.type == "cpu" else ""
         return [
             f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
             *(f"  {line}" for line in describe_data(self.data, config)),
             f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
             f"  model       {self.num_parameters:,} parameters",
-            f"  steps       {steps}, of {training.tokens_per_batch * training.micro_batches_per_step:,} tokens at most",
+            f"  steps       {steps}; {step_tokens:,} tokens each at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
             f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}",
         ]

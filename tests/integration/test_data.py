@@ -63,7 +63,7 @@ def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
     status, out, _ = mt("data", "check", "--config", path)
     assert status == 0
     assert "duplicates                        30     2.9%" in out
-    assert "1 pair of train has a sentence of valid or test" in out
+    assert "1 pair of train contains a sentence of valid" in out
 
 
 def test_a_line_missing_in_the_middle_is_found(mt, config, tmp_path):
@@ -206,7 +206,7 @@ def test_pairs_are_shown_as_the_model_sees_them(mt, config):
     assert out.splitlines()[:2] == ["train.en, line 301, dropped: identical", "  source  same"]
     status, out, _ = mt("data", "show", "--config", path, "--dropped", "any")
     assert "line 302, dropped: max_tokens" in out
-    for arguments, message in ((("--dropped", "boredom"), "unknown reason"), (("--split", "exam"), "no such corpus")):
+    for arguments, message in ((("--dropped", "boredom"), "unknown filter"), (("--split", "exam"), "no such corpus")):
         status, _, err = mt("data", "show", "--config", path, *arguments)
         assert status == 2
         assert message in err
@@ -404,7 +404,7 @@ def test_a_validation_sentence_in_train_is_dropped_and_reported(mt, config, tmp_
     pairs = sentences(50)
     plan = plan_of(mt, config([*pairs, ("valid 3 a", "etwas neues"), ("something new", "gültig 4 a")]))
     assert "50 pairs, dropped 2 overlap" in plan
-    assert "note: 2 pairs of train have a sentence of valid or test and will not be trained on" in plan
+    assert "note: 2 pairs of train contain a sentence of valid, test or extra_tests and are dropped" in plan
     assert kept_pairs(tmp_path) == pairs
 
 
@@ -499,7 +499,7 @@ def test_many_unknown_tokens_are_noted_with_what_to_do(mt, japanese, tmp_path):
     out = mt("data", "check", "--config", path)[1]
     assert "75 % of the target tokens of valid are unknown: set tokenizer.byte_fallback to true" in out
     out = mt("data", "check", "--config", japanese(algorithm="char", min_frequency=40))[1]
-    assert "% of the target tokens of valid are unknown: train has too few of these characters" in out
+    assert "% of the target tokens of valid are unknown: train has these characters too rarely or never" in out
     for algorithm in ("bpe", "unigram", "char"):
         assert "are unknown" not in mt("data", "check", "--config", japanese(algorithm=algorithm))[1]
 

@@ -60,7 +60,7 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
     assert status == 0 and out.startswith("ONE TWO.\n") and "runners-up" in out and len(out.splitlines()) == 6
     text = (tmp_path / "heads" / "cross_attention.svg").read_text(encoding="utf-8")
     assert "layer 1, head 2" in text and "layer 1, mean" in text and ">[EOS]<" in text
-    assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("drawn: ")
+    assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("wrote ")
 
 
 @pytest.mark.parametrize("sentence", [(), ("one two.",)])
@@ -73,7 +73,7 @@ def test_the_pictures_are_drawn_even_if_standard_output_is_closed(trained, tmp_p
         err = process.stderr.read()
     assert process.returncode == 0
     num_pictures = 4 if sentence else 2
-    assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("drawn: ")
+    assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("wrote ")
     assert "Traceback" not in err and "BrokenPipe" not in err
 
 

@@ -471,7 +471,7 @@ def forge(path, chance):
             metadata[key] = chance.choice(("", "{}", "[]", "null", "3", "[" * 3000, '{"python": 1}'))
     tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     files.save_file(tensors, path, metadata | {"sha256": "0" * 64})
-    files._seal(str(path))
+    files._write_checksum(str(path))
 
 
 def test_damaged_run_directories(attempt, seeds, tiny_config, tmp_path):

@@ -235,3 +235,27 @@ def test_the_schema_and_the_loader_accept_the_same_trees(place, what, value):
         assert problems == {"value_error"} or not SCHEMA.is_valid(tree)
     else:
         assert SCHEMA.is_valid(tree)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.max_epochs=abc", "training.max_epochs: found 'abc'; it should be a valid integer"),
+        ("model.dropout=2", "model.dropout: found 2; it should be less than or equal to 0.99"),
+        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal' or 'learned'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_it_should_be(root, override, message):
+    with pytest.raises(ConfigError) as caught:
+        load_config(root / "configs" / "quickstart.yaml", [override])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["[1, 2]", "{a: 1}"])
+def test_a_key_that_is_no_scalar_is_an_error_of_the_config(root, tmp_path, key):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        (root / "configs" / "quickstart.yaml").read_text(encoding="utf-8") + f"{key}: 3\n", encoding="utf-8"
+    )
+    with pytest.raises(ConfigError, match="unhashable key"):
+        load_config(path)
