@@ -78,7 +78,7 @@ def test_an_empty_corpus(fails, tiny_tree, tmp_path, content):
     ("source", "part"),
     [
         ({"file": "pairs.tsv"}, "pairs.tsv, line 2: found 1 column"),
-        ({"file": "pairs.docx"}, "unknown kind of file"),
+        ({"file": "pairs.docx"}, "unknown format"),
         ({"files": ["none.en", "none.xx"]}, "none.en: no such file"),
         ({"files": [".", "."]}, "is a directory"),
         ({"builtin": "reverse-words", "split": "exam"}, "there is no split 'exam'"),
