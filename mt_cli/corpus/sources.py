@@ -17,6 +17,7 @@ from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
 from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
+from mt_cli.corpus.practice import reverse_words
 from mt_cli.errors import CorpusError
 
 _LINES_PER_BLOCK = 10_000
@@ -109,7 +110,17 @@ def _digest_of_file(source: FileSource) -> str:
     return digest_of_file(Path(source.file))
 
 
+def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
+    path = _practice_file(source)
+    if path.suffix == ".tsv":
+        return read_file(path, languages)
+    return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
+
+
 def _practice_file(source: BuiltinSource) -> Path:
+    """The file with the pairs of a built-in corpus, or with the program that generates them."""
+    if source.builtin == "reverse-words" and source.split in reverse_words.SIZES:
+        return Path(reverse_words.__file__)
     path = _PRACTICE / f"{source.builtin}.{source.split}.tsv"
     if path not in _PRACTICE.iterdir():
         raise CorpusError(f"builtin {source.builtin}: there is no split {source.split!r}")
@@ -135,7 +146,7 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
         files=lambda source: [source.file],
     ),
     BuiltinSource: _Kind(
-        read=lambda source, languages: read_file(_practice_file(source), languages),
+        read=_read_builtin,
         name=lambda source: source.builtin,
         content=lambda source: digest_of_file(_practice_file(source)),
         files=lambda source: [_practice_file(source)],

@@ -1,4 +1,4 @@
-"""Laws of the practice corpora, which are shipped as files."""
+"""Laws of the practice corpora."""
 
 import re
 from collections import Counter
