@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
 from mt_cli.corpus.reading import Corpus, key_of, read_corpora
-from mt_cli.corpus.sources import names_of, read_rows
+from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import Scorer
@@ -32,7 +32,6 @@ from mt_cli.hardware import release_memory
 from mt_cli.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers, train_tokenizers, untagged
 
 _MANY_DROPPED = 0.1
-_STREAM_ROWS_COMPARED = 1_000
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
     if config.corpus.is_streaming:
         parts = zip(names_of(config.corpus.train), config.corpus.train, languages_of(config, "train"), strict=True)
         for name, source, both in parts:
-            found[f"corpus.train ({name})"] = fingerprint(list(islice(read_rows(source, both), _STREAM_ROWS_COMPARED)))
+            found[f"corpus.train ({name})"] = fingerprint(content_of(source, both))
     return found
 
 

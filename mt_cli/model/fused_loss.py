@@ -1,6 +1,6 @@
 """Projection, smoothed cross-entropy and their gradients in one: `objective.smoothed_cross_entropy`, fast.
 
-Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a piece, C tokens of a chunk.
+Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a block, C tokens of a chunk.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from torch import Tensor
 
 from mt_cli.model.kernels import is_cpu
 
-_PIECE_TOKENS = 4096
+_BLOCK_TOKENS = 4096
 """Tokens whose logit gradients exist at a time, in the number format of the activations: as many as a product needs to
-be fast (the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in pieces of 256)."""
+be fast (the weight gradient of 2,500 x 8,000 in bf16 on two cores: 26 ms as one product, 35 ms in blocks of 256)."""
 _CHUNK_TOKENS = 256
 """Tokens whose probabilities exist at a time on a CPU, in fp32: ten megabytes, which stay in its caches."""
 
@@ -44,7 +44,7 @@ def fused_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
 
-    The gradient is computed together with the loss, a piece of the tokens at a time, so that N x V values never exist
+    The gradient is computed together with the loss, a block of the tokens at a time, so that N x V values never exist
     at once.
     """
     sums: tuple[Tensor, Tensor, Tensor] = _FusedLoss.apply(  # type: ignore[no-untyped-call]
@@ -60,18 +60,18 @@ class _FusedLoss(torch.autograd.Function):
         sums = hidden_ND.new_zeros(3, dtype=torch.float32)
         grad_hidden_ND = torch.empty_like(hidden_ND)
         grad_weight_VD: Tensor | None = None
-        for start in range(0, len(hidden_ND), _PIECE_TOKENS):
-            piece = slice(start, start + _PIECE_TOKENS)
-            hidden_MD, targets_M = hidden_ND[piece], targets_N[piece]
+        for start in range(0, len(hidden_ND), _BLOCK_TOKENS):
+            block = slice(start, start + _BLOCK_TOKENS)
+            hidden_MD, targets_M = hidden_ND[block], targets_N[block]
             grad_MV = None
             if with_gradient:
                 shape = len(hidden_MD), len(weight_VD)
                 grad_MV = workspace.matrix("grad", *shape, hidden_ND.device, hidden_ND.dtype)
-            sums += _piece_sums(hidden_MD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, grad_MV)
+            sums += _block_sums(hidden_MD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, grad_MV)
             if grad_MV is not None:
-                torch.mm(grad_MV, weight_VD, out=grad_hidden_ND[piece])
-                grad_piece_VD = grad_MV.T @ hidden_MD
-                grad_weight_VD = grad_piece_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_piece_VD
+                torch.mm(grad_MV, weight_VD, out=grad_hidden_ND[block])
+                grad_block_VD = grad_MV.T @ hidden_MD
+                grad_weight_VD = grad_block_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_block_VD
         if grad_weight_VD is not None:
             ctx.save_for_backward(grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype))
         smoothed, *others = sums.unbind()
@@ -84,7 +84,7 @@ class _FusedLoss(torch.autograd.Function):
         return grads[0] * grad_hidden_ND, grads[0] * grad_weight_VD, None, None, None, None, None
 
 
-def _piece_sums(
+def _block_sums(
     hidden_MD: Tensor,
     weight_VD: Tensor,
     targets_M: Tensor,
@@ -93,7 +93,7 @@ def _piece_sums(
     workspace: Workspace,
     grad_MV: Tensor | None,
 ) -> Tensor:
-    """The three sums over a piece; fills `grad_MV`, if given, with the gradient by the logits."""
+    """The three sums over a block; fills `grad_MV`, if given, with the gradient by the logits."""
     sums = hidden_MD.new_zeros(3, dtype=torch.float32)
     num_rows = min(len(hidden_MD), _CHUNK_TOKENS) if is_cpu(hidden_MD) else len(hidden_MD)
     formats = {"logits": hidden_MD.dtype, "scores": torch.float32, "probs": torch.float32}

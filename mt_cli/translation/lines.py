@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from mt_cli.corpus.languages import writes_spaces
@@ -67,7 +68,7 @@ class Translation:
     """Whether the line, or one of its sentences, was split because it is longer than the model was trained for."""
     details: Details | None = None
 
-    @property
+    @cached_property
     def hypotheses(self) -> list[tuple[str, float]]:
         """Texts and scores, best first.
 
