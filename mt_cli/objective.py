@@ -7,7 +7,7 @@ Legend of the shapes: N target tokens, D d_model, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -44,6 +44,21 @@ def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tens
     return LossSums((1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy.detach(), num_correct)
 
 
+def consistent_cross_entropy(
+    hidden_2ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float, consistency: float
+) -> LossSums:
+    """R-Drop: the cross-entropy of two passes with different dropout, and the divergence of their distributions.
+
+    The objective is the mean of both smoothed cross-entropies plus consistency/4 times KL(p|q) + KL(q|p), half of the
+    loss of Wu et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2: `consistency` is their alpha.
+    The other sums are those of the first pass. This is the definition; `Objective` uses `fused_loss`.
+    """
+    first, second = (smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing) for hidden_ND in hidden_2ND)
+    log_p_NV, log_q_NV = (hidden_2ND @ weight_VD.T).float().log_softmax(dim=-1)
+    divergence = ((log_p_NV.exp() - log_q_NV.exp()) * (log_p_NV - log_q_NV)).sum()
+    return replace(first, objective=(first.objective + second.objective) / 2 + consistency / 4 * divergence)
+
+
 class Objective(nn.Module):
     """A model and its loss, as one module. Terms of the loss take their options from the config."""
 
@@ -51,15 +66,23 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.label_smoothing = config.label_smoothing
+        self.r_drop, self.r_drop_start_step = config.r_drop, config.r_drop_start_step
+        self.step = 1  # The current optimizer update.
         self._workspace = Workspace()
 
     def forward(self, batch: Batch) -> LossSums:
         """Sums over the target tokens of a batch, padding excluded."""
-        hidden_ND = self.model.hidden_states(batch)
-        weight_VD, num_tokens = self.model.projection.weight, batch.num_target_tokens
-        smoothed, cross_entropy, num_correct = fused_loss(
-            hidden_ND, weight_VD, batch.tgt_output_ids, num_tokens, self.label_smoothing, self._workspace
+        is_twice = self.training and self.r_drop is not None and self.step >= self.r_drop_start_step
+        hidden_ND = self.model.hidden_states(batch.twice() if is_twice else batch)
+        # A further term is added to the objective, as a sum over the same tokens, if `self.training`: validation calls
+        # this too.
+        sums = fused_loss(
+            hidden_ND,
+            self.model.projection.weight,
+            batch.tgt_output_ids,
+            batch.num_target_tokens,
+            self.label_smoothing,
+            self._workspace,
+            self.r_drop if is_twice else None,
         )
-        # A further term is added here, as a sum over the same tokens, if `self.training`: validation calls this too.
-        objective = smoothed
-        return LossSums(objective, cross_entropy, num_correct)
+        return LossSums(*sums)

@@ -85,6 +85,7 @@ def optimization_steps(
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
         for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config.micro_batches_per_step)):
             objective.train()
+            objective.step = position.step + 1
             sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
             rate = schedule(position.step + 1)
@@ -230,5 +231,6 @@ def fits_memory(
     """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
+    objective.step = objective.r_drop_start_step  # The largest steps of the run.
     gradients = Gradients(objective.train(), compute_dtype)
     return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))

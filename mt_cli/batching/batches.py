@@ -81,6 +81,13 @@ class Batch:
         }
         return replace(self, source_grid=self.source_grid.moved(move), target_grid=self.target_grid.moved(move), **ids)
 
+    def twice(self) -> Batch:
+        """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
+        ids: dict[str, Any] = {
+            name: torch.cat([getattr(self, name)] * 2) for name in ("src_ids", "tgt_input_ids", "tgt_output_ids")
+        }
+        return replace(self, source_grid=self.source_grid.twice(), target_grid=self.target_grid.twice(), **ids)
+
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of at least two pairs."""
         middle = self.num_sentences // 2

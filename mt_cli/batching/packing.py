@@ -49,6 +49,20 @@ class Grid:
         tensors: dict[str, Any] = {name: move(each) for name, each in vars(self).items() if isinstance(each, Tensor)}
         return replace(self, **tensors)
 
+    def twice(self) -> Grid:
+        """The packed grid followed by a copy of it, each with its padding rows and empty sequences."""
+        assert self.rows is not None and self.cells is not None
+        num_rows = len(self.positions)
+        return Grid(
+            self.positions.repeat(2),
+            self.num_positions,
+            self.mask.repeat(2, 1),
+            num_rows + self.num_tokens,
+            len(self.mask) + self.num_sequences,
+            torch.cat([self.rows, self.rows + num_rows]),
+            torch.cat([self.cells, self.cells + self.rows.numel()]),
+        )
+
     def halves(self, middle: int) -> tuple[Grid, Grid]:
         """The packed grids of the sequences before `middle` and of the others, on the same device."""
         lengths = self.mask[: self.num_sequences].sum(dim=1).cpu().numpy()

@@ -71,6 +71,10 @@ class ModelConfig(Section):
     """Use biases in the query, key and value projections."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
+    embedding_dropout: float | None = Field(default=None, ge=0, le=0.99)
+    """Dropout rate of embeddings; `null`: `dropout`."""
+    word_dropout: float = Field(default=0.0, ge=0, le=0.99)
+    """Share of source and target tokens whose whole embedding is dropped (Gal and Ghahramani 2016, section 4.2)."""
     attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Dropout rate of attention weights."""
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
@@ -131,6 +135,11 @@ class TrainingConfig(Section):
     """Decoupled weight decay of matrices; biases, norms and embeddings do not decay."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary."""
+    r_drop: float | None = Field(default=None, ge=0)
+    """Weight of R-Drop, which computes each batch twice with different dropout and draws the two distributions together
+    (Wu et al. 2021: their alpha). It doubles the time of a step; `null`: off."""
+    r_drop_start_step: int = Field(default=1, ge=1)
+    """First update with R-Drop; earlier ones compute each batch once."""
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)

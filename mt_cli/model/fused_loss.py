@@ -1,6 +1,6 @@
 """Projection, smoothed cross-entropy and their gradients in one: `objective.smoothed_cross_entropy`, fast.
 
-Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a block, C tokens of a chunk.
+Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a block, C tokens of a chunk, P passes.
 """
 
 from __future__ import annotations
@@ -40,83 +40,136 @@ class Workspace:
 
 
 def fused_loss(
-    hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, num_tokens: int, smoothing: float, workspace: Workspace
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    targets_N: Tensor,
+    num_tokens: int,
+    smoothing: float,
+    workspace: Workspace,
+    consistency: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
 
-    The gradient is computed together with the loss, a block of the tokens at a time, so that N x V values never exist
-    at once.
+    With `consistency`, `hidden_ND` has two passes over the tokens, one after the other, and the sums are those of
+    `objective.consistent_cross_entropy`. The gradient is computed together with the loss, a block of the tokens at a
+    time, so that N x V values never exist at once.
     """
+    num_passes = 1 if consistency is None else 2
     sums: tuple[Tensor, Tensor, Tensor] = _FusedLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_ND, weight_VD, targets_N, num_tokens, smoothing, workspace, torch.is_grad_enabled()
+        hidden_ND.view(num_passes, -1, hidden_ND.shape[1]),
+        weight_VD,
+        targets_N,
+        num_tokens,
+        smoothing,
+        workspace,
+        torch.is_grad_enabled(),
+        consistency or 0.0,
     )
     return sums
 
 
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, *options: Any) -> tuple[Tensor, ...]:
-        num_tokens, smoothing, workspace, with_gradient = options
-        sums = hidden_ND.new_zeros(3, dtype=torch.float32)
-        grad_hidden_ND = torch.empty_like(hidden_ND)
+    def forward(
+        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, targets_N: Tensor, *options: Any
+    ) -> tuple[Tensor, ...]:
+        num_tokens, smoothing, workspace, with_gradient, consistency = options
+        num_passes, num_rows, _ = hidden_PND.shape
+        sums = hidden_PND.new_zeros(3, dtype=torch.float32)
+        grad_hidden_PND = torch.empty_like(hidden_PND)
         grad_weight_VD: Tensor | None = None
-        for start in range(0, len(hidden_ND), _BLOCK_TOKENS):
-            block = slice(start, start + _BLOCK_TOKENS)
-            hidden_MD, targets_M = hidden_ND[block], targets_N[block]
+        for start in range(0, num_rows, _BLOCK_TOKENS // num_passes):
+            block = slice(start, start + _BLOCK_TOKENS // num_passes)
+            hidden_PMD, targets_M = hidden_PND[:, block].contiguous(), targets_N[block]
             grad_MV = None
             if with_gradient:
-                shape = len(hidden_MD), len(weight_VD)
-                grad_MV = workspace.matrix("grad", *shape, hidden_ND.device, hidden_ND.dtype)
-            sums += _block_sums(hidden_MD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, grad_MV)
+                shape = num_passes * hidden_PMD.shape[1], len(weight_VD)
+                grad_MV = workspace.matrix("grad", *shape, hidden_PND.device, hidden_PND.dtype)
+            sums += _block_sums(
+                hidden_PMD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, consistency, grad_MV
+            )
             if grad_MV is not None:
-                torch.mm(grad_MV, weight_VD, out=grad_hidden_ND[block])
-                grad_block_VD = grad_MV.T @ hidden_MD
+                grad_hidden_PND[:, block] = (grad_MV @ weight_VD).view_as(hidden_PMD)
+                grad_block_VD = grad_MV.T @ hidden_PMD.flatten(end_dim=1)
                 grad_weight_VD = grad_block_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_block_VD
         if grad_weight_VD is not None:
-            ctx.save_for_backward(grad_hidden_ND, grad_weight_VD.to(weight_VD.dtype))
+            ctx.save_for_backward(grad_hidden_PND, grad_weight_VD.to(weight_VD.dtype))
         smoothed, *others = sums.unbind()
         ctx.mark_non_differentiable(*others)
         return smoothed, *others
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        grad_hidden_ND, grad_weight_VD = ctx.saved_tensors
-        return grads[0] * grad_hidden_ND, grads[0] * grad_weight_VD, None, None, None, None, None
+        grad_hidden_PND, grad_weight_VD = ctx.saved_tensors
+        return grads[0] * grad_hidden_PND, grads[0] * grad_weight_VD, None, None, None, None, None, None
 
 
 def _block_sums(
-    hidden_MD: Tensor,
+    hidden_PMD: Tensor,
     weight_VD: Tensor,
     targets_M: Tensor,
     num_tokens: int,
     smoothing: float,
     workspace: Workspace,
+    consistency: float,
     grad_MV: Tensor | None,
 ) -> Tensor:
     """The three sums over a block; fills `grad_MV`, if given, with the gradient by the logits."""
-    sums = hidden_MD.new_zeros(3, dtype=torch.float32)
-    num_rows = min(len(hidden_MD), _CHUNK_TOKENS) if is_cpu(hidden_MD) else len(hidden_MD)
-    formats = {"logits": hidden_MD.dtype, "scores": torch.float32, "probs": torch.float32}
-    buffers = [workspace.matrix(name, num_rows, len(weight_VD), hidden_MD.device, formats[name]) for name in formats]
-    for start in range(0, len(hidden_MD), num_rows):
-        hidden_CD, targets_C1 = hidden_MD[start : start + num_rows], targets_M[start : start + num_rows, None]
-        logits_CV, scores_CV, probs_CV = (buffer[: len(hidden_CD)] for buffer in buffers)
-        scores_CV.copy_(torch.mm(hidden_CD, weight_VD.T, out=logits_CV))
-        torch.softmax(scores_CV, dim=-1, out=probs_CV)
-        # log sum exp, from the largest probability, which is never too small for its logarithm.
-        largest_C1 = scores_CV.amax(dim=-1, keepdim=True)
-        log_sum_C1 = largest_C1 - probs_CV.amax(dim=-1, keepdim=True).log()
-        right_C1 = scores_CV.gather(1, targets_C1)
-        each_CX = torch.cat(
-            [log_sum_C1 - scores_CV.mean(dim=-1, keepdim=True), log_sum_C1 - right_C1, right_C1 >= largest_C1], dim=1
-        )
+    num_passes, size, _ = hidden_PMD.shape
+    sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
+    num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
+    formats = {"logits": hidden_PMD.dtype, "scores": torch.float32, "probs": torch.float32}
+    shape, device = (num_passes * num_rows, len(weight_VD)), hidden_PMD.device
+    buffers = [workspace.matrix(name, *shape, device, formats[name]) for name in formats]
+    for start in range(0, size, num_rows):
+        hidden_PCD, targets_C1 = hidden_PMD[:, start : start + num_rows], targets_M[start : start + num_rows, None]
         num_real = max(0, num_tokens - start)
-        to_all, cross_entropy, num_correct = each_CX[:num_real].sum(dim=0)
-        sums += torch.stack([(1 - smoothing) * cross_entropy + smoothing * to_all, cross_entropy, num_correct])
+        views = (buffer[: num_passes * len(targets_C1)] for buffer in buffers)
+        logits_PCV, scores_PCV, probs_PCV = (view.view(num_passes, len(targets_C1), -1) for view in views)
+        for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
+            torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
+        scores_PCV.copy_(logits_PCV)
+        torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
+        # log sum exp, from the largest probability, which is never too small for its logarithm.
+        largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
+        log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
+        targets_PC1 = targets_C1.expand(num_passes, -1, -1)
+        right_PC1 = scores_PCV.gather(2, targets_PC1)
+        each_PCX = torch.cat(
+            [log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True), log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1],
+            dim=-1,
+        )
+        to_all_P, cross_entropy_P, num_correct_P = each_PCX[:, :num_real].sum(dim=1).unbind(dim=-1)
+        smoothed = ((1 - smoothing) * cross_entropy_P + smoothing * to_all_P).mean()
+        grads_PCV = None
+        if num_passes == 2:
+            divergence, grads_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, consistency)
+            smoothed += divergence[:num_real].sum()
+        sums += torch.stack([smoothed, cross_entropy_P[0], num_correct_P[0]])
         if grad_MV is not None:
             # d loss / d logits = softmax(logits) - smoothed labels, in the memory of the probabilities.
-            probs_CV.sub_(smoothing / probs_CV.shape[1])
-            probs_CV.scatter_add_(1, targets_C1, probs_CV.new_full(targets_C1.shape, smoothing - 1))
-            probs_CV[num_real:] = 0.0
-            grad_MV[start : start + num_rows] = probs_CV
+            probs_PCV.sub_(smoothing / probs_PCV.shape[-1])
+            probs_PCV.scatter_add_(2, targets_PC1, probs_PCV.new_full(targets_PC1.shape, smoothing - 1))
+            if grads_PCV is not None:
+                torch.add(grads_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
+            probs_PCV[:, num_real:] = 0.0
+            grad_MV.view(num_passes, size, -1)[:, start : start + num_rows] = probs_PCV
     return sums
+
+
+def _divergence(
+    scores_2CV: Tensor, log_sum_2C1: Tensor, probs_2CV: Tensor, consistency: float
+) -> tuple[Tensor, Tensor]:
+    """A quarter of `consistency` times KL(p|q) + KL(q|p), in nats for each of C tokens, and its gradient.
+
+    The gradient by the scores of p is p (log p/q - KL(p|q)) + p - q; it overwrites the scores.
+    """
+    factor = consistency / 4
+    p_CV, q_CV = probs_2CV
+    ratio_CV = torch.sub(*scores_2CV, out=scores_2CV[0]).sub_(log_sum_2C1[0] - log_sum_2C1[1])
+    p_from_q_C1 = torch.linalg.vecdot(p_CV, ratio_CV)[:, None]
+    q_from_p_C1 = -torch.linalg.vecdot(q_CV, ratio_CV)[:, None]
+    difference_CV = (p_CV - q_CV).mul_(factor)
+    torch.mul(ratio_CV + q_from_p_C1, q_CV, out=scores_2CV[1]).mul_(-factor).sub_(difference_CV)
+    ratio_CV.sub_(p_from_q_C1).mul_(p_CV).mul_(factor).add_(difference_CV)
+    return factor * (p_from_q_C1 + q_from_p_C1), scores_2CV

@@ -24,12 +24,16 @@ class Embedding(nn.Module):
         is_learned = config.positions == "learned"
         self.positions = LearnedPositions(config) if is_learned else SinusoidalPositions(config.d_model)
         self.scale = math.sqrt(config.d_model)
-        self.dropout = config.dropout
+        self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
+        self.word_dropout = config.word_dropout
 
     def forward(self, ids_N: Tensor, grid: Grid) -> Tensor:
         """NxD of ids at the positions of a grid."""
         positions_ND = self.positions(grid.positions, grid.num_positions)
-        x_ND = torch.add(positions_ND.to(self.table.weight.dtype), self.table(ids_N), alpha=self.scale)
+        words_ND = self.table(ids_N)
+        if self.training and self.word_dropout:
+            words_ND = words_ND * drop(torch.ones_like(words_ND[:, :1]), self.word_dropout)
+        x_ND = torch.add(positions_ND.to(words_ND.dtype), words_ND, alpha=self.scale)
         return drop(x_ND, self.dropout) if self.training else x_ND
 
 

@@ -8,7 +8,7 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import sinusoids
+from mt_cli.model.positions import Embedding, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
@@ -284,3 +284,24 @@ def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
         name: weight.shape for name, weight in Transformer(config, 9, 9).named_parameters()
     }
     assert all(weight.is_meta for weight in sketched.values())
+
+
+def test_word_dropout_drops_whole_words_and_keeps_the_mean():
+    config = ModelConfig(d_model=8, d_ff=8, num_heads=2, dropout=0.0, word_dropout=0.25)
+    embedding = Embedding(config, 10)
+    with torch.no_grad():
+        embedding.table.weight.fill_(1.0)
+    grid = padded_grid(torch.full((1, 20_000), 5))
+    words = embedding.train()(torch.full((20_000,), 5), grid) - embedding.positions(grid.positions, 20_000)
+    is_dropped = (words == 0).all(dim=1)
+    assert is_dropped.float().mean().item() == pytest.approx(0.25, abs=0.02)
+    assert torch.allclose(words[~is_dropped], torch.tensor(8**0.5 / 0.75), rtol=1e-3)
+    assert (embedding.eval()(torch.full((4,), 5), padded_grid(torch.full((1, 4), 5))) != 0).all()
+
+
+def test_the_dropout_of_embeddings_is_that_of_sub_layers_unless_it_has_a_rate_of_its_own():
+    sizes = {"d_model": 8, "d_ff": 8, "num_heads": 2, "dropout": 0.3}
+    for rate, expected in ((None, 0.3), (0.1, 0.1), (0.0, 0.0)):
+        model = Transformer(ModelConfig(**sizes, embedding_dropout=rate), 10, 10)
+        assert model.source_embedding.dropout == expected
+        assert model.encoder[0].feed_forward_residual.dropout == 0.3

@@ -8,7 +8,7 @@ from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model import fused_loss as fused
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import LossSums, Objective, smoothed_cross_entropy
+from mt_cli.objective import LossSums, Objective, consistent_cross_entropy, smoothed_cross_entropy
 
 
 def some_inputs(num_tokens):
@@ -105,3 +105,70 @@ def test_the_objective_is_the_definition_over_the_tokens_of_a_batch_and_sums_of_
     for name in ("objective", "cross_entropy", "num_correct"):
         for sums in (first + second + third, defined):
             assert getattr(together, name).item() == pytest.approx(getattr(sums, name).item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("consistency", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 1), (600, 300), (1_100, 1_100), (2_500, 2_400)])
+@pytest.mark.parametrize("kind", ["cpu", "other"])
+def test_the_fused_loss_of_two_passes_has_the_sums_and_gradients_of_the_definition(
+    monkeypatch, consistency, num_rows, num_tokens, kind
+):
+    if kind == "other":
+        monkeypatch.setattr(fused, "is_cpu", lambda x: False)
+    _, weight, targets = some_inputs(num_rows)
+    hidden = torch.randn(2, num_rows, 8)
+    real = slice(num_tokens)
+    ours, our_gradients = sums_and_gradients(
+        lambda hidden, weight: LossSums(
+            *fused_loss(hidden.flatten(end_dim=1), weight, targets, num_tokens, 0.1, Workspace(), consistency)
+        ),
+        hidden,
+        weight,
+    )
+    theirs, their_gradients = sums_and_gradients(
+        lambda hidden, weight: consistent_cross_entropy(hidden[:, real], weight, targets[real], 0.1, consistency),
+        hidden,
+        weight,
+    )
+    for name in ("objective", "cross_entropy", "num_correct"):
+        assert getattr(ours, name).item() == pytest.approx(getattr(theirs, name).item(), rel=1e-5)
+    for one, other in zip(our_gradients, their_gradients, strict=True):
+        assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+    assert (our_gradients[0][:, num_tokens:] == 0).all()
+
+
+def test_the_divergence_of_r_drop_agrees_with_torch():
+    hidden, weight, targets = torch.randn(2, 50, 8), torch.randn(37, 8), torch.randint(0, 37, (50,))
+    p, q = (hidden @ weight.T).log_softmax(dim=-1)
+    divergence = F.kl_div(q, p, reduction="sum", log_target=True) + F.kl_div(p, q, reduction="sum", log_target=True)
+    cross_entropies = [F.cross_entropy(each @ weight.T, targets, reduction="sum") for each in hidden]
+    sums = consistent_cross_entropy(hidden, weight, targets, 0.0, 4.0)
+    assert sums.objective.item() == pytest.approx((sum(cross_entropies) / 2 + divergence).item(), rel=1e-5)
+
+
+def some_objective(**options):
+    pairs = EncodedPairs.from_ids([[4, 5, 6], [7], [8, 9]], [[5], [6, 7, 8, 9], [4, 4]])
+    model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2, dropout=options.pop("dropout", 0.0)), 10, 10)
+    return Objective(model, TrainingConfig(label_smoothing=0.1, **options)), collate(pairs, [0, 1, 2])
+
+
+def test_without_dropout_two_passes_are_one():
+    objective, batch = some_objective(r_drop=5.0)
+    twice, once = objective.train()(batch), objective.eval()(batch)
+    for name in ("objective", "cross_entropy", "num_correct"):
+        assert getattr(twice, name).item() == pytest.approx(getattr(once, name).item(), rel=1e-5)
+
+
+def test_r_drop_penalises_what_dropout_changes_and_starts_at_its_step():
+    objective, batch = some_objective(r_drop=5.0, r_drop_start_step=3, dropout=0.3)
+    objective.train()
+    losses = {}
+    for step, weight in ((2, 5.0), (3, 5.0), (3, 0.0)):
+        objective.step, objective.r_drop = step, weight
+        torch.manual_seed(1)
+        losses[step, weight] = objective(batch).objective.item()
+    assert losses[3, 5.0] > losses[3, 0.0] > 0
+    assert losses[2, 5.0] != losses[3, 5.0]
+    torch.manual_seed(1)
+    objective.r_drop = None
+    assert objective(batch).objective.item() == losses[2, 5.0]
