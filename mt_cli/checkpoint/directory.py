@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
@@ -141,6 +141,7 @@ class RunDirectory:
         step: int,
         keep_last: int,
         is_good: bool = True,
+        average: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
@@ -150,7 +151,7 @@ class RunDirectory:
         """
         if self._step_of_good_last is not None and self._step_of_good_last != step:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
-        save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer)
+        save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
         self._step_of_good_last = step if step and is_good else None
         remove(self.former_best_path)
         num_kept = keep_last if step and is_good else max(keep_last, 1)

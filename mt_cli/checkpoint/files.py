@@ -35,13 +35,20 @@ _NO_CHECKSUM = "0" * 64
 
 
 def save_checkpoint(
-    path: Path, model: nn.Module, state: Mapping[str, Any], optimizer: torch.optim.Optimizer | None = None
+    path: Path,
+    model: nn.Module,
+    state: Mapping[str, Any],
+    optimizer: torch.optim.Optimizer | None = None,
+    average: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write weights, JSON-like `state` and, with an optimizer, everything that exact resumption needs.
+
+    `average` has the moving average of each weight, which `fill` then prefers.
 
     Raises MtError if it cannot be written; the previous file is then untouched.
     """
     tensors = {f"model.{name}": weight.detach() for name, weight in model.named_parameters()}
+    tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
     metadata = {"format": str(FORMAT), "sha256": _NO_CHECKSUM, "state": json.dumps(dict(state))}
     if optimizer is not None:
         for index, values in optimizer.state_dict()["state"].items():
@@ -95,26 +102,48 @@ class Checkpoint:
 
     def check_fits(self, model: nn.Module) -> None:
         """Raise RunError unless every parameter has a weight of its shape; the model may be on `meta`."""
-        for name, weight in model.named_parameters():
-            saved, expected = self._shapes.get(f"model.{name}"), list(weight.shape)
-            if saved is None:
-                raise RunError(f"{self.path}: no weight {name} in it; the config next to it describes another model")
-            if saved != expected:
-                raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
+        for kind in ("model", "average") if self._has_average else ("model",):
+            for name, weight in model.named_parameters():
+                saved, expected = self._shapes.get(f"{kind}.{name}"), list(weight.shape)
+                if saved is None:
+                    raise RunError(f"{self.path}: no weight {name} in it; the config next to it is of another model")
+                if saved != expected:
+                    raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
 
-    @torch.no_grad()
-    def fill(self, model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Fill a model and, if given, its optimizer and the random generators; raises RunError as `check_fits`."""
+    def fill(self, model: nn.Module) -> None:
+        """Fill a model with the weights to translate with: their average, if the file has one.
+
+        Raises RunError as `check_fits`.
+        """
         self.check_fits(model)
-        for name, weight in model.named_parameters():
-            weight.copy_(self._read(f"model.{name}"))
-        if optimizer is not None:
-            self._fill_optimizer(optimizer)
-            self._set_random_states(next(model.parameters()).device)
+        self._copy("average" if self._has_average else "model", dict(model.named_parameters()))
+
+    def restore(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Fill all that training needs: model, optimizer, random generators and the average, if it has one.
+
+        Raises RunError as `check_fits`.
+        """
+        self.check_fits(model)
+        self._copy("model", dict(model.named_parameters()))
+        self._copy("average", average or {})
+        self._fill_optimizer(optimizer)
+        self._set_random_states(next(model.parameters()).device)
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
-        return all(bool(self._read(name).isfinite().all()) for name in self._shapes if name.startswith("model."))
+        names = [name for name in self._shapes if name.startswith(("model.", "average."))]
+        return all(bool(self._read(name).isfinite().all()) for name in names)
+
+    @property
+    def _has_average(self) -> bool:
+        return any(name.startswith("average.") for name in self._shapes)
+
+    @torch.no_grad()
+    def _copy(self, kind: str, weights: Mapping[str, Tensor]) -> None:
+        for name, weight in weights.items():
+            weight.copy_(self._read(f"{kind}.{name}"))
 
     def _fill_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         parameters = [weight for group in optimizer.param_groups for weight in group["params"]]

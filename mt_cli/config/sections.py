@@ -142,6 +142,9 @@ class TrainingConfig(Section):
     """First update with R-Drop; earlier ones compute each batch once."""
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
+    ema_decay: float | None = Field(default=None, gt=0, lt=1)
+    """Decay rate of an exponential moving average of the weights, such as 0.999, which is then what is validated, saved
+    as the best and used to translate; `null`: no average. It averages over about 1 / (1 - `ema_decay`) updates."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Number of updates between validations, which also save; `null`: at the end of every epoch."""
     save_every_minutes: Changeable[float | None] = Field(default=10, gt=0)

@@ -87,7 +87,8 @@ def _load_state(
                 _check_data(setup, state)
                 if not is_usable(state, checkpoint):
                     continue
-                checkpoint.fill(setup.model, setup.optimizer)
+                average = None if setup.average is None else setup.average.weights
+                checkpoint.restore(setup.model, setup.optimizer, average)
         except DamagedFileError as error:
             skipped.append(str(error))
             continue
@@ -133,9 +134,11 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     elif state.best_step:
         say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
-        directory.save_best(setup.model, asdict(state))
+        with setup.deployed():
+            directory.save_best(setup.model, asdict(state))
     if state.best_step and state.best_metric != setup.validator.measure:
-        _choose_best_again(setup, state)
+        with setup.deployed():
+            _choose_best_again(setup, state)
 
 
 def _choose_best_again(setup: Setup, state: RunState) -> None:

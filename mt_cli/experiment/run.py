@@ -147,6 +147,8 @@ class _Loop:
         )
         started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
+            if setup.average is not None:
+                setup.average.update(report.step)
             state.elapsed_seconds = time.monotonic() - started_at
             yield report
             state.elapsed_seconds = time.monotonic() - started_at
@@ -157,11 +159,12 @@ class _Loop:
         if state.validated_step == step:
             return
         self._log.read()
-        found = setup.validator.validate()
         warmup_steps = setup.config.training.warmup_steps
-        is_best = state.add_validation(found.value, found.loss, setup.validator.measure, warmup_steps)
-        if is_best:
-            setup.directory.save_best(setup.model, asdict(state))
+        with setup.deployed():
+            found = setup.validator.validate()
+            is_best = state.add_validation(found.value, found.loss, setup.validator.measure, warmup_steps)
+            if is_best:
+                setup.directory.save_best(setup.model, asdict(state))
         self._tracker.write_metrics(step, state.elapsed_seconds, found.metrics)
         self._tracker.write_samples(step, found.samples)
         self._tracker.write_pictures(step, found.pictures)
@@ -185,8 +188,8 @@ class _Loop:
         state.tracked_bytes = self._tracker.flush()
         state.fingerprints, state.longest_source = setup.fingerprints, longest_source(setup.data, setup.config)
         step, keep_last = state.position.step, setup.config.training.keep_last
-        good = is_good(state, setup.model)
-        setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good)
+        good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
+        setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
         self._saved, self._saved_at = now, time.monotonic()
 
     def is_save_overdue(self) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 
+from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import MixedPairs, count_batches
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
@@ -23,7 +26,7 @@ _BYTES_PER_PARAMETER = 16
 
 
 class Setup:
-    """What a run works with, from its first step to its last. Only training and loading change the weights."""
+    """What a run works with, from its first step to its last. Training and loading change weights and average."""
 
     def __init__(self, directory: RunDirectory, config: Config, model: Transformer, data: Data) -> None:
         self.directory, self.config, self.model, self.data = directory, config, model, data
@@ -34,6 +37,7 @@ class Setup:
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
+        self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         self.validator = Validator(self.objective, data, config)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self.pairs = training_pairs(data, config)
@@ -43,6 +47,10 @@ class Setup:
             self.steps_per_epoch = -(-num_batches // training.micro_batches_per_step)
         limits = (training.max_steps, (training.max_epochs or 0) * (self.steps_per_epoch or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)
+
+    def deployed(self) -> AbstractContextManager[None]:
+        """Context manager inside which the model has the weights to translate with: their average, if there is one."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def describe(self) -> list[str]:
         """What will be trained on what, for people, several lines."""

@@ -15,11 +15,15 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat, load_config
 from mt_cli.config.sections import may_change
 from mt_cli.evaluation.texts import Scorer
+from mt_cli.experiment import run
 from mt_cli.experiment.run import train as train_run
 from mt_cli.experiment.training_log import TrainingLog
+from mt_cli.experiment.validation import Validator
+from mt_cli.training import Gradients
 
 
 def metrics(run):
@@ -56,7 +60,10 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("options", [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16", "ema_decay": 0.9}, {"ema_decay": 0.8}],
+)
 def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch, options):
     assert train("whole", **options)[0] == 0
     for step in (3, 6, 11, 22):  # In the middle, where a validation is due, at the end of an epoch, at the very end.
@@ -130,9 +137,9 @@ def test_a_signal_to_save_saves_and_training_continues(train, tmp_path, monkeypa
     saved = []
     save_state = RunDirectory.save_state
 
-    def note(self, model, state, optimizer, step, keep_last, is_good):
+    def note(self, model, state, optimizer, step, *rest):
         saved.append(step)
-        save_state(self, model, state, optimizer, step, keep_last, is_good)
+        save_state(self, model, state, optimizer, step, *rest)
 
     monkeypatch.setattr(RunDirectory, "save_state", note)
     act_at(monkeypatch, 8, send(signal.SIGUSR1))
@@ -228,16 +235,112 @@ def damage(path, position=-1):
     path.write_bytes(content)
 
 
-def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_run, tmp_path):
-    assert train("whole")[0] == 0
-    assert train("parts", max_steps=18)[0] == 0
+@pytest.mark.parametrize("options", [{}, {"ema_decay": 0.9}])
+def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_run, tmp_path, options):
+    assert train("whole", **options)[0] == 0
+    assert train("parts", max_steps=18, **options)[0] == 0
     damage(tmp_path / "runs/parts/checkpoints/last.safetensors")
-    status, _, err = train("parts")
+    status, _, err = train("parts", **options)
     assert status == 0
     assert "last.safetensors: damaged checkpoint: its checksum is wrong" in err
     assert "skipped, step-12.safetensors is used instead" in err
     assert "Resuming from step 12." in err
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+def tensors_of(tmp_path, run, name, kind="model"):
+    tensors = load_file(tmp_path / f"runs/{run}/checkpoints/{name}.safetensors")
+    return {key.removeprefix(f"{kind}."): value for key, value in tensors.items() if key.startswith(f"{kind}.")}
+
+
+def assert_equal(ours, theirs):
+    assert ours.keys() == theirs.keys() and ours
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_an_average_is_validated_saved_as_the_best_and_loaded_and_training_does_not_notice_it(train, tmp_path):
+    validated = []
+    validate = Validator.validate
+
+    def note(self):
+        validated.append({name: each.detach().clone() for name, each in self._objective.model.named_parameters()})
+        return validate(self)
+
+    assert train("without", max_steps=6)[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Validator, "validate", note)
+        assert train("with", ema_decay=0.9, max_steps=6)[0] == 0
+    average, raw = (tensors_of(tmp_path, "with", "last", kind) for kind in ("average", "model"))
+    assert_equal(raw, tensors_of(tmp_path, "without", "last"))
+    assert not any(torch.equal(average[name], raw[name]) for name in raw)
+    assert_equal(average, validated[-1])
+    assert_equal(average, tensors_of(tmp_path, "with", "best"))
+    for name, kind in (("with", "best"), ("without", "last")):
+        assert not tensors_of(tmp_path, name, kind, "average")
+    for name in ("last", "best"):
+        loaded = TrainedRun.load(tmp_path / "runs/with", name).model
+        assert_equal({name: each.detach() for name, each in loaded.named_parameters()}, average)
+    status, _, err = train("with", ema_decay=0.8, max_steps=7)
+    assert status == 2 and "training.ema_decay: was 0.9, now 0.8" in err
+
+
+def test_the_average_of_a_run_is_the_plain_recurrence_over_its_steps_skipped_ones_included(
+    train, tmp_path, monkeypatch
+):
+    accumulate, calls = Gradients.accumulate, []
+
+    def overflow_once(self, micro_batches):
+        sums = accumulate(self, micro_batches)
+        calls.append(1)
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == 4 else sums
+
+    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+    assert train("run", ema_decay=0.4, max_steps=8, save_every_minutes=1e-9, keep_last=100)[0] == 0
+    names = [*(f"step-{step}" for step in (0, 1, 2, 3, 3, 5, 6, 7)), "last"]  # No state is kept after a skipped step.
+    states = [[tensors_of(tmp_path, "run", name, kind) for kind in ("model", "average")] for name in names]
+    expected = states[0][0]
+    for step, (weights, average) in enumerate(states):
+        decay = min(0.4, (1 + step) / (10 + step))
+        expected = {key: decay * expected[key] + (1 - decay) * weights[key] for key in weights}
+        if step != 4:
+            assert all(torch.allclose(average[key], expected[key], atol=1e-6) for key in average), step
+
+
+def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
+    """As if the learning rate had been half from step 6 on: its state is the one that training returns to."""
+    options = {"ema_decay": 0.9, "max_bad_steps": 2, "max_steps": 12, "warmup_steps": 0}
+    accumulate, calls = Gradients.accumulate, []
+
+    def overflow_for_a_while(self, micro_batches):
+        sums = accumulate(self, micro_batches)
+        calls.append(1)
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if 9 <= len(calls) < 11 else sums
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Gradients, "accumulate", overflow_for_a_while)
+        assert "going back to step 6" in train("run", **options)[2]
+    with monkeypatch.context() as patch:
+        assert train("other", **options | {"max_steps": 6})[0] == 0
+        rate = run.learning_rate
+        patch.setattr(run, "learning_rate", lambda *arguments: rate(*arguments) / 2)
+        assert train("other", **options)[0] == 0
+    for kind in ("model", "average"):
+        assert_equal(tensors_of(tmp_path, "run", "last", kind), tensors_of(tmp_path, "other", "last", kind))
+
+
+def test_a_lost_best_checkpoint_is_replaced_by_the_average(train, tmp_path):
+    options = {"ema_decay": 0.9, "best_metric": "chrf", "keep_last": 5}
+    assert train("run", max_steps=12, **options)[0] == 0
+    before = tensors_of(tmp_path, "run", "last")
+    damage(tmp_path / "runs/run/checkpoints/best.safetensors")
+    assert "best checkpoint is missing or damaged" in train("run", max_steps=12, **options)[2]
+    assert_equal(tensors_of(tmp_path, "run", "best"), tensors_of(tmp_path, "run", "last", "average"))
+    assert_equal(tensors_of(tmp_path, "run", "last"), before)
+    assert "chosen again" in train("run", max_steps=12, **options | {"best_metric": "loss"})[2]
+    averages = [tensors_of(tmp_path, "run", name, "average") for name in ("step-6", "last")]
+    best = tensors_of(tmp_path, "run", "best")
+    assert any(all(torch.equal(best[name], each[name]) for name in best) for each in averages)
+    assert_equal(tensors_of(tmp_path, "run", "last"), before)
 
 
 def test_no_file_changes_when_every_state_is_damaged(train, tmp_path):

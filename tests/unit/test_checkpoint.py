@@ -32,7 +32,7 @@ def trained_pair():
 
 def load_checkpoint(path, model, optimizer=None):
     with open_checkpoint(path) as checkpoint:
-        checkpoint.fill(model, optimizer)
+        checkpoint.fill(model) if optimizer is None else checkpoint.restore(model, optimizer)
         return checkpoint.state
 
 
@@ -49,6 +49,43 @@ def test_what_is_loaded_is_what_was_saved(tmp_path):
         assert torch.equal(ours, theirs)
         for name, value in optimizer.state[ours].items():
             assert torch.equal(value, other_optimizer.state[theirs][name])
+
+
+def test_the_average_is_filled_for_use_and_restored_beside_the_weights_for_training(tmp_path):
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    raw = {name: weight.detach() for name, weight in model.named_parameters()}
+    average = {name: torch.randn_like(weight) for name, weight in raw.items()}
+    save_checkpoint(path, model, {}, optimizer, average)
+    used, trained, restored = a_model(), a_model(), {name: torch.zeros_like(weight) for name, weight in raw.items()}
+    load_checkpoint(path, used)
+    with open_checkpoint(path) as checkpoint:
+        checkpoint.restore(trained, torch.optim.AdamW(trained.parameters()), restored)
+        assert checkpoint.is_finite()
+    for name in raw:
+        assert torch.equal(used.get_parameter(name), average[name]) and torch.equal(restored[name], average[name])
+        assert torch.equal(trained.get_parameter(name), raw[name])
+    average["0.weight"][0, 0] = float("nan")
+    save_checkpoint(path, model, {}, optimizer, average)
+    with open_checkpoint(path) as checkpoint:
+        assert not checkpoint.is_finite()
+
+
+@pytest.mark.parametrize("average", [{"0.weight": torch.ones(1)}, {"0.bias": torch.ones(4)}, {"other": torch.ones(1)}])
+def test_an_average_of_another_shape_is_refused(tmp_path, average):
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    save_checkpoint(path, model, {}, optimizer, average)
+    with pytest.raises(RunError, match=r"0.weight"):
+        load_checkpoint(path, a_model())
+
+
+def test_a_state_without_an_average_cannot_restore_one(tmp_path):
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    save_checkpoint(path, model, {}, optimizer)
+    with pytest.raises(DamagedFileError), open_checkpoint(path) as checkpoint:
+        checkpoint.restore(model, optimizer, {"0.weight": torch.zeros(4, 3)})
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
