@@ -27,13 +27,13 @@ _SPIN_COUNT_IF_BUSY = "1000"
 _MIN_SECONDS_OF_A_SHARE = 10.0
 
 
-def in_threads(work: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
+def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _NUM_THREADS) -> Iterator[U]:
     """`map` in threads, a few items ahead, with results in order."""
-    with ThreadPoolExecutor(_NUM_THREADS) as pool:
+    with ThreadPoolExecutor(num_threads) as pool:
         waiting: deque[Future[U]] = deque()
         for item in items:
             waiting.append(pool.submit(work, item))
-            if len(waiting) > _NUM_THREADS:
+            if len(waiting) > num_threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()

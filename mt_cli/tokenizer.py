@@ -108,6 +108,17 @@ class Tokenizer:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")
         return tokenizer
 
+    def model(self) -> dict[str, Any]:
+        """The vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
+        return dict(json.loads(self._backend.to_str())["model"])
+
+    def subwords(self) -> dict[str, int]:
+        """The ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
+        entries = self._backend.get_vocab()
+        for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES):
+            entries.pop(entry, None)
+        return {text: index for text, index in entries.items() if all(character in entries for character in text)}
+
     def to_json(self) -> str:
         """The content of a tokenizer file, for `load` and for the `tokenizers` library."""
         return self._backend.to_str(pretty=True)

@@ -7,6 +7,7 @@ epoch is two numbers: the pool, and how many of its batches are done.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -125,6 +126,17 @@ def pad(sequences: Sequence[Any], start: int | None = None, end: int | None = No
 class TrainingPairs(Protocol):
     """A source of training pairs."""
 
+    @property
+    def num_pools(self) -> int | None:
+        """Number of pools of an epoch; None if unknown."""
+
+    @property
+    def counts(self) -> Sequence[Counter[str]]:
+        """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
+
+    def first_place(self, pool: int) -> int:
+        """A number for the first pair of a pool; the next ones follow. No number occurs in two pools of an epoch."""
+
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on, a function of the epoch alone."""
 
@@ -135,6 +147,8 @@ class MixedPairs:
     `times` says for each part how often each of its pairs is seen per epoch. With a fraction, the next epochs continue
     with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
+
+    counts: Sequence[Counter[str]] = ()
 
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
@@ -153,7 +167,11 @@ class MixedPairs:
         """The pools of an epoch from number `first` on, all of the same size."""
         order = self._order(epoch)
         for pool in range(first, self.num_pools):
-            yield self.pairs, order[len(order) * pool // self.num_pools : len(order) * (pool + 1) // self.num_pools]
+            yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
+
+    def first_place(self, pool: int) -> int:
+        """The place of the first pair of a pool in the order of an epoch."""
+        return len(self) * pool // self.num_pools
 
     def _order(self, epoch: int) -> Indices:
         """The indices of the pairs of an epoch, shuffled."""
@@ -232,8 +250,10 @@ def split_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int)
     return batches
 
 
-def count_batches(training: MixedPairs, batch_tokens: int) -> int:
-    """Number of batches of the first epoch, for a large corpus estimated from its first pools."""
+def count_batches(training: TrainingPairs, batch_tokens: int) -> int | None:
+    """Number of batches of the first epoch, for a large corpus estimated from its first pools; None for a stream."""
+    if training.num_pools is None:
+        return None
     pools = islice(training.pools(0, 0), _POOLS_COUNTED)
     counts = [len(split_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools]
     return round(sum(counts) * training.num_pools / len(counts))

@@ -123,6 +123,21 @@ class EncodedPairs:
             self._count_read(len(rows))
         return lengths
 
+    def take(self, indices: NDArray[np.integer[Any]]) -> list[tuple[Ids, NDArray[np.int32]]]:
+        """The ids of each side of these pairs, one after the other, and their lengths; `indices` ascends."""
+        bounds = np.searchsorted(indices, self._bounds)
+        found: list[list[tuple[Ids, NDArray[np.int32]]]] = [[], []]
+        for chunk, start, first, last in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
+            rows = indices[first:last] - start
+            for side, (offsets, ids) in enumerate(chunk if last > first else ()):
+                lengths = offsets[rows + 1] - offsets[rows]
+                found[side].append((ragged(ids, offsets[rows], lengths), lengths))
+            self._count_read(len(rows))
+        return [
+            (np.concatenate(ids), np.concatenate(lengths))
+            for ids, lengths in (zip(*each, strict=True) for each in found)
+        ]
+
     def _count_read(self, num_pairs: int) -> None:
         """Count pairs, and from time to time release the pages of the file; the system still caches them."""
         self._num_read += num_pairs
@@ -130,6 +145,12 @@ class EncodedPairs:
             self._num_read = 0
             if hasattr(mmap, "MADV_DONTNEED"):
                 self._mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def ragged(values: NDArray[Any], starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """The values of ranges, given by their starts and lengths, one range after the other."""
+    shifts = starts - (np.cumsum(lengths, dtype=np.int64) - lengths)
+    return values[np.repeat(shifts, lengths) + np.arange(int(lengths.sum(dtype=np.int64)))]
 
 
 def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
@@ -142,11 +163,18 @@ def encode_block(
 ) -> tuple[pa.RecordBatch, Mask]:
     """The ids of some sources and targets, and the mask of pairs with at most `max_tokens` on both sides."""
     encoded = (tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True))
-    ids, lengths = zip(*encoded, strict=True)
-    is_kept: Mask = np.maximum(*lengths) <= max_tokens
-    offsets = [np.concatenate([[0], np.cumsum(side, dtype=np.int64)]).astype(np.int32) for side in lengths]
-    columns = map(pa.ListArray.from_arrays, map(pa.array, offsets), map(pa.array, ids))
-    return pa.record_batch(list(columns), SIDES), is_kept
+    sides = list(encoded)
+    is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
+    return as_batch(sides), is_kept
+
+
+def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:
+    """The record batch of some pairs, from the ids of each side, one after the other, and their lengths."""
+    columns = []
+    for ids, lengths in sides:
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
+        columns.append(pa.ListArray.from_arrays(pa.array(offsets), pa.array(ids)))
+    return pa.record_batch(columns, SIDES)
 
 
 def encode_corpus(

@@ -27,6 +27,8 @@ class StreamedPairs:
     only within a buffer. To resume within an epoch, the pairs before the position are read and skipped.
     """
 
+    num_pools = None
+
     def __init__(
         self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], evaluation_hashes: Sequence[Hashes], seed: int
     ) -> None:
@@ -34,6 +36,10 @@ class StreamedPairs:
         self._evaluation_hashes = evaluation_hashes
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
         """For each corpus, the number of rows read since the start by status, as in `STATUS_NAMES`."""
+
+    def first_place(self, pool: int) -> int:
+        """A number for the first pair of a pool; the next ones follow. No number occurs in two pools of an epoch."""
+        return pool << 32
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""

@@ -36,9 +36,23 @@ class TokenizerConfig(Section):
     """Convert text to lower case. Translations are then in lower case."""
     nfkc: bool = False
     """Apply Unicode NFKC normalisation (full-width letters, ligatures, ...)."""
+    bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
+    are segmented differently in each epoch."""
     sample_pairs: int | None = Field(default=1_000_000, ge=1)
     """Number of pairs in the seeded sample that the tokenizers are trained on; `null`: all pairs. For a stream: its
     first pairs."""
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether training samples segmentations."""
+        return self.bpe_dropout > 0
+
+    @model_validator(mode="after")
+    def _samples_what_it_has(self) -> TokenizerConfig:
+        if self.bpe_dropout and self.algorithm != "bpe":
+            raise ValueError(f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe")
+        return self
 
 
 class ModelConfig(Section):

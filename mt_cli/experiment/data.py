@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from mt_cli.batching.batches import MixedPairs, TrainingPairs, shares_by_temperature
 from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
+from mt_cli.batching.resegmented import ResegmentedPairs
+from mt_cli.batching.segmentation import Segmenter
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, say
@@ -96,7 +98,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
         pairs = first_pairs(config.corpus, config.tokenizer.sample_pairs or 0)
         return train_tokenizers(lambda: pairs, config)
     train = corpora["train"]
-    settings = config.tokenizer.model_dump(mode="json")
+    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
     key = fingerprint(train.key, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
@@ -150,11 +152,18 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:
-    """The pairs of `train` in the proportions of the config, or its stream."""
+    """The pairs of `train` in the proportions of the config, or its stream; with sampled segmentations if asked."""
     corpus, training = config.corpus, config.training
+    pairs: TrainingPairs
     if corpus.is_streaming:
-        return StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed)
-    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
+        pairs = StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed)
+    else:
+        times = times_per_epoch(data, config)
+        pairs = MixedPairs(data.encoded["train"], times, training.tokens_per_batch, training.seed)
+    if not config.tokenizer.is_sampled:
+        return pairs
+    segmenters = {each: Segmenter(each, config.tokenizer, training.seed) for each in data.tokenizers}
+    return ResegmentedPairs(pairs, [segmenters[each] for each in data.tokenizers], corpus.max_tokens, training.seed)
 
 
 def times_per_epoch(data: Data, config: Config) -> list[float]:

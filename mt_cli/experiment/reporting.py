@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.loading import flat
 from mt_cli.experiment.data import report_on_data, scorer_of
 from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
@@ -52,7 +51,6 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
-    streamed = setup.pairs.counts if isinstance(setup.pairs, StreamedPairs) else ()
     report = {
         "run": setup.config.name,
         **first,
@@ -64,7 +62,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         "num_target_tokens": position.num_target_tokens,
         "num_bad_steps": state.num_bad_steps,
         "num_restarts": state.num_restarts,
-        "corpora": report_on_data(data, setup.config, position.num_pairs, streamed),
+        "corpora": report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts),
         "elapsed_seconds": round(state.elapsed_seconds, 3),
         "num_parameters": setup.num_parameters,
         "precision": setup.precision,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from mt_cli.averaging import MovingAverage
-from mt_cli.batching.batches import MixedPairs, count_batches
+from mt_cli.batching.batches import count_batches
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
 from mt_cli.console import say
@@ -41,10 +41,8 @@ class Setup:
         self.validator = Validator(self.objective, data, config)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self.pairs = training_pairs(data, config)
-        self.steps_per_epoch = None
-        if isinstance(self.pairs, MixedPairs):
-            num_batches = count_batches(self.pairs, training.tokens_per_batch)
-            self.steps_per_epoch = -(-num_batches // training.micro_batches_per_step)
+        num_batches = count_batches(self.pairs, training.tokens_per_batch)
+        self.steps_per_epoch = None if num_batches is None else -(-num_batches // training.micro_batches_per_step)
         limits = (training.max_steps, (training.max_epochs or 0) * (self.steps_per_epoch or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)
 

@@ -76,6 +76,23 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
+@pytest.mark.parametrize("sampling", [{"algorithm": "bpe", "bpe_dropout": 0.2}])
+def test_a_stopped_run_with_sampled_segmentations_ends_as_one_that_was_not(
+    train, assert_same_run, tmp_path, monkeypatch, sampling
+):
+    options = [part for key, value in sampling.items() for part in ("--set", f"tokenizer.{key}={value}")]
+    assert train("whole", *options, "--set", "tokenizer.vocab_size=300")[0] == 0
+    num_steps = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))["num_steps"]
+    for step in (3, num_steps // 2, num_steps // 2 + 1, num_steps - 1):
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        assert train("parts", *options, "--set", "tokenizer.vocab_size=300")[0] == 130
+    assert train("parts", *options, "--set", "tokenizer.vocab_size=300")[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    entries = {path.name for path in (tmp_path / "runs/.cache").iterdir()}
+    assert train("parts", *options[:2], "--set", "tokenizer.vocab_size=300", "--fresh")[0] == 0
+    assert {path.name for path in (tmp_path / "runs/.cache").iterdir()} == entries
+
+
 @pytest.mark.parametrize("seconds", [1, 100_000])
 def test_a_clock_that_goes_backwards_changes_nothing(train, assert_same_run, tmp_path, monkeypatch, seconds):
     import time
