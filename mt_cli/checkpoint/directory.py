@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -19,7 +20,16 @@ from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.storage import check_plain, check_regular, read_regular, reading, remove, remove_empty, write_text
+from mt_cli.storage import (
+    check_plain,
+    check_regular,
+    read_regular,
+    reading,
+    remove,
+    remove_empty,
+    write_atomically,
+    write_text,
+)
 from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _LOCK = ".lock"
@@ -39,6 +49,7 @@ class RunDirectory:
         self.last_path = checkpoints / "last.safetensors"
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
+        self.before_average_path = checkpoints / "before_average.safetensors"
         self._lock: IO[str] | None = None
         self._step_of_good_last: int | None = None
 
@@ -116,22 +127,40 @@ class RunDirectory:
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
     def checkpoint(self, name: str | None = None) -> Path:
-        """The file of the checkpoint `best`, `last` or `step-N`; None: `best`, or `last` if no `best` exists.
+        """The file of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
 
-        Raises RunError if a named one is missing.
+        A name is `best`, `before_average`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
         """
         if name is None:
             return self.best_path if self.best_path.exists() else self.last_path
-        paths = {path.stem: path for path in (self.best_path, *self.states()) if path.is_file()}
+        found = (self.best_path, self.before_average_path, *self.states(), *self.validated().values())
+        paths = {path.stem: path for path in found if path.is_file()}
         if name not in paths:
             raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
         return paths[name]
 
     def _older_states(self) -> dict[int, Path]:
         """Step and path of the states before the last one, newest first."""
-        paths = self.last_path.parent.glob("step-*.safetensors")
-        found = ((re.fullmatch(r"step-(\d{1,15})\.safetensors", path.name), path) for path in paths)
-        return dict(sorted(((int(match[1]), path) for match, path in found if match), reverse=True))
+        return dict(sorted(self._numbered("step"), reverse=True))
+
+    def _numbered(self, kind: str) -> Iterator[tuple[int, Path]]:
+        for path in self.last_path.parent.glob(f"{kind}-*.safetensors"):
+            if match := re.fullmatch(rf"{kind}-(\d{{1,15}})\.safetensors", path.name):
+                yield int(match[1]), path
+
+    def validated(self) -> dict[int, Path]:
+        """Step and path of the validated checkpoints that are kept, oldest first."""
+        return {step: path for step, path in sorted(self._numbered("validated")) if path.is_file()}
+
+    def save_validated(self, model: nn.Module, state: Mapping[str, Any], step: int) -> None:
+        """Write the weights that were validated at a step; raises MtError if they cannot be written."""
+        save_checkpoint(self.last_path.with_name(f"validated-{step}.safetensors"), model, state)
+
+    def keep_validated(self, steps: Collection[int]) -> None:
+        """Remove all validated checkpoints but those of these steps."""
+        for step, path in self.validated().items():
+            if step not in steps:
+                remove(path)
 
     def save_state(
         self,
@@ -153,7 +182,8 @@ class RunDirectory:
             _keep_as(self.last_path, self._path_of_step(self._step_of_good_last))
         save_checkpoint(self.last_path if step else self._path_of_step(0), model, state, optimizer, average)
         self._step_of_good_last = step if step and is_good else None
-        remove(self.former_best_path)
+        for path in (self.former_best_path, self.before_average_path):
+            remove(path)
         num_kept = keep_last if step and is_good else max(keep_last, 1)
         for path in list(self._older_states().values())[num_kept:]:
             remove(path)
@@ -172,9 +202,20 @@ class RunDirectory:
 
         Raises MtError if they cannot be written; the previous ones are then untouched.
         """
-        if self.best_path.exists():
+        if self.best_path.exists() and not self.former_best_path.exists():
             _keep_as(self.best_path, self.former_best_path)
         save_checkpoint(self.best_path, model, state)
+
+    def save_average(self, model: nn.Module, state: Mapping[str, Any], steps: Sequence[int]) -> None:
+        """Write a mean of checkpoints as `best`; the best one that is no mean stays as `before_average`.
+
+        As any `best` that no saved state knows, it is replaced by the one before it when the run resumes. Raises
+        MtError if it cannot be written; `best` is then untouched.
+        """
+        best = self.best_state()
+        if best is not None and not averaged_steps(best):
+            write_atomically(self.before_average_path, lambda temporary: shutil.copyfile(self.best_path, temporary))
+        self.save_best(model, {**state, "averaged_steps": list(steps)})
 
     def best_state(self) -> dict[str, Any] | None:
         """The state that was saved with the best checkpoint; None if that is missing or damaged."""
@@ -249,6 +290,11 @@ class RunDirectory:
             (aside / _LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
+
+
+def averaged_steps(state: Mapping[str, Any]) -> list[int] | None:
+    """If the state is that of a mean of checkpoints: the steps of these."""
+    return state.get("averaged_steps")
 
 
 def _short(value: Any) -> str:

@@ -131,6 +131,11 @@ class Checkpoint:
         self._fill_optimizer(optimizer)
         self._set_random_states(next(model.parameters()).device)
 
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of the model by name, on the CPU; if there is an average, the raw ones."""
+        names = [name for name in self._shapes if name.startswith("model.")]
+        return {name.removeprefix("model."): self._read(name) for name in names}
+
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
         names = [name for name in self._shapes if name.startswith(("model.", "average."))]

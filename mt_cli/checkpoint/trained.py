@@ -30,7 +30,9 @@ class TrainedRun:
 
     @classmethod
     def load(cls, path: str | Path, checkpoint: str | None = None) -> TrainedRun:
-        """Load the checkpoint `best`, `last` or `step-N`; None is the best one, or the last if none was validated.
+        """Load a checkpoint by its name, such as `last`; None is the best one, or the last if none was validated.
+
+        Of `last` and `step-N`, these are the averaged weights if the run has `training.ema_decay`.
 
         Raises RunError if the directory is not a run, has no such checkpoint, or its files do not fit together. Raises
         DamagedFileError if the checkpoint is damaged; the message says what to do.

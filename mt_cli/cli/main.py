@@ -189,6 +189,24 @@ def export(
     )
 
 
+@app.command()
+def average(
+    run: options.RunOption = None,
+    last: Annotated[int | None, Option(min=2, help="Average this number of the last validated checkpoints.")] = None,
+    best: Annotated[int | None, Option(min=2, help="Average this number of the best validated checkpoints.")] = None,
+    progress: options.ProgressOption = "auto",
+) -> None:
+    """Average validated checkpoints of a run.
+
+    The mean becomes the best checkpoint if it is better on the validation set. The one before it stays as
+    --checkpoint before_average.
+    """
+    show_progress(progress)
+    from mt_cli.experiment.averages import average_run
+
+    show(*average_run(run_path(run), last, best))
+
+
 app.add_typer(data_app, name="data")
 
 

@@ -59,7 +59,9 @@ ProgressOption = Annotated[
 EngineOption = Annotated[
     str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
 ]
-CheckpointOption = Annotated[str | None, Option(metavar="NAME", help="best, last or step-N; default: best.")]
+CheckpointOption = Annotated[
+    str | None, Option(metavar="NAME", help="A file of checkpoints: best, last, step-N, ...; default: best.")
+]
 BeamSizeOption = Annotated[
     int | None, Option(min=1, help="Hypotheses kept per sentence, 1 for greedy search; default: of the config.")
 ]

@@ -165,6 +165,12 @@ class TrainingConfig(Section):
     """Maximum time between saves; `null`: save only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)
     """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the model."""
+    keep_validated: Changeable[int] = Field(default=0, ge=0)
+    """Number of validated checkpoints to keep for `mt average`: this many of the last ones, and of the best ones. Each
+    has the size of the model."""
+    average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
+    """At the end, average this number of the last validated checkpoints, and of the best ones (they are then kept).
+    The better mean becomes the best checkpoint if its validation is better than that of any step; `null`: no mean."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
     returns to the last good state with half the learning rate, at most twice."""
@@ -192,6 +198,11 @@ class TrainingConfig(Section):
         """`batch_tokens` as a number."""
         assert isinstance(self.batch_tokens, int), "auto is replaced before training"
         return self.batch_tokens
+
+    @property
+    def num_validated_kept(self) -> int:
+        """How many of the last, and of the best, validated checkpoints are kept."""
+        return max(self.keep_validated, self.average_checkpoints or 0)
 
     @field_validator("device")
     @classmethod

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from mt_cli.checkpoint.directory import averaged_steps
 from mt_cli.config.loading import flat
 from mt_cli.experiment.data import report_on_data, scorer_of
 from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
@@ -57,6 +58,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         "extra_tests": {each["split"]: each for each in others},
         "stopped_because": stopped_because,
         "best_step": state.best_step,
+        "averaged_steps": averaged_steps(directory.best_state() or {}),
         "num_steps": position.step,
         "num_epochs": position.epoch,
         "num_target_tokens": position.num_target_tokens,

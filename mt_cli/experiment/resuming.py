@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.directory import RunDirectory, averaged_steps
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.console import say
@@ -84,7 +84,7 @@ def _load_state(
         try:
             with open_checkpoint(path) as checkpoint:
                 state = RunState.from_state(checkpoint.state)
-                _check_data(setup, state)
+                check_data(setup, state)
                 if not is_usable(state, checkpoint):
                     continue
                 average = None if setup.average is None else setup.average.weights
@@ -100,7 +100,7 @@ def _load_state(
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
 
 
-def _check_data(setup: Setup, state: RunState) -> None:
+def check_data(setup: Setup, state: RunState) -> None:
     """Raise RunError unless corpora and tokenizers are those that a state was trained on."""
     setup.directory.check_tokenizers(state.fingerprints)
     now, before = setup.fingerprints, state.fingerprints
@@ -121,11 +121,12 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     """Make the state and the best checkpoint agree about the best step."""
     directory = setup.directory
     directory.restore_best(state.best_step)
+    saved = directory.best_state() or {}
     best = None
     with suppress(ValueError):
-        saved = directory.best_state()
-        best = None if saved is None else RunState.from_state(saved)
-    if best is not None and best.best_step == state.position.step != state.best_step:
+        best = RunState.from_state(saved) if saved else None
+    is_of_end = best is not None and best.best_step == state.position.step != state.best_step
+    if best is not None and (is_of_end or averaged_steps(saved)):
         # It was validated only because the run ended there; an uninterrupted run would not have it.
         remove(directory.best_path)
         best = None
@@ -145,9 +146,10 @@ def _choose_best_again(setup: Setup, state: RunState) -> None:
     """Validate all saved weights with another metric than before, and save the best ones as such."""
     model, directory, validator = setup.model, setup.directory, setup.validator
     best = current = {name: weight.clone() for name, weight in model.state_dict().items()}
+    validated, number = directory.validated(), setup.config.training.num_validated_kept
     candidates = {state.best_step: directory.best_path}
     say(f"The best checkpoint is chosen again, by {validator.measure}, among the saved ones:")
-    for path in directory.states():
+    for path in (*directory.states(), *validated.values()):
         try:
             with open_checkpoint(path) as checkpoint:
                 candidates.setdefault(RunState.from_state(checkpoint.state).position.step, path)
@@ -159,8 +161,11 @@ def _choose_best_again(setup: Setup, state: RunState) -> None:
             with open_checkpoint(path) as checkpoint:
                 checkpoint.fill(model)
             found = validator.validate()
-            shown = "" if validator.best_metric == "loss" else f"{validator.best_metric} {found.value:.2f}  "
-            say(f"  step {step:>6,}  {shown}valid loss {found.loss:.3f}")
+            say(f"  step {step:>6,}  {validator.describe(found)}")
+            if step in validated and state.keep_validation(step, found.value, found.loss, number):
+                directory.save_validated(
+                    model, asdict(replace(state, position=replace(state.position, step=step))), step
+                )
             if state.is_better(found.value, found.loss):
                 state.set_best(step, found.value, found.loss, validator.measure)
                 best = {name: weight.clone() for name, weight in model.state_dict().items()}

@@ -16,6 +16,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
+from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import longest_source, prepare, scorer_of
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
@@ -52,6 +53,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
         if report is None:
             state, stopped_because = _optimize(setup, state)
             try:
+                average_at_end(setup, state)
                 report = write_report(setup, state, stopped_because)
             except KeyboardInterrupt:
                 message = "interrupted during the final test; the model is saved, the same command resumes there"
@@ -159,10 +161,12 @@ class _Loop:
         if state.validated_step == step:
             return
         self._log.read()
-        warmup_steps = setup.config.training.warmup_steps
+        training = setup.config.training
         with setup.deployed():
             found = setup.validator.validate()
-            is_best = state.add_validation(found.value, found.loss, setup.validator.measure, warmup_steps)
+            is_best = state.add_validation(found.value, found.loss, setup.validator.measure, training.warmup_steps)
+            if state.keep_validation(step, found.value, found.loss, training.num_validated_kept):
+                setup.directory.save_validated(setup.model, asdict(state), step)
             if is_best:
                 setup.directory.save_best(setup.model, asdict(state))
         self._tracker.write_metrics(step, state.elapsed_seconds, found.metrics)
@@ -190,6 +194,7 @@ class _Loop:
         step, keep_last = state.position.step, setup.config.training.keep_last
         good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
         setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
+        setup.directory.keep_validated([each.step for each in state.validations])
         self._saved, self._saved_at = now, time.monotonic()
 
     def is_save_overdue(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +24,25 @@ class UnloggedStep(NamedTuple):
     seconds: float
     num_correct: int | None = None
     """Target tokens for which the reference had the highest score; None in states of versions that did not count it."""
+
+
+class ValidatedStep(NamedTuple):
+    """A validation whose weights are kept."""
+
+    step: int
+    value: float
+    """Of the metric `best_metric` of the state; higher is better."""
+    loss: float
+
+
+def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
+    """The last `number` validations."""
+    return sorted(validations)[max(0, len(validations) - number) :]
+
+
+def best_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
+    """The best `number` validations, the best first; of equal values the lower loss, then the later step."""
+    return sorted(validations, key=lambda each: (each.value, -each.loss, each.step), reverse=True)[:number]
 
 
 @dataclass
@@ -49,6 +68,8 @@ class RunState:
     """What `best_value` measures, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
     num_validations_without_better: int = 0
     validated_step: int = 0
+    validations: list[ValidatedStep] = field(default_factory=list)
+    """The validations whose weights are kept, the oldest first."""
     unlogged: list[UnloggedStep] = field(default_factory=list)
     """The steps since the last row of `metrics.jsonl`."""
     recent_loss: float | None = None
@@ -93,6 +114,13 @@ class RunState:
             self.num_validations_without_better += 1
         return is_best
 
+    def keep_validation(self, step: int, value: float, loss: float, number: int) -> bool:
+        """Record a validation and forget all but the last and the best `number`; whether its weights are to be kept."""
+        known = [each for each in self.validations if each.step != step]
+        known += [ValidatedStep(step, value, loss)] if math.isfinite(value + loss) else []
+        self.validations = sorted({*last_of(known, number), *best_of(known, number)})
+        return step in [each.step for each in self.validations]
+
     def set_best(self, step: int, value: float | None, loss: float | None, metric: str) -> None:
         """Record which step has the best weights, and their scores."""
         self.best_step, self.best_value, self.best_loss, self.best_metric = step, value, loss, metric
@@ -100,7 +128,7 @@ class RunState:
     def reset_best(self, metric: str) -> None:
         """Forget the best scores, which another metric than this one measured; the step stays."""
         self.set_best(self.best_step, None, None, metric)
-        self.num_validations_without_better = 0
+        self.num_validations_without_better, self.validations = 0, []
 
     def copy_best(self, other: RunState) -> None:
         """Take the best step and its scores from another state of this run."""

@@ -60,6 +60,11 @@ class Validator:
         self.measure = f"bleu/{self._scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
 
+    def describe(self, found: Validation) -> str:
+        """The scores that select the best checkpoint."""
+        shown = "" if self.best_metric == "loss" else f"{self.best_metric} {found.value:.2f}  "
+        return f"{shown}valid loss {found.loss:.3f}"
+
     def validate(self) -> Validation:
         """Score the model as it is now."""
         data, config = self._data, self._config

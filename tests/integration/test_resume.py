@@ -678,6 +678,7 @@ CHANGES = {
     **{"training.max_steps": 7, "training.max_epochs": 1, "training.max_minutes": 1e-9, "training.patience": 1},
     **{"training.best_metric": "loss", "training.validate_every_steps": 2, "training.save_every_minutes": 1e-9},
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
+    **{"training.keep_validated": 2, "training.average_checkpoints": 2},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},

@@ -5,10 +5,12 @@ from dataclasses import asdict, fields
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.console import Progress
-from mt_cli.experiment.state import RunState, UnloggedStep
+from mt_cli.experiment.state import RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.tracking import Tracker, read_rows
 from mt_cli.training import Position, StepReport
@@ -139,6 +141,34 @@ def test_a_validation_is_the_best_once_and_others_count_towards_patience_after_t
     assert (state.validated_step, state.num_validations_without_better) == (9, 2)
     assert add(state, 12, 3.0) and state.num_validations_without_better == 0
     assert add(state, 12, 2.5)  # A run that went back and reached its best step again.
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=12), st.integers(0, 4))
+def test_the_last_and_the_best_validations_are_kept_as_if_all_had_been(scores, number):
+    state, every = RunState(), []
+    for step, (value, loss) in enumerate(scores, start=1):
+        every.append(ValidatedStep(step, value, loss))
+        is_kept = state.keep_validation(step, value, loss, number)
+        assert is_kept == (number > 0)
+    assert set(state.validations) == {*last_of(every, number), *best_of(every, number)}
+    for fewer in range(1, number + 1):
+        assert last_of(state.validations, fewer) == every[-fewer:]
+        assert best_of(state.validations, fewer) == best_of(every, fewer)
+
+
+def test_of_equal_values_the_lower_loss_is_better():
+    low, middle, high = ValidatedStep(3, 1.0, 2.0), ValidatedStep(2, 2.0, 5.0), ValidatedStep(1, 2.0, 4.0)
+    assert best_of([middle, low, high], 3) == [high, middle, low]
+    assert best_of([middle, low, high], 0) == last_of([middle, low, high], 0) == []
+
+
+def test_a_validation_that_is_repeated_replaces_itself_and_one_that_is_not_finite_is_not_kept():
+    state = RunState()
+    assert state.keep_validation(3, 1.0, 2.0, 5) and state.keep_validation(6, 1.0, 2.0, 5)
+    assert state.keep_validation(3, 4.0, 2.0, 5)
+    assert not state.keep_validation(9, float("nan"), 2.0, 5)
+    assert state.validations == [ValidatedStep(3, 4.0, 2.0), ValidatedStep(6, 1.0, 2.0)]
+    assert RunState.from_state(json.loads(json.dumps(asdict(state) | {"averaged_steps": [3]}))) == state
 
 
 def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():

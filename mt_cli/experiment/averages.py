@@ -1,0 +1,122 @@
+"""The mean of several validated checkpoints, which becomes the best one if the validation set says so.
+
+Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt et al. 2016 (section 3.3) the best too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mt_cli.averaging import replaced
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import open_checkpoint
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.console import say
+from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.experiment.data import prepare
+from mt_cli.experiment.resuming import check_data
+from mt_cli.experiment.setup import Setup
+from mt_cli.experiment.state import RunState, ValidatedStep, best_of, last_of
+from mt_cli.hardware import keep_memory, pick_device
+from mt_cli.model.transformer import Transformer
+
+
+def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
+    """The mean, in fp32, of the weights in checkpoints of a model like this one, by name; the model stays as it is.
+
+    Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
+    """
+    sums = {name: torch.zeros(weight.shape, dtype=torch.float64) for name, weight in model.named_parameters()}
+    for path in paths:
+        try:
+            with open_checkpoint(path) as checkpoint:
+                checkpoint.check_fits(model)
+                for name, weight in checkpoint.weights().items():
+                    sums[name] += weight
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{error}; delete it, and repeat the command without it") from None
+    return {name: (total / len(paths)).float() for name, total in sums.items()}
+
+
+def average_at_end(setup: Setup, state: RunState) -> None:
+    """If the config says so, make the mean of the last or best validated checkpoints the best, if it is better."""
+    number = setup.config.training.average_checkpoints
+    if number is None:
+        return
+    known = _available(setup.directory, state)
+    chosen = {tuple(sorted(each.step for each in some)) for some in (last_of(known, number), best_of(known, number))}
+    for steps in sorted(chosen):
+        if len(steps) > 1:
+            say(_try_mean(setup, state, steps))
+
+
+def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
+    """Average the last or the best checkpoints of a run that is not being trained; return what was found, as lines.
+
+    The mean becomes `best` if it is better than that on the validation set; the one before it stays as
+    `before_average`. Raises RunError if the run has not kept enough checkpoints or is being trained, and as `prepare`
+    and `TrainedRun.load`.
+    """
+    directory = RunDirectory(path)
+    directory.config()  # Raises now if this is no run, because the lock would make the directory.
+    with directory.locked():
+        steps = _chosen_steps(directory, last, best)
+        run = TrainedRun.load(path)
+        data = prepare(run.config, path.parent / ".cache", run.tokenizers)
+        keep_memory()
+        setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)
+        state = RunState.from_state(run.state)
+        check_data(setup, state)
+        found = setup.validator.validate()
+        state.set_best(state.best_step, found.value, found.loss, setup.validator.measure)
+        present = f"best so far, of step {state.best_step:,}: {setup.validator.describe(found)}"
+        return [present, _try_mean(setup, state, steps)]
+
+
+def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -> tuple[int, ...]:
+    """The steps of the last or the best checkpoints; raises an error that says what to do if there are not enough."""
+    if (last is None) == (best is None):
+        raise InputError("give --last N or --best N")
+    option, number, choose = ("--last", last, last_of) if last is not None else ("--best", best, best_of)
+    paths = directory.validated()
+    known: list[ValidatedStep] = []
+    if paths:
+        with open_checkpoint(paths[max(paths)]) as checkpoint:
+            known = _available(directory, RunState.from_state(checkpoint.state))
+    most = min(len(known), directory.config().training.num_validated_kept)
+    if most < 2:
+        raise RunError(
+            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} are kept; train, "
+            "or resume, with a larger training.keep_validated"
+        )
+    if number is None or number > most:
+        raise RunError(
+            f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints; use "
+            f"a number up to {most}, or a larger training.keep_validated in training"
+        )
+    return tuple(sorted(each.step for each in choose(known, number)))
+
+
+def _available(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:
+    """The validations in a state whose weights exist."""
+    paths = directory.validated()
+    return [each for each in state.validations if each.step in paths]
+
+
+def _try_mean(setup: Setup, state: RunState, steps: tuple[int, ...]) -> str:
+    """Validate the mean of the checkpoints of some steps and make it the best if it is better; return a line on it."""
+    directory, validator = setup.directory, setup.validator
+    paths = directory.validated()
+    with replaced(setup.model, mean_of([paths[step] for step in steps], setup.model)):
+        found = validator.validate()
+        is_better = state.is_better(found.value, found.loss)
+        if is_better:
+            state.set_best(steps[-1], found.value, found.loss, validator.measure)
+            directory.save_average(setup.model, asdict(state), steps)
+    verdict = "the new best" if is_better else "not better, the best checkpoint stays"
+    return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(found)}; {verdict}"
