@@ -62,18 +62,38 @@ def weight_and_update_norms(optimizer: torch.optim.AdamW) -> tuple[Tensor, Tenso
     return torch.stack(norms[0]).sum().sqrt(), torch.stack(norms[1]).sum().sqrt()
 
 
-def learning_rate(config: TrainingConfig, step: int, num_steps: int | None) -> float:
+def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:
     """The rate of step 1, 2, ...; `num_steps` is the number of the last one, if known.
 
     All schedules rise linearly to the peak at `warmup_steps`. `inverse_sqrt` is that of Vaswani et al. 2017,
-    equation 3, whose peak is d_model^-0.5 * warmup_steps^-0.5.
+    equation 3, whose peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` then fall to zero at `num_steps`
+    or when `elapsed_seconds` reach `max_minutes`, whichever comes first. They never rise again.
     """
-    warmup = config.warmup_steps
-    if step < warmup:
-        return config.learning_rate * step / warmup
-    if config.schedule == "inverse_sqrt":
-        return config.learning_rate * math.sqrt(max(warmup, 1) / step)
-    if config.schedule == "constant" or num_steps is None:
-        return config.learning_rate
-    done = min(1.0, (step - warmup) / max(1, num_steps - warmup))
-    return config.learning_rate * (1 - done if config.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2)
+    warmup, peak = config.warmup_steps, config.learning_rate
+    rising = peak * step / warmup if step < warmup else peak
+    done = max(_decay_by_steps(config, step, num_steps), _decay_by_clock(config, step, elapsed_seconds))
+    done = min(1.0, max(0.0, done))
+    falling = {
+        "inverse_sqrt": math.sqrt(max(warmup, 1) / step),
+        "linear": 1 - done,
+        "cosine": (1 + math.cos(math.pi * done)) / 2,
+        "constant": 1.0,
+    }
+    return min(rising, peak * falling[config.schedule])
+
+
+def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) -> float:
+    """The share of the steps between the warm-up and the last step that is done; negative during the warm-up."""
+    return 0.0 if num_steps is None else (step - config.warmup_steps) / max(1, num_steps - config.warmup_steps)
+
+
+def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:
+    """The share of the time between the warm-up and `max_minutes` that is over; negative during the warm-up.
+
+    The time of the warm-up follows from the mean speed so far. It counts as half of `max_minutes` if it is longer.
+    """
+    if config.max_minutes is None:
+        return 0.0
+    elapsed = elapsed_seconds / (60 * config.max_minutes)
+    warmup = min(0.5, elapsed * config.warmup_steps / step)
+    return (elapsed - warmup) / (1 - warmup)

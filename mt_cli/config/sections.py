@@ -118,9 +118,11 @@ class TrainingConfig(Section):
     max_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Maximum number of optimizer updates."""
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
-    """Maximum number of passes over the training pairs."""
+    """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
+    `max_minutes` is set; otherwise it is `null`."""
     max_minutes: Changeable[float | None] = Field(default=None, gt=0)
-    """Maximum training time, validation included."""
+    """Maximum training time, validation included. The learning rate of `linear` and `cosine` then follows the clock, so
+    that the exact result depends on the speed of the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
     not count."""
@@ -136,9 +138,11 @@ class TrainingConfig(Section):
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate of AdamW."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """Decay of the learning rate after the warm-up; linear and cosine reach zero at the last step."""
+    """Decay of the learning rate after the warm-up; linear and cosine reach zero at the first of `max_steps`,
+    `max_epochs` and `max_minutes`."""
     warmup_steps: int = Field(default=400, ge=0)
-    """Number of updates during which the learning rate rises from zero to its peak."""
+    """Number of updates during which the learning rate rises from zero to its peak. If they take more than half of
+    `max_minutes`, the decay of linear and cosine begins at half of the time, and the lower of the two rates counts."""
     adam_betas: Annotated[
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
@@ -193,6 +197,14 @@ class TrainingConfig(Section):
             raise ValueError(f"found {value!r}; it should be a number of tokens, at least 1, or auto")
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_length(cls, tree: Any) -> Any:
+        """Leave out the default of `max_epochs` if another option sets the length of the run."""
+        if isinstance(tree, dict) and any(tree.get(name) is not None for name in ("max_steps", "max_minutes")):
+            return {"max_epochs": None, **tree}
+        return tree
+
     @property
     def tokens_per_batch(self) -> int:
         """`batch_tokens` as a number."""
@@ -215,8 +227,10 @@ class TrainingConfig(Section):
     def _ends(self) -> TrainingConfig:
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
-        if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is None:
-            raise ValueError(f"schedule: {self.schedule} falls to zero at the last step; set max_steps or max_epochs")
+        if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:
+            raise ValueError(
+                f"schedule: {self.schedule} falls to zero at the end; set max_steps, max_epochs or max_minutes"
+            )
         return self
 
 
@@ -318,8 +332,9 @@ class Config(Section):
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
                 raise ValueError("training.validate_every_steps: missing; an epoch of a stream may never end")
-            if self.training.schedule in ("linear", "cosine") and self.training.max_steps is None:
-                raise ValueError("training.max_steps: missing; the schedule of a stream needs it")
+            has_end = self.training.max_steps is not None or self.training.max_minutes is not None
+            if self.training.schedule in ("linear", "cosine") and not has_end:
+                raise ValueError("training.max_steps: missing; the schedule of a stream needs it or max_minutes")
             if self.tokenizer.sample_pairs is None:
                 raise ValueError("tokenizer.sample_pairs: missing; a stream needs a number")
         return self

@@ -143,7 +143,7 @@ class _Loop:
             setup.optimizer,
             setup.pairs,
             training,
-            lambda step: factor * learning_rate(training, step, num_steps),
+            lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
             setup.dtype,
         )

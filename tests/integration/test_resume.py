@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -115,6 +116,46 @@ def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same
         assert f"Stopped by {next(iter(limit))}" in err
     assert "training.max_steps: was 13, now null" in err
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+@pytest.fixture
+def slow_steps(monkeypatch):
+    """A clock of training that advances by half a second with each step, and by nothing else."""
+    accumulate, seconds = Gradients.accumulate, [0.0]
+
+    def tick(self, micro_batches):
+        seconds[0] += 0.5
+        return accumulate(self, micro_batches)
+
+    monkeypatch.setattr(Gradients, "accumulate", tick)
+    monkeypatch.setattr("mt_cli.experiment.run.time", SimpleNamespace(monotonic=lambda: seconds[0]))
+
+
+@pytest.mark.usefixtures("slow_steps")
+def test_a_run_fitted_to_the_clock_ends_at_zero_on_time_and_as_one_that_was_not_stopped(
+    train, assert_same_run, tmp_path, monkeypatch
+):
+    options = {"schedule": "linear", "max_minutes": 10 / 60, "max_epochs": "null", "log_every_steps": 1}
+    assert "Stopped by max_minutes" in train("whole", **options)[2]
+    rates = [row["train/learning_rate"] for row in metrics(tmp_path / "runs/whole") if "train/loss" in row]
+    assert len(rates) == 20
+    assert max(rates) == rates[1] and rates[2:] == sorted(rates[2:], reverse=True)
+    assert rates[-1] < 0.1 * rates[1]
+    for step in (1, 7, 12):
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        assert train("parts", **options)[0] == 130
+    assert train("parts", **options)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+@pytest.mark.usefixtures("slow_steps")
+def test_a_limit_in_minutes_that_moves_moves_the_end_of_the_schedule(train, tmp_path):
+    options = {"schedule": "linear", "max_epochs": "null", "log_every_steps": 1, "validate_every_steps": 1000}
+    assert train("run", max_minutes=5 / 60, **options)[0] == 0
+    assert "training.max_minutes: was" in train("run", max_minutes=20 / 60, **options)[2]
+    rates = [row["train/learning_rate"] for row in metrics(tmp_path / "runs/run") if "train/loss" in row]
+    assert len(rates) == 40
+    assert rates[9] < rates[10] and rates[10:] == sorted(rates[10:], reverse=True) and rates[-1] < 0.1 * rates[10]
 
 
 def test_a_best_found_only_at_the_end_of_a_run_is_forgotten_when_it_resumes(

@@ -126,6 +126,17 @@ def test_the_saved_config_repeats_the_run(mt, tiny_config, tmp_path):
     assert all(ours[name].equal(theirs[name]) for name in ours)
 
 
+def test_a_run_of_some_seconds_uses_them_and_ends_at_a_rate_near_zero(mt, tiny_tree, tmp_path):
+    del tiny_tree["training"]["max_epochs"]
+    tiny_tree["training"] |= {"max_minutes": 0.05, "schedule": "linear", "validate_every_steps": 1_000_000}
+    (tmp_path / "seconds.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "seconds.yaml")
+    assert status == 0 and "Stopped by max_minutes 0.05" in err
+    rates = [row["train/learning_rate"] for row in rows_of(tmp_path / "runs/tiny") if "train/learning_rate" in row]
+    assert max(rates) == pytest.approx(1e-3, rel=0.5)
+    assert rates[-1] < 0.2 * max(rates)  # Half a second is allowed for a last step on a busy machine.
+
+
 def test_a_step_of_several_micro_batches_sees_the_same_pairs_in_fewer_steps(mt, tiny_config, tmp_path):
     def report_with(number):
         changes = ("--set", f"name=of-{number}", "--set", f"training.micro_batches_per_step={number}")

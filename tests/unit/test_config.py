@@ -93,7 +93,10 @@ def test_an_unknown_key_names_its_neighbour():
         ({"training__device": "tpu"}, "unknown device 'tpu'"),
         ({"training__learning_rate": "fast"}, "training.learning_rate"),
         ({"training__max_epochs": None}, "nothing ends this run"),
-        ({"training__schedule": "linear", "training__max_epochs": None, "training__max_minutes": 5}, "last step"),
+        (
+            {"training__schedule": "linear", "training__max_epochs": None, "training__patience": 5},
+            "set max_steps, max_",
+        ),
         ({"model__num_heads": 7}, "do not divide"),
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
@@ -138,6 +141,32 @@ def test_any_tree_is_a_config_or_a_config_error(tree):
     if isinstance(tree, dict):
         with pytest.raises(ConfigError):
             parse_config(tree, "f.yaml")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 10),
+        ({"patience": 3}, 10),
+        ({"max_minutes": None}, 10),
+        ({"max_steps": 500}, None),
+        ({"max_minutes": 30.0}, None),
+        ({"max_minutes": 30.0, "max_epochs": 10}, 10),
+    ],
+)
+def test_ten_epochs_are_the_length_of_a_run_only_where_no_other_length_is_given(given, expected):
+    config = parse_config(SMALLEST | {"training": given}, "f.yaml")
+    assert config.training.max_epochs == expected
+    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_limit_in_minutes_is_an_end_for_every_schedule(schedule):
+    parse_config(with_values(training__schedule=schedule, training__max_minutes=5), "f.yaml")
+    stream = {"dataset": "d", "streaming": True}
+    also = {"corpus__train": stream, "corpus__valid": {"file": "v"}, "training__validate_every_steps": 10}
+    parse_config(with_values(training__schedule=schedule, training__max_minutes=5, **also), "f.yaml")
+    assert "max_minutes" in message_for(with_values(training__schedule=schedule, **also))
 
 
 def test_differences_are_dotted():

@@ -3,6 +3,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from mt_cli.config.sections import ModelConfig, TrainingConfig
@@ -25,6 +27,77 @@ def test_inverse_sqrt_is_the_schedule_of_2017():
     for step in (1, 100, 4000, 5000, 100_000):
         paper = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
         assert learning_rate(config, step, None) == pytest.approx(paper)
+
+
+def rates_by_clock(config, seconds_per_step, num_steps=None):
+    """The rates of a run whose steps take these seconds, up to the end of `max_minutes` or of `num_steps`."""
+    rates, elapsed = [], 0.0
+    for step, seconds in enumerate(seconds_per_step, 1):
+        if elapsed < 60 * config.max_minutes and step <= (num_steps or math.inf):
+            rates.append(learning_rate(config, step, num_steps, elapsed))
+            elapsed += seconds
+    return rates
+
+
+durations = st.lists(st.floats(0.001, 3.0), min_size=5, max_size=200)
+clocked = st.builds(
+    TrainingConfig,
+    schedule=st.sampled_from(["linear", "cosine"]),
+    warmup_steps=st.integers(0, 60),
+    learning_rate=st.just(0.5),
+    max_minutes=st.floats(0.02, 2.0),
+)
+
+
+@given(clocked, durations, st.none() | st.integers(1, 200))
+def test_a_rate_by_the_clock_rises_as_the_warm_up_at_most_and_never_again_after_it_fell(config, seconds, num_steps):
+    rates = rates_by_clock(config, seconds, num_steps)
+    warmup = config.warmup_steps
+    assert all(0 <= rate <= 0.5 * min(1, step / max(warmup, 1)) for step, rate in enumerate(rates, 1))
+    fallen = next((i for i, (rate, after) in enumerate(itertools.pairwise(rates)) if after < rate), len(rates))
+    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(rates[fallen:]))
+
+
+@given(clocked, durations, st.none() | st.integers(1, 200))
+def test_a_rate_is_zero_when_the_time_or_the_steps_are_over(config, seconds, num_steps):
+    for step in range(1, len(seconds) + 1):
+        for elapsed in (60 * config.max_minutes, 61 * config.max_minutes):
+            assert learning_rate(config, step, num_steps, elapsed) == pytest.approx(0, abs=1e-12)
+    steps = max(config.warmup_steps + 1, num_steps or 0)
+    assert learning_rate(config, steps, steps, 0.0) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 10, 50])
+def test_at_a_constant_speed_the_clock_gives_the_rates_of_the_steps(schedule, warmup):
+    by_steps = TrainingConfig(schedule=schedule, warmup_steps=warmup, max_steps=100)
+    by_clock = TrainingConfig(schedule=schedule, warmup_steps=warmup, max_minutes=1)
+    for step in range(1, 101):
+        expected = learning_rate(by_steps, step, 100)
+        assert learning_rate(by_clock, step, None, 0.6 * step) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_clock_that_is_not_the_first_limit_changes_no_rate(schedule):
+    options = {"schedule": schedule, "warmup_steps": 10, "max_steps": 100}
+    config, with_clock = TrainingConfig(**options), TrainingConfig(**options, max_minutes=2)
+    for step in range(1, 101):
+        assert learning_rate(with_clock, step, 100, 0.6 * step) == learning_rate(config, step, 100)
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "constant"])
+def test_schedules_without_an_end_do_not_read_the_clock(schedule):
+    config = TrainingConfig(schedule=schedule, warmup_steps=10, max_minutes=1)
+    assert all(learning_rate(config, n, None, 59.0) == learning_rate(config, n, None) for n in (1, 10, 11, 100))
+
+
+def test_a_warm_up_longer_than_half_of_the_time_still_ends_at_zero():
+    config = TrainingConfig(schedule="linear", warmup_steps=1000, learning_rate=1.0, max_minutes=1)
+    rates = rates_by_clock(config, [0.6] * 200)
+    assert len(rates) == 100
+    assert rates[:50] == pytest.approx([step / 1000 for step in range(1, 51)])
+    assert rates[-1] == pytest.approx(0.02)  # A hundredth of the time is left, of half of the time.
+    assert max(rates) < 0.1
 
 
 def test_only_matrices_of_linear_maps_decay():
