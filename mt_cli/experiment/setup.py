@@ -34,7 +34,7 @@ class Setup:
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
-        self.validator = Validator(self.objective, data, config)
+        self.validator = Validator(self.objective, data, config, self.dtype)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self.pairs = training_pairs(data, config)
         self.steps_per_epoch = None
