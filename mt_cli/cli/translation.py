@@ -282,7 +282,7 @@ def tune_decoding(
     split: Annotated[str, Option(help="valid; test sets are refused.")] = "valid",
     beam_sizes: Annotated[str, Option(help="Beam sizes to try.")] = "1,2,4,5,8",
     length_penalties: Annotated[str, Option(help="Length penalties to try.")] = "0,0.5,1,1.5,2",
-    margin: Annotated[float, Option(min=0.0, help="Loss of score that a smaller beam is worth.")] = 0.1,
+    margin: Annotated[float, Option(help="Loss of score that a smaller beam is worth.")] = 0.1,
     max_sentences: Annotated[int, Option(min=1, help="Translate a random sample of a larger validation set.")] = 2000,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the choice only.")] = False,
     as_json: options.JsonOption = False,
@@ -296,6 +296,8 @@ def tune_decoding(
     """
     if split != "valid":
         raise InputError(f"--split {split}: use valid; options chosen on a test set would make its scores too good")
+    if not 0 <= margin <= 100:
+        raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
     show_progress(progress)
     path = run_path(run)
