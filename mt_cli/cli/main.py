@@ -117,6 +117,7 @@ def train(
 
 for command in (translation.translate, translation.score, translation.evaluate, looking.inspect, looking.report):
     app.command()(command)
+app.command()(translation.tune_decoding)
 
 
 @app.command()

@@ -78,33 +78,40 @@ class Scorer:
             for name, result in results.items()
         }
 
-    def confidence(self, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Half the width of the 95 % confidence interval of each metric, by bootstrap resampling (Koehn 2004)."""
-        (intervals,) = self._resampled([hypotheses], references)
+    def confidence(
+        self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
+    ) -> dict[str, float]:
+        """Half the width of the 95 % confidence interval of all metrics or some.
+
+        By bootstrap resampling (Koehn 2004).
+        """
+        (intervals,) = self._resampled([hypotheses], references, names or self.names)
         return {name: round(float(result.ci), 4) for name, result in intervals.items()}
 
     def compare(
         self, hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]
     ) -> dict[str, dict[str, float]]:
         """`{"bleu": {"score", "p_value"}, ...}` of rivals, by paired bootstrap resampling (Koehn 2004)."""
-        own, tested = self._resampled([hypotheses, rivals], references)
+        own, tested = self._resampled([hypotheses, rivals], references, self.names)
         # The p-value of equal scores is 1; sacreBLEU returns 1/1,001 for equal systems.
         p_values = {
             n: 1.0 if each.score == own[n].score else round(float(each.p_value), 4) for n, each in tested.items()
         }
         return {n: {"score": round(float(each.score), 4), "p_value": p_values[n]} for n, each in tested.items()}
 
-    def _resampled(self, systems: Sequence[Sequence[str]], references: Sequence[str]) -> list[dict[str, Any]]:
+    def _resampled(
+        self, systems: Sequence[Sequence[str]], references: Sequence[str], names: Sequence[str]
+    ) -> list[dict[str, Any]]:
         """Results of sacreBLEU by metric for each system; the first one is the baseline."""
         from sacrebleu.significance import PairedTest
 
         for system in systems:
             _check_lengths(system, references)
         named = [(str(number), list(system)) for number, system in enumerate(systems)]
-        metrics = {name: self._metric(name) for name in self.names}
+        metrics = {name: self._metric(name) for name in names}
         test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=_NUM_RESAMPLED)
         columns = [column for title, column in test()[1].items() if title != "System"]
-        return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     @property
     def _is_asian(self) -> bool:

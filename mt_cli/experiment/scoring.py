@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,8 @@ def evaluate(
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
-    hypotheses: list[str] = []
     with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
-        for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
-            sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
-            hypotheses.extend(translator.translate(sources, **decoding))
-            progress.advance(len(sources))
+        hypotheses = translations_of(translator, pairs, progress.advance, **decoding)
     seconds = time.perf_counter() - started_at
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
@@ -53,6 +49,18 @@ def evaluate(
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
     }, hypotheses
+
+
+def translations_of(
+    translator: Translator, pairs: Sequence[Pair], on_done: Callable[[int], object], **decoding: Any
+) -> list[str]:
+    """The translations of the sources; `on_done` is called with the number of sentences after each block."""
+    hypotheses: list[str] = []
+    for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
+        sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
+        hypotheses.extend(translator.translate(sources, **decoding))
+        on_done(len(sources))
+    return hypotheses
 
 
 def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:

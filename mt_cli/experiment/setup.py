@@ -38,7 +38,7 @@ class Setup:
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
-        self.validator = Validator(self.objective, data, config)
+        self.validator = Validator(self.objective, data, config, self.dtype)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self.pairs = training_pairs(data, config)
         num_batches = count_batches(self.pairs, training.tokens_per_batch)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
@@ -16,6 +19,7 @@ from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.experiment.data import Data, longest_source, scorer_of
 from mt_cli.figures import attention_pixels
+from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.translator import Translator
 
@@ -49,10 +53,10 @@ class Validation:
 
 
 class Validator:
-    """Scores a model on the validation set of a run."""
+    """Scores a model on the validation set of a run, in the number format of training."""
 
-    def __init__(self, objective: Objective, data: Data, config: Config) -> None:
-        self._objective, self._data, self._config = objective, data, config
+    def __init__(self, objective: Objective, data: Data, config: Config, dtype: torch.dtype) -> None:
+        self._objective, self._data, self._config, self._dtype = objective, data, config, dtype
         self._scorer = scorer_of(config, "valid")
         metric = config.training.best_metric
         self.best_metric = self._scorer.default_metric if metric == "auto" else metric
@@ -68,11 +72,12 @@ class Validator:
     def validate(self) -> Validation:
         """Score the model as it is now."""
         data, config = self._data, self._config
-        tokens = score_tokens(self._objective, data.encoded["valid"], config.training.tokens_per_batch)
+        objective = Objective(in_format(self._objective.model, self._dtype), config.training)
+        tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
-            engine = TransformerEngine(self._objective.model, progress.advance)
+            engine = TransformerEngine(objective.model, progress.advance)
             max_tokens = longest_source(data, config) or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.decoding.greedy
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
@@ -88,12 +93,12 @@ class Validator:
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
             **{f"valid/{name}": each["score"] for name, each in scores.items()},
-            **{f"train/loss/{name}": loss for name, loss in self._part_losses().items()},
+            **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
         return Validation(value, metrics, samples, _pictures(translator, samples))
 
-    def _part_losses(self) -> dict[str, float]:
+    def _part_losses(self, objective: Objective) -> dict[str, float]:
         """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
         names = names_of(self._config.corpus.train)
         if len(names) < 2 or "train" not in self._data.encoded:
@@ -104,9 +109,20 @@ class Validator:
             if size:  # Spread evenly over the part.
                 indices = sorted({start + place * size // _PAIRS_PER_PART for place in range(_PAIRS_PER_PART)})
                 batch_tokens = self._config.training.tokens_per_batch
-                losses[name] = score_tokens(self._objective, pairs, batch_tokens, indices).loss
+                losses[name] = score_tokens(objective, pairs, batch_tokens, indices).loss
             start += size
         return losses
+
+
+def in_format(model: Transformer, dtype: torch.dtype) -> Transformer:
+    """The model with weights in a number format: the model itself if it has them, otherwise a copy.
+
+    Buffers are shared and keep their format, as in training.
+    """
+    if next(model.parameters()).dtype == dtype:
+        return model
+    casts = {id(weight): nn.Parameter(weight.detach().to(dtype), requires_grad=False) for weight in model.parameters()}
+    return deepcopy(model, casts | {id(buffer): buffer for buffer in model.buffers()})
 
 
 def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, NDArray[np.uint8]]:

@@ -1,0 +1,124 @@
+import json
+import shutil
+
+import pytest
+import yaml
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.loading import load_config
+from mt_cli.experiment.run import train
+from mt_cli.translator import Translator
+
+GRID = ("--beam-sizes", "1,3", "--length-penalties", "0,1")
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    return tmp_path / "runs" / "tiny"
+
+
+def tune(mt, run, *options):
+    status, out, err = mt("tune-decoding", "--run", run, "--precision", "fp32", "--json", *options)
+    assert status == 0, err
+    return json.loads(out), err
+
+
+def test_each_score_is_that_of_mt_evaluate_with_the_same_options(mt, run):
+    found, _ = tune(mt, run, *GRID)
+    assert [(each["beam_size"], each["length_penalty"]) for each in found["trials"]] == [
+        (1, 0.0),
+        (1, 1.0),
+        (3, 0.0),
+        (3, 1.0),
+    ]
+    for each in found["trials"]:
+        options = "--beam-size", each["beam_size"], "--set", f"decoding.length_penalty={each['length_penalty']}"
+        status, out, _ = mt("evaluate", "--run", run, "--split", "valid", "--precision", "fp32", *options, "--json")
+        expected = json.loads(out)
+        assert status == 0
+        assert expected["bleu"]["score"] == each["score"]
+        assert expected["bleu"]["signature"] == found["signature"]
+
+
+def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
+    sentence, options = "one two.", ("--run", run, "--precision", "fp32", "--json")
+    before = mt("translate", sentence, *options)[1]
+    expected = mt("translate", sentence, *options, "--beam-size", "3", "--length-penalty", "0.25")[1]
+    assert before != expected  # The score of a hypothesis depends on the penalty.
+    old = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    found, err = tune(mt, run, "--beam-sizes", "3", "--length-penalties", "0.25")
+    assert found["is_written"]
+    assert found["chosen"] == {"beam_size": 3, "length_penalty": 0.25, "score": found["trials"][0]["score"]}
+    assert "decoding.beam_size was 4, now 3" in err
+    assert "decoding.length_penalty was 1.0, now 0.25" in err
+    old["decoding"] |= {"beam_size": 3, "length_penalty": 0.25}
+    assert yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8")) == old
+    assert mt("translate", sentence, *options)[1] == expected
+    assert Translator.load(run).decoding.beam_size == 3
+    assert "has these values already" in tune(mt, run, "--beam-sizes", "3", "--length-penalties", "0.25")[1]
+
+
+def test_a_dry_run_writes_nothing_and_chooses_the_same(mt, run):
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    dry, err = tune(mt, run, *GRID, "--dry-run")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert not dry["is_written"]
+    assert "Nothing was written" in err
+    assert tune(mt, run, *GRID)[0]["chosen"] == dry["chosen"]
+
+
+def test_the_table_has_a_row_for_each_beam_and_a_column_for_each_penalty(mt, run):
+    found, _ = tune(mt, run, *GRID, "--dry-run", "--max-sentences", "7")
+    assert {"run", "split", "num_sentences", "metric", "signature", "confidence_95", "margin"} < found.keys()
+    assert {"trials", "chosen", "is_written"} < found.keys()
+    assert (found["split"], found["num_sentences"], found["metric"]) == ("valid", 7, "bleu")
+    options = ("--max-sentences", "7", "--dry-run", "--precision", "fp32", "--run", run)
+    status, out, _ = mt("tune-decoding", *GRID, *options)
+    assert status == 0
+    first, header, *rows = out.splitlines()
+    assert first.startswith("tiny: BLEU of 7 sentences of valid  nrefs:1|")
+    assert header.split() == ["length", "penalty", "0", "1", "seconds"]
+    scores = [f"{each['score']:.2f}" for each in found["trials"]]
+    assert [row.split()[:-1] for row in rows[:2]] == [["beam", "1", *scores[:2]], ["beam", "3", *scores[2:]]]
+    assert f"beam_size {found['chosen']['beam_size']}" in rows[2]
+    assert f"± {found['confidence_95']:.2f}" in rows[3]
+
+
+def test_a_tuned_run_resumes(mt, run):
+    tune(mt, run, "--beam-sizes", "2", "--length-penalties", "0.5")
+    report = train(load_config(run / "config.yaml"), run.parent)
+    assert report["best_step"] == json.loads((run / "report.json").read_text(encoding="utf-8"))["best_step"]
+    assert RunDirectory(run).config().decoding.beam_size == 2
+
+
+def test_a_run_that_is_being_trained_is_refused_unless_nothing_is_written(mt, run):
+    before = (run / "config.yaml").read_bytes()
+    with RunDirectory(run).locked():
+        status, out, err = mt("tune-decoding", "--run", run, *GRID)
+        assert (status, out) == (2, "")
+        assert "trains this run" in err
+        assert mt("tune-decoding", "--run", run, *GRID, "--dry-run")[0] == 0
+    assert (run / "config.yaml").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--split", "test"), "--split test: use valid"),
+        (("--beam-sizes", "1,x"), "--beam-sizes '1,x': write numbers"),
+        (("--beam-sizes", "0"), "beam_size: found 0"),
+        (("--length-penalties", ""), "--length-penalties ''"),
+        (("--length-penalties", "1,99"), "length_penalty: found 99"),
+        (("--length-penalties", "nan"), "length_penalty: found nan"),
+        (("--margin", "-1"), "--margin -1: use 0 to 100"),
+        (("--margin", "nan"), "--margin nan"),
+        (("--max-sentences", "0"), "--max-sentences"),
+    ],
+)
+def test_wrong_options_are_named_and_change_nothing(mt, run, options, words):
+    before = (run / "config.yaml").read_bytes()
+    status, out, err = mt("tune-decoding", "--run", run, *options)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert (run / "config.yaml").read_bytes() == before
