@@ -149,7 +149,9 @@ def tokenize(
 
 def _tokenizer_report(config: Config) -> Iterator[str]:
     from mt_cli.experiment.data import prepare
+    from mt_cli.experiment.presets import resolve_preset
 
+    config = resolve_preset(config, RUNS / ".cache")
     data = prepare(config, RUNS / ".cache")
     shared = ", one for both languages" if config.tokenizer.shared else ""
     trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
@@ -207,7 +209,9 @@ def data_check(
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import examine, format_examination, write_clean
+    from mt_cli.experiment.presets import resolve_preset
 
+    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     report = examine(data, loaded)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
@@ -231,7 +235,9 @@ def data_show(
     loaded = load_config(config, overrides)
     from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import shown_pairs
+    from mt_cli.experiment.presets import resolve_preset
 
+    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     lines = shown_pairs(data, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")

@@ -6,6 +6,8 @@ Unicode names of its scripts, and function words in lower case that tell it from
 
 from __future__ import annotations
 
+import unicodedata
+from collections import Counter
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("languages.tsv")
@@ -60,6 +62,13 @@ def _script_of(language: str) -> str | None:
         if len(subtag) == 4 and subtag.isalpha():
             return subtag
     return None
+
+
+def scripts_in(text: str) -> set[str]:
+    """Unicode names of the scripts, as in `languages.tsv`, that a tenth or more of the letters of a text are in."""
+    names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
+    counts = Counter("Han" if name == "Cjk" else name for name in names)
+    return {script for script, count in counts.items() if 10 * count >= counts.total()}
 
 
 def writes_spaces(language: str) -> bool:
