@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
-from mt_cli.cli import looking, options, translation
+from mt_cli.cli import beginning, looking, options, translation
 from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.console import say, show_progress
@@ -115,7 +115,14 @@ def train(
     run.train(loaded, RUNS, fresh)
 
 
-for command in (translation.translate, translation.score, translation.evaluate, looking.inspect, looking.report):
+for command in (
+    beginning.init,
+    translation.translate,
+    translation.score,
+    translation.evaluate,
+    looking.inspect,
+    looking.report,
+):
     app.command()(command)
 
 
