@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer import Argument, Option
 
-from mt_cli.cli import looking, options, translation
+from mt_cli.cli import beginning, looking, options, translation
 from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.console import say, show_progress
@@ -115,7 +115,14 @@ def train(
     run.train(loaded, RUNS, fresh)
 
 
-for command in (translation.translate, translation.score, translation.evaluate, looking.inspect, looking.report):
+for command in (
+    beginning.init,
+    translation.translate,
+    translation.score,
+    translation.evaluate,
+    looking.inspect,
+    looking.report,
+):
     app.command()(command)
 app.command()(translation.tune_decoding)
 
@@ -150,7 +157,9 @@ def tokenize(
 
 def _tokenizer_report(config: Config) -> Iterator[str]:
     from mt_cli.experiment.data import prepare
+    from mt_cli.experiment.presets import resolve_preset
 
+    config = resolve_preset(config, RUNS / ".cache")
     data = prepare(config, RUNS / ".cache")
     shared = ", one for both languages" if config.tokenizer.shared else ""
     trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
@@ -226,7 +235,9 @@ def data_check(
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import examine, format_examination, write_clean
+    from mt_cli.experiment.presets import resolve_preset
 
+    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     report = examine(data, loaded)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
@@ -250,7 +261,9 @@ def data_show(
     loaded = load_config(config, overrides)
     from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import shown_pairs
+    from mt_cli.experiment.presets import resolve_preset
 
+    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     lines = shown_pairs(data, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")

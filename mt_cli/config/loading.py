@@ -1,6 +1,6 @@
 """Configs as files: YAML, `--set`, and messages that list every problem.
 
-Precedence: defaults < YAML < `--set`. Values are not converted: a quoted number is text, and no number.
+Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quoted number is text, and no number.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from mt_cli.config.corpora import KINDS, Section
+from mt_cli.config.presets import PRESETS, Values, filled
 from mt_cli.config.sections import Config
 from mt_cli.errors import ConfigError, reason
 
@@ -85,13 +86,27 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
-    """The config of a tree of plain values; the message of a ConfigError begins with `origin`."""
+    """The config of a tree of plain values, in which a preset except `auto` is replaced by its values.
+
+    The message of a ConfigError begins with `origin`.
+    """
+    preset = tree.get("preset")
+    if isinstance(preset, str) and preset in PRESETS:
+        tree = filled(tree, PRESETS[preset])
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
     raise ConfigError(f"{heading}:{separator}" + separator.join(dict.fromkeys(lines)))
+
+
+def with_values(config: Config, values: Values) -> Config:
+    """The config with the values that `preset: auto` stands for, where neither its file nor `--set` has others.
+
+    Raises ConfigError if they do not fit together.
+    """
+    return parse_config(filled(config.model_dump(mode="json", exclude_unset=True), values), f"preset {config.preset}")
 
 
 def changed_section(section: S, changes: Mapping[str, Any]) -> S:

@@ -299,6 +299,10 @@ class Config(Section):
     """Name of the run's directory in `runs`."""
     corpus: CorpusConfig
     """The parallel text."""
+    preset: Literal["tiny", "small", "base", "big", "auto"] | None = None
+    """Values for options of `tokenizer`, `model` and `training` that the config does not set: those of a size of model,
+    or `auto`, chosen by the training pairs, the languages, the device and `max_minutes`. The config of the run has the
+    values themselves."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """Tokenisation of text."""
     model: ModelConfig = ModelConfig()
@@ -322,6 +326,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Config:
+        if self.preset is not None:  # Checked when the preset has become values.
+            return self
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")
         if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:

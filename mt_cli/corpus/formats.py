@@ -54,6 +54,32 @@ def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]
     return _READERS[kind]
 
 
+def names_in(path: Path) -> list[str]:
+    """The languages of a translation memory, or the columns of a table: the first cells of one without a heading.
+
+    Nothing for gettext. Raises CorpusError if the format is unknown or the file cannot be read.
+    """
+    reader = reader_of(path)
+    if reader is _read_tmx:
+        return _languages_in_tmx(path)
+    if reader is _read_parquet:
+        with opened(path) as stream, suppress(pa.ArrowException):  # `read_file` will explain it.
+            schema = pq.ParquetFile(stream).schema_arrow
+            nested: Any = schema.field("translation").type if "translation" in schema.names else None
+            is_struct = nested is not None and pa.types.is_struct(nested)
+            return [field.name for field in nested] if is_struct else list(schema.names)
+    if reader is _read_jsonl:
+        record: Any = None
+        with suppress(ValueError, RecursionError):
+            record = json.loads(next((line for line in read_lines(path) if line.strip()), "null"))
+        if isinstance(record, dict) and isinstance(record.get("translation"), dict):
+            record = record["translation"]
+        return list(record) if isinstance(record, dict) else []
+    if reader is _read_csv:
+        return next(_csv_records(path), (0, [""]))[1]
+    return next(read_lines(path), "").split("\t") if reader is _read_tsv else []
+
+
 def _read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """Tab-separated lines without quoting."""
     records = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
@@ -342,6 +368,21 @@ def _read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Ro
         except (LookupError, ValueError) as error:
             raise CorpusError(f"{path}, line 1: {error}; {_DECLARE_UTF8}") from None
     yield from units.take()
+
+
+def _languages_in_tmx(path: Path) -> list[str]:
+    """The languages of the units at the beginning of a TMX file, in their order."""
+    found: dict[str, None] = {}
+
+    def note(name: str, attributes: Mapping[str, str]) -> None:
+        if name == "tuv":
+            found[primary(attributes.get("xml:lang") or attributes.get("lang") or "")] = None
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = note
+    with opened(path) as file, suppress(expat.ExpatError, LookupError, ValueError):  # `read_file` will explain it.
+        parser.Parse(file.read(CHUNK_BYTES), False)
+    return [code for code in found if code]
 
 
 def _encoding_hint(code: int, chunk: bytes, place: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,18 @@ def _reading(where: str) -> Iterator[None]:
         raise CorpusError(f"{where}: cannot be read: {one_line(error)}") from error
 
 
+def load_splits(source: DatasetSource) -> Mapping[str, Any]:
+    """Every split of the dataset of a source, by name; raises CorpusError."""
+    splits: Mapping[str, Any] = _load(source, None)
+    return splits
+
+
 def load_dataset(source: DatasetSource) -> Any:
     """The `Dataset` or, if streaming, `IterableDataset` of a source; raises CorpusError."""
+    return _load(source, source.split)
+
+
+def _load(source: DatasetSource, split: str | None) -> Any:
     path, subset = Path(source.dataset), source.subset
     is_local = os.path.isdir(path)  # `Path.is_dir` raises errors for some names.
     if not is_local and not _hub_is_reachable():
@@ -62,7 +72,7 @@ def load_dataset(source: DatasetSource) -> Any:
         path, subset = path / subset, None
     name = str(path) if is_local else source.dataset
     try:
-        return datasets.load_dataset(name, subset, split=source.split, streaming=source.streaming)
+        return datasets.load_dataset(name, subset, split=split, streaming=source.streaming)
     except Exception as error:
         # The hub's client raises dozens of kinds of exceptions.
         cause = error.__cause__ if isinstance(error, datasets.exceptions.DatasetGenerationError) else None

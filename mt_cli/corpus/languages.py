@@ -6,6 +6,10 @@ Unicode names of its scripts, and function words in lower case that tell it from
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("languages.tsv")
@@ -29,6 +33,7 @@ _SPACELESS_LANGUAGES = CHINESE | {"bo", "dz", "ja", "km", "lo", "my", "nod", "sh
 _SPACELESS_SCRIPTS = frozenset(
     {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
 )
+_LETTERS = re.compile(r"[^\W\d_]+")
 SPACELESS = (
     "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"  # Thai to Tibetan, Myanmar, Khmer.
     "\u2e80-\u312f\u3190-\u31ff\u3220-\u325f\u3280-\u9fff\uf900-\ufaff"  # Han, kana, Bopomofo and their marks.
@@ -42,6 +47,11 @@ def primary(code: str) -> str:
     """The language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`."""
     language = code.replace("_", "-").partition("-")[0].lower()
     return _SHORT_CODES.get(language, language)
+
+
+def is_known(code: str) -> bool:
+    """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
+    return primary(code) in _SCRIPTS
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
@@ -60,6 +70,13 @@ def _script_of(language: str) -> str | None:
         if len(subtag) == 4 and subtag.isalpha():
             return subtag
     return None
+
+
+def scripts_in(text: str) -> set[str]:
+    """Unicode names of the scripts, as in `languages.tsv`, that a tenth or more of the letters of a text are in."""
+    names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
+    counts = Counter("Han" if name == "Cjk" else name for name in names)
+    return {script for script, count in counts.items() if 10 * count >= counts.total()}
 
 
 def writes_spaces(language: str) -> bool:
@@ -84,6 +101,19 @@ def bleu_tokenizer(language: str) -> str:
     if writes_spaces(language):
         return "char" if primary(language) == "ko" and _script_of(language) != "latn" else "13a"
     return "zh" if primary(language) in CHINESE else "char"
+
+
+def language_of_texts(texts: Sequence[str]) -> str | None:
+    """The language that texts have common words of, or the only known one in their script; None if unclear."""
+    votes = Counter(filter(None, (language_of(set(_LETTERS.findall(text.lower()))) for text in texts)))
+    for code, count in votes.most_common(1):
+        if 2 * count > votes.total() and 20 * count > len(texts):
+            return code
+    scripts = scripts_in(" ".join(texts))
+    if scripts == {"Han"}:
+        return "zh"
+    codes = [code for code, own in _SCRIPTS.items() if scripts and scripts <= {*own} and {own[0], own[-1]} & scripts]
+    return next(iter(codes)) if len(codes) == 1 else None
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:

@@ -69,8 +69,7 @@ def prepare(
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")
     cache = Cache(cache_path, say)
-    with Progress("reading", None, "pair").counting() as advance:
-        corpora = read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
+    corpora = read(config, cache, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():
@@ -79,6 +78,12 @@ def prepare(
     problems = _problems(corpora, config, cache)
     release_memory()
     return Data(corpora, tokenizers, encoded, statistics, is_short_enough, problems)
+
+
+def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
+    """Read and clean all corpora except streams, as `prepare` does, with progress; from the cache if it has them."""
+    with Progress("reading", None, "pair").counting() as advance:
+        return read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
 
 
 def notes_on_words(config: Config) -> list[str]:
@@ -102,14 +107,14 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     key = fingerprint(train.key, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
-        mask = _sample(train, config.tokenizer.sample_pairs, config.training.seed)
+        mask = sample(train, config.tokenizer.sample_pairs, config.training.seed)
         save_tokenizers(folder, train_tokenizers(lambda: (row[1:] for row in train.rows(mask)), config))
         release_memory()
 
     return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
 
 
-def _sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
+def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
     """A mask of at most `number` of the rows that are in the corpus."""
     mask: Mask = corpus.statuses == corpus.code
     rows = np.flatnonzero(mask)

@@ -11,6 +11,7 @@ from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
+from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.reporting import write_bad_batch
 from mt_cli.experiment.setup import Setup, with_batch_tokens
 from mt_cli.experiment.state import RunState
@@ -25,8 +26,8 @@ _MAX_RESTARTS = 2
 def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
     """Check that the run in a directory can resume with a config; raises RunError if it cannot.
 
-    Returns the config, with the number that the run found for `batch_tokens: auto`, the tokenizers of the run, and a
-    line for each option that changed.
+    Returns the config, with what the run chose for `preset: auto` and `batch_tokens: auto`, the tokenizers of the run,
+    and a line for each option that changed.
     """
     try:
         previous = directory.config()
@@ -34,6 +35,7 @@ def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, T
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
+    config = resolve_preset(config, directory.path.parent / ".cache", previous)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config, tokenizers, directory.check_resumable(previous, config)

@@ -19,6 +19,7 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import longest_source, prepare, scorer_of
 from mt_cli.experiment.policy import Signals, follow
+from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
 from mt_cli.experiment.scoring import format_summary
@@ -66,11 +67,12 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
 
 def _prepare(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> tuple[Setup, RunState]:
     """Build what a run works with; load its state, or make the directory of a new run."""
-    tokenizers, changed = None, list[str]()
+    tokenizers, changed, cache_path = None, list[str](), directory.path.parent / ".cache"
     resumes = not fresh and directory.can_resume()
     if resumes:
         config, tokenizers, changed = config_to_resume(directory, config)
-    data = prepare(config, directory.path.parent / ".cache", tokenizers)
+    config = resolve_preset(config, cache_path)
+    data = prepare(config, cache_path, tokenizers)
     keep_memory()
     seed_everything(config.training.seed)
     model = new_model(config, data, device)

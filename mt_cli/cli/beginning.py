@@ -1,0 +1,97 @@
+"""The command that begins a project: init."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from mt_cli.cli.options import RUNS, utf8
+from mt_cli.cli.streams import show
+from mt_cli.console import say
+from mt_cli.errors import InputError, reason
+
+
+def init(
+    files: Annotated[
+        tuple[str, str] | None, Option(metavar="SOURCE TARGET", help="Two files with a sentence per line.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        Option(metavar="FILE", callback=utf8, help="A file with both sides, such as pairs.tsv or pairs.tmx."),
+    ] = None,
+    dataset: Annotated[
+        str | None, Option(callback=utf8, help="Hugging Face hub id, or a folder with its layout.")
+    ] = None,
+    subset: Annotated[str | None, Option(callback=utf8, help="Configuration of the dataset.")] = None,
+    source_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by names and texts.")
+    ] = None,
+    target_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by names and texts.")
+    ] = None,
+    example: Annotated[
+        str | None, Option(metavar="NAME", callback=utf8, help="Write a config that is part of mt, such as quickstart.")
+    ] = None,
+    name: Annotated[str | None, Option(callback=utf8, help="Name of the run; default: by the data.")] = None,
+    output: Annotated[Path | None, Option(callback=utf8, help="New file; default: NAME.yaml.")] = None,
+) -> None:
+    """Write a config for your data, with a reason for each value.
+
+    An existing file is never overwritten.
+    """
+    given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
+    chosen = [key for key, value in given.items() if value is not None]
+    if len(chosen) != 1:
+        raise InputError("give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME")
+    if subset is not None and dataset is None:
+        raise InputError("--subset: only a --dataset has subsets")
+    if example is not None:
+        if name or source_language or target_language:
+            raise InputError("--example: an example has a name and languages; give --output alone beside it")
+        return _write(output or Path(f"{example}.yaml"), _example(example))
+    if output is not None:
+        _check_new(output)
+    from pydantic import TypeAdapter
+
+    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
+    from mt_cli.experiment.beginning import new_config
+
+    tree = {key: given[key] for key in chosen} | ({"subset": subset} if subset else {})
+    kind: type[Source] = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}[chosen[0]]  # type: ignore[assignment]
+    found = new_config(
+        TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, RUNS / ".cache"
+    )
+    for line in found.lines:
+        say(line)
+    return _write(output or Path(f"{found.config.name}.yaml"), found.text)
+
+
+def _example(name: str) -> str:
+    """The text of a config that is part of the package, without the line for editors that names a schema beside it."""
+    folder = resources.files("mt_cli") / "configs"
+    names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
+    if name not in names:
+        raise InputError(f"--example {name}: unknown; there are {', '.join(names)}")
+    lines = (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("# yaml-language-server"))
+
+
+def _check_new(path: Path) -> None:
+    if os.path.lexists(path):
+        raise InputError(f"{path}: exists already and is not overwritten; give a new name with --output")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file and name it on standard output."""
+    _check_new(path)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputError(f"{path}: {reason(error)}; give another file with --output") from None
+    say(f"Next:  mt train --config {path}")
+    show(str(path))

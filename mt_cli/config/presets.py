@@ -1,0 +1,152 @@
+"""The values of the presets, all in one place. Knows nothing of corpora.
+
+Sources: Vaswani et al. 2017, table 3 (base, big); Sennrich and Zhang 2019 and Gowda and May 2020 (vocabulary by corpus
+size); Araabi and Monz 2020 (few pairs: fewer layers and heads, more dropout and label smoothing, smaller batches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+Values = Mapping[str, Mapping[str, Any]]
+"""Values of options by section and key."""
+
+SECTIONS = ("tokenizer", "model", "training")
+
+
+def _preset(vocab_size: int, model: Mapping[str, Any], training: Mapping[str, Any]) -> Values:
+    sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
+    return {
+        "tokenizer": {"algorithm": "bpe", "vocab_size": vocab_size, "shared": True},
+        "model": {**{key: model[key] for key in sizes}, "tie_embeddings": "all", **model},
+        "training": training,
+    }
+
+
+PRESETS: Mapping[str, Values] = {
+    "tiny": _preset(
+        10_000,
+        dict(d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
+        | dict(dropout=0.3, attention_dropout=0.1),
+        dict(max_epochs=50, batch_tokens=4096, learning_rate=4e-3, schedule="linear", warmup_steps=800)
+        | dict(label_smoothing=0.1),
+    ),
+    "small": _preset(
+        16_000,
+        dict(d_model=256, d_ff=1024, num_heads=4, num_encoder_layers=3, num_decoder_layers=3)
+        | dict(dropout=0.2, attention_dropout=0.1),
+        dict(max_epochs=30, batch_tokens=4096, learning_rate=1.5e-3, schedule="linear", warmup_steps=800)
+        | dict(label_smoothing=0.1),
+    ),
+    "base": _preset(
+        32_000,
+        dict(d_model=512, d_ff=2048, num_heads=8, num_encoder_layers=6, num_decoder_layers=6)
+        | dict(dropout=0.1, attention_dropout=0.0),
+        dict(max_steps=100_000, max_epochs=None, batch_tokens=12_500, micro_batches_per_step=2, learning_rate=7e-4)
+        | dict(schedule="inverse_sqrt", warmup_steps=4000, label_smoothing=0.1, validate_every_steps=2000),
+    ),
+    "big": _preset(
+        32_000,
+        dict(d_model=1024, d_ff=4096, num_heads=16, num_encoder_layers=6, num_decoder_layers=6)
+        | dict(dropout=0.3, attention_dropout=0.0),
+        dict(max_steps=300_000, max_epochs=None, batch_tokens=6_250, micro_batches_per_step=4, learning_rate=5e-4)
+        | dict(schedule="inverse_sqrt", warmup_steps=4000, label_smoothing=0.1, validate_every_steps=5000),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Level:
+    """What `preset: auto` chooses for training corpora up to a size."""
+
+    max_target_words: float
+    preset: str
+    """The preset that it begins with; on a CPU or with little time, a smaller one."""
+    num_updates: int
+    expectation: str
+    changes: Values = field(default_factory=dict)
+    """Values that differ from those of the preset."""
+
+
+_FEW = dict(num_heads=2, num_encoder_layers=3, num_decoder_layers=3, dropout=0.3, attention_dropout=0.1)
+LEVELS = (
+    Level(
+        30_000,
+        "tiny",
+        3_000,
+        "BLEU from below ten, for free text, to the low twenties, for short and similar sentences such as captions; "
+        "the model will invent and leave out words. More pairs help most, back-translated ones included.",
+        {
+            "model": _FEW | dict(feed_forward_dropout=0.1),
+            "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
+        },
+    ),
+    Level(
+        150_000,
+        "tiny",
+        4_000,
+        "BLEU in the tens, for short and similar sentences such as captions in the twenties. More pairs help most.",
+        {
+            "model": _FEW | dict(feed_forward_dropout=0.1),
+            "training": dict(batch_tokens=3072, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
+        },
+    ),
+    Level(1_500_000, "tiny", 8_000, "useful translations of text like that of train, and poor ones of other text."),
+    Level(8_000_000, "small", 30_000, "useful translations of text like that of train, and fair ones of other text."),
+    Level(
+        60_000_000,
+        "base",
+        60_000,
+        "good translations of text like that of train.",
+        {"training": dict(batch_tokens=8192, micro_batches_per_step=1, schedule="linear", warmup_steps=2000)},
+    ),
+    Level(
+        inf,
+        "base",
+        100_000,
+        "good translations of many kinds of text; `preset: big` gains more if there are days of a large GPU.",
+    ),
+)
+VOCABULARY = ((12_000, 1_000), (60_000, 2_000), (360_000, 8_000), (3_000_000, 16_000), (15_000_000, 32_000))
+"""Target words of the training pairs, and the vocabulary for both languages, its 256 bytes included; in between,
+interpolated on logarithmic scales."""
+OWN_VOCABULARY_SHARE = 0.6
+"""Size of each of two vocabularies, as a share of that of a shared one."""
+TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {
+    "cpu": {"tiny": 700_000, "small": 250_000, "base": 30_000, "big": 8_000},
+    "gpu": {"tiny": 20e6, "small": 20e6, "base": 8e6, "big": 3e6},
+}
+"""Rough speed of training on two CPU cores and on a GPU, in target tokens; it only decides between presets."""
+LARGEST_ON_CPU = "small"
+
+
+def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
+    """The tree of a config with the values of a preset for options that it does not set, and without `preset`.
+
+    Values that would contradict those of the tree are left out: a size of the vocabulary for words or characters, one
+    table for two vocabularies, and a limit of epochs beside a limit of steps.
+    """
+    result = dict(tree) | {"preset": None}
+    for section in SECTIONS:
+        given = tree.get(section, {})
+        if not isinstance(given, Mapping):
+            continue  # A ConfigError will say so.
+        own = dict(values.get(section, {}))
+        if section == "tokenizer" and given.get("algorithm", "bpe") in ("word_level", "char"):
+            own.pop("vocab_size", None)
+        if section == "model" and _tokenizer_is_separate(result):
+            own["tie_embeddings"] = "target"
+        if section == "training" and given.get("max_steps") is not None and "max_epochs" in own:
+            own["max_epochs"] = None
+        if section == "training" and given.get("max_epochs") is not None:
+            own.pop("max_steps", None)
+        result[section] = own | dict(given)
+    return result
+
+
+def _tokenizer_is_separate(tree: Mapping[str, Any]) -> bool:
+    tokenizer = tree.get("tokenizer")
+    return isinstance(tokenizer, Mapping) and tokenizer.get("shared") is False

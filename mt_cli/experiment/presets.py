@@ -1,0 +1,243 @@
+"""`preset: auto`: the facts of a corpus, and the options chosen by them. The numbers are in `config/presets.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, exp, inf, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mt_cli.batching.streamed import first_pairs
+from mt_cli.config import presets
+from mt_cli.config.loading import flat, with_values
+from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
+from mt_cli.config.sections import Config, may_change
+from mt_cli.console import say
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.languages import SPACELESS, scripts_in
+from mt_cli.corpus.reading import Pair
+from mt_cli.experiment.data import read, sample
+from mt_cli.hardware import pick_device
+
+_PAIRS_EXAMINED = 50_000
+_CHARACTERS_EXAMINED = 100_000
+_TOKENS_PER_WORD = 1.5
+"""Subwords, punctuation marks and ends of sentences for each word; only the number of epochs depends on it."""
+_MIN_EPOCHS, _MAX_EPOCHS = 3, 200
+_NUM_VALIDATIONS, _PATIENCE = 40, 15
+_MIN_VOCABULARY, _NUM_BYTES = 400, 256
+_WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
+"""A word between spaces, or two characters of a script without spaces."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `preset: auto` looks at."""
+
+    num_pairs: int | None
+    """Training pairs after cleaning; None for a stream."""
+    num_target_words: float
+    """Words of their target sides, estimated from a sample; infinite for a stream."""
+    num_distinct_words: int
+    """Different words of both sides of the sample."""
+    scripts: tuple[frozenset[str], frozenset[str]]
+    """The scripts of each side."""
+    device: str
+    max_minutes: float | None
+
+    def __str__(self) -> str:
+        if self.num_pairs is None:
+            return f"a stream of unknown size, {self.device}"
+        words = f"{_rounded(self.num_target_words):,} target words, {self.num_distinct_words:,} distinct words"
+        limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
+        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}"
+
+
+class Choice(NamedTuple):
+    """The value of an option, with the reason for it."""
+
+    value: Any
+    why: str
+
+
+Choices = Mapping[str, Mapping[str, Choice]]
+"""Choices by section and key."""
+
+
+def resolve_preset(
+    config: Config, cache_path: Path, previous: Config | None = None, stream_rows: int | None = None
+) -> Config:
+    """The config with values in place of `preset: auto`; other configs are returned as they are.
+
+    What is chosen, and why, is printed. If a run resumes, `previous` is its config: options that may not change then
+    keep their values. Raises CorpusError if a corpus cannot be read, and ConfigError if the values contradict others.
+    """
+    if config.preset is None:
+        return config
+    facts = find_facts(config, cache_path, stream_rows)
+    choices = choose(facts)
+    if previous is not None:
+        return with_values(config, _kept(values_of(choices), previous))
+    resolved = with_values(config, values_of(choices))
+    for line in describe(facts, choices, resolved):
+        say(line)
+    return resolved
+
+
+def find_facts(config: Config, cache_path: Path, stream_rows: int | None = None) -> Facts:
+    """The facts of the training corpora of a config; raises CorpusError if a corpus cannot be read."""
+    num_pairs: int | None = None
+    pairs: Sequence[Pair]
+    corpora = read(config, Cache(cache_path, say), stream_rows)
+    if config.corpus.is_streaming:
+        pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
+    else:
+        num_pairs = len(corpora["train"])
+        rows = corpora["train"].rows(sample(corpora["train"], _PAIRS_EXAMINED, config.training.seed))
+        pairs = [(source, target) for _, source, target in rows]
+    sides = tuple(zip(*pairs, strict=True))
+    words = [_WORD.findall(" ".join(side)) for side in sides]
+    return Facts(
+        num_pairs,
+        inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
+        len({word for side in words for word in side}),
+        (_scripts(sides[0]), _scripts(sides[1])),
+        "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
+        config.training.max_minutes,
+    )
+
+
+def _scripts(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(scripts_in(" ".join(texts)[:_CHARACTERS_EXAMINED]))
+
+
+def level_of(facts: Facts) -> Level:
+    """The level of a corpus by its size; for a stream, the last one."""
+    return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+
+
+def choose(facts: Facts) -> Choices:
+    """The options for a corpus. Those that may change when a run resumes depend on the corpus alone."""
+    level = level_of(facts)
+    size, why_size = _size(level, facts)
+    base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
+    reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
+    reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
+    reasons |= dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
+    reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
+    reasons["label_smoothing"] = "the fewer pairs, the more"
+    chosen = {
+        section: {key: Choice(value, reasons.get(key, f"recipe of size {size}")) for key, value in values.items()}
+        for section, values in base.items()
+    }
+    chosen["tokenizer"] |= _vocabulary(facts)
+    is_shared = chosen["tokenizer"]["shared"].value
+    why = "one vocabulary, one table" if is_shared else "two vocabularies"
+    chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    chosen["training"] |= _length(level, facts, int(base["training"]["warmup_steps"]))
+    return chosen
+
+
+def _size(level: Level, facts: Facts) -> tuple[str, str]:
+    """The name of the largest preset that fits the corpus, the device and the time, and the reason."""
+    names = list(PRESETS)
+    rank, why = names.index(level.preset), "fits this number of pairs"
+    if facts.device == "cpu" and rank > (largest := names.index(presets.LARGEST_ON_CPU)):
+        rank, why = largest, "larger ones need a GPU"
+    speeds = presets.TOKENS_PER_MINUTE[facts.device]
+    while rank and facts.max_minutes and _num_tokens(level) > 2 * facts.max_minutes * speeds[names[rank]]:
+        rank, why = rank - 1, f"larger ones learn too little in {facts.max_minutes:g} minutes"
+    return names[rank], why
+
+
+def _tokens_per_step(level: Level) -> int:
+    training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
+    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
+
+
+def _num_tokens(level: Level) -> int:
+    return level.num_updates * _tokens_per_step(level)
+
+
+def _vocabulary(facts: Facts) -> dict[str, Choice]:
+    words, sizes = np.log(presets.VOCABULARY).T
+    size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
+    source, target = facts.scripts
+    is_shared = bool(source & target) or not (source and target)
+    size *= 1 if is_shared else presets.OWN_VOCABULARY_SHARE
+    why = "more entries would be too rare to learn"
+    if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
+        size, why = limit, "there are few distinct words"
+    same = " and ".join(sorted(source & target))
+    return {
+        "algorithm": Choice("bpe", "subwords leave no word unknown"),
+        "vocab_size": Choice(_rounded(size), why),
+        "shared": Choice(is_shared, f"the script of both sides is {same}" if same else "the scripts differ"),
+    }
+
+
+def _length(level: Level, facts: Facts, warmup_steps: int) -> dict[str, Choice]:
+    """How long to train, and how often to validate."""
+    if facts.num_pairs is None:
+        num_steps = level.num_updates
+        length = {
+            "max_steps": Choice(num_steps, "an epoch of a stream may never end"),
+            "max_epochs": Choice(None, "max_steps ends the run"),
+        }
+    else:
+        words = max(facts.num_target_words, 1) * _TOKENS_PER_WORD
+        num_epochs = min(max(round(_num_tokens(level) / words), _MIN_EPOCHS), _MAX_EPOCHS)
+        num_steps = num_epochs * ceil(words / _tokens_per_step(level))
+        length = {
+            "max_steps": Choice(None, "max_epochs ends the run"),
+            "max_epochs": Choice(num_epochs, f"about {_rounded(num_steps):,} updates"),
+        }
+    every = _rounded(max(num_steps / _NUM_VALIDATIONS, 10))
+    return length | {
+        "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), "at most a fifth of the updates"),
+        "validate_every_steps": Choice(every, f"about {_NUM_VALIDATIONS} validations"),
+        "patience": Choice(_PATIENCE, f"stops after {_PATIENCE} validations without a better score"),
+    }
+
+
+def _rounded(number: float) -> int:
+    """A number with two significant digits."""
+    return int(float(f"{number:.1e}"))
+
+
+def values_of(choices: Choices) -> Values:
+    """The values alone."""
+    return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}
+
+
+def _kept(values: Values, previous: Config) -> Values:
+    """The values, but those of a run for options that may not change."""
+    before = flat(previous)
+    return {
+        section: {
+            key: value if may_change(f"{section}.{key}") else before[f"{section}.{key}"] for key, value in own.items()
+        }
+        for section, own in values.items()
+    }
+
+
+def describe(facts: Facts, choices: Choices, resolved: Config) -> Iterator[str]:
+    """What was chosen and why, for people: a line for each section, then what to expect."""
+    now, by_config = flat(resolved), list[str]()
+    yield f"preset auto: {facts}"
+    for section, chosen in choices.items():
+        shown = []
+        for key, choice in chosen.items():
+            if now[f"{section}.{key}"] != choice.value:
+                by_config.append(f"{section}.{key} {now[f'{section}.{key}']}")
+            elif choice.value is not None:
+                shown.append((f"{key} {choice.value}", choice.why))
+        reasons = {why: [text for text, each in shown if each == why] for _, why in shown}
+        yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
+    if by_config:
+        yield f"  of the config  {', '.join(by_config)}"
+    yield f"  expect     {level_of(facts).expectation}"

@@ -1,0 +1,261 @@
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+import yaml
+from pyarrow import parquet
+
+from mt_cli.config.loading import load_config
+from mt_cli.experiment.presets import resolve_preset
+
+
+@pytest.fixture
+def auto(tiny_tree, tmp_path):
+    """A config with `preset: auto`, of two epochs in small batches."""
+    del tiny_tree["model"]
+    tiny_tree |= {"preset": "auto"}
+    tiny_tree["training"] = {"max_epochs": 2, "batch_tokens": 400, "log_every_steps": 1, "device": "cpu"}
+    (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    return "auto.yaml"
+
+
+def test_a_run_of_preset_auto_says_what_it_chose_and_has_plain_values(mt, auto, tmp_path):
+    status, _, err = mt("train", "--config", auto)
+    assert status == 0, err
+    assert "preset auto: 360 pairs" in err
+    for words in (
+        "tokenizer  algorithm bpe",
+        "model      d_model 128",
+        "of the config  training.max_epochs 2",
+        "expect ",
+    ):
+        assert f"\n  {words}" in err
+    path = tmp_path / "runs/tiny/config.yaml"
+    config = load_config(path)
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["preset"] is None
+    assert (config.tokenizer.algorithm, config.tokenizer.shared, config.model.d_model) == ("bpe", True, 128)
+    assert (config.training.max_epochs, config.training.batch_tokens) == (2, 400)
+    status, _, err = mt("train", "--config", "runs/tiny/config.yaml")
+    assert (status, "preset" in err, "This run is finished" in err) == (0, False, True)
+
+
+@pytest.mark.parametrize("stopped_by", ["training.max_epochs=1", "training.max_minutes=0.001"])
+def test_a_run_of_preset_auto_resumes_with_the_values_it_began_with(mt, auto, tmp_path, assert_same_run, stopped_by):
+    common = ("train", "--config", auto, "--set", "training.schedule=constant")
+    assert mt(*common)[0] == 0
+    assert mt(*common, "--set", "name=stopped", "--set", stopped_by)[0] == 0
+    status, _, err = mt(*common, "--set", "name=stopped")
+    assert status == 0, err
+    assert "Resuming from step" in err and "preset" not in err
+    assert_same_run(tmp_path / "runs/stopped", tmp_path / "runs/tiny")
+
+
+def test_every_command_with_a_config_reads_preset_auto(mt, auto):
+    for command in (("tokenize",), ("data", "check"), ("data", "show")):
+        status, out, err = mt(*command, "--config", auto)
+        assert status == 0, err
+        assert "preset auto: 360 pairs" in err
+        assert "preset" not in out
+
+
+ENGLISH = ["the", "dog", "and", "a", "cat", "of", "two", "are", "in", "on", "with", "house", "who"]
+GERMAN = ["der", "Hund", "und", "eine", "Katze", "von", "zwei", "sind", "in", "auf", "mit", "Haus", "wer"]
+
+
+def pairs(number, first=0):
+    chosen = [[(index * 7 + offset * (1 + index % 5)) % 13 for offset in range(5 + index % 9)] for index in range(200)]
+    return [
+        tuple(" ".join(words[each] for each in row) + f" {index}" for words in (ENGLISH, GERMAN))
+        for index, row in enumerate(chosen)
+    ][first : first + number]
+
+
+def write_files(folder, name, rows, suffixes=("en", "de")):
+    folder.mkdir(exist_ok=True)
+    for side, suffix in enumerate(suffixes):
+        text = "".join(row[side] + "\n" for row in rows).encode()
+        path = folder / f"{name}.{suffix}"
+        path.write_bytes(gzip.compress(text) if suffix.endswith(".gz") else text)
+
+
+def files_with_neighbours(folder):
+    write_files(folder / "data", "train", pairs(90))
+    write_files(folder / "data", "val", pairs(9, 100))
+    write_files(folder / "data", "test_2016", pairs(9, 120))
+    write_files(folder / "data", "test_2017", pairs(9, 140))
+    write_files(folder / "data", "test_2018", pairs(9, 160), ("en", "fr"))
+    return ("--files", "data/train.en", "data/train.de"), {
+        "train": {"files": ["data/train.en", "data/train.de"]},
+        "valid": {"files": ["data/val.en", "data/val.de"]},
+        "test": {"files": ["data/test_2016.en", "data/test_2016.de"]},
+        "extra_tests": {"test_2017": {"files": ["data/test_2017.en", "data/test_2017.de"]}},
+    }
+
+
+def compressed_files(folder):
+    write_files(folder, "pairs", pairs(90), ("en.gz", "de.gz"))
+    return ("--files", "pairs.en.gz", "pairs.de.gz"), {"train": {"files": ["pairs.en.gz", "pairs.de.gz"]}}
+
+
+def files_named_after_nothing(folder):
+    write_files(folder, "left", pairs(90), ("txt", "tmp"))
+    return ("--files", "left.txt", "left.tmp"), {"train": {"files": ["left.txt", "left.tmp"]}}
+
+
+def memory(folder):
+    def unit(row):
+        sides = zip(("en-US", "de-DE"), row, strict=True)
+        return "<tu>" + "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in sides) + "</tu>"
+
+    units = "".join(map(unit, pairs(90)))
+    (folder / "m.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>', encoding="utf-8")
+    return ("--file", "m.tmx"), {"train": {"file": "m.tmx"}}
+
+
+def table_with_languages(folder):
+    rows = [("de", "note", "en"), *((target, "x", source) for source, target in pairs(90))]
+    (folder / "t.tsv.gz").write_bytes(gzip.compress("".join("\t".join(row) + "\n" for row in rows).encode()))
+    arguments = ("--file", "t.tsv.gz", "--source-language", "en")
+    return arguments, {"train": {"file": "t.tsv.gz"}}
+
+
+def table_with_other_heading(folder):
+    (folder / "train.csv").write_text("".join(f"{a},{b}\n" for a, b in [("source", "target"), *pairs(90)]))
+    (folder / "dev.csv").write_text("".join(f"{a},{b}\n" for a, b in [("source", "target"), *pairs(9, 100)]))
+    columns = {"columns": ["source", "target"]}
+    return ("--file", "train.csv"), {"train": {"file": "train.csv", **columns}, "valid": {"file": "dev.csv", **columns}}
+
+
+def table_without_heading(folder):
+    (folder / "t.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs(90)))
+    return ("--file", "t.tsv"), {"train": {"file": "t.tsv"}}
+
+
+def lines_of_json(folder):
+    rows = [{"id": str(n), "translation": {"en": a, "de": b}} for n, (a, b) in enumerate(pairs(90))]
+    (folder / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return ("--file", "t.jsonl"), {"train": {"file": "t.jsonl"}}
+
+
+def parquet_of_two_columns(folder):
+    sources, targets = zip(*pairs(90), strict=True)
+    parquet.write_table(pa.table({"question": sources, "answer": targets}), folder / "t.parquet")
+    return ("--file", "t.parquet"), {"train": {"file": "t.parquet", "columns": ["question", "answer"]}}
+
+
+def hub_folder(folder):
+    """As `Helsinki-NLP/opus_books` is laid out, with more splits."""
+    (folder / "books" / "en-de").mkdir(parents=True)
+    splits = {"train": pairs(90), "validation": pairs(9, 100), "test": pairs(9, 120)}
+    for split, rows in splits.items():
+        tree = [{"id": str(n), "translation": {"en": a, "de": b}} for n, (a, b) in enumerate(rows)]
+        parquet.write_table(pa.Table.from_pylist(tree), folder / f"books/en-de/{split}-00000-of-00001.parquet")
+    data = {"dataset": "books", "subset": "en-de"}
+    return ("--dataset", "books", "--subset", "en-de"), {
+        "train": {**data, "split": "train"},
+        "valid": {**data, "split": "validation"},
+        "test": {**data, "split": "test"},
+    }
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        files_with_neighbours,
+        compressed_files,
+        files_named_after_nothing,
+        memory,
+        table_with_languages,
+        table_with_other_heading,
+        table_without_heading,
+        lines_of_json,
+        parquet_of_two_columns,
+        hub_folder,
+    ],
+)
+def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):
+    arguments, expected = make(tmp_path)
+    status, out, err = mt("init", *arguments, "--name", "new")
+    assert status == 0, err
+    assert (out, "Next:  mt train --config new.yaml" in err) == ("new.yaml\n", True)
+    text = (tmp_path / "new.yaml").read_text(encoding="utf-8")
+    values = [line for line in text.partition("tokenizer:")[2].splitlines() if line.startswith("  ")]
+    assert len(values) > 12 and all("  # " in line for line in values)
+    corpus = yaml.safe_load(text)["corpus"]
+    given = {"source": "en", "target": "de", "valid": {"fraction": 0.1}}
+    for key, value in (given | expected).items():
+        found = corpus[key]
+        assert found == value or found | {"split": "train"} == value
+    assert corpus.keys() == (given | expected).keys()
+    status, _, err = mt("train", "--config", "new.yaml", "--set", "training.max_steps=2")
+    assert status == 0, err
+    assert "preset" not in err
+
+
+def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
+    write_files(tmp_path, "train", pairs(90))
+    assert mt("init", "--files", "train.en", "train.de", "--output", "here.yaml", "--name", "new")[0] == 0
+    tree = {"name": "new", "preset": "auto", "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text())["corpus"]}
+    (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache") == load_config(
+        tmp_path / "here.yaml"
+    )
+
+
+def test_init_never_overwrites_a_file(mt, tmp_path):
+    write_files(tmp_path, "train", pairs(90))
+    (tmp_path / "new.yaml").write_text("mine")
+    (tmp_path / "quickstart.yaml").symlink_to("missing")
+    for arguments in (
+        ("--files", "train.en", "train.de", "--name", "new"),
+        ("--files", "train.en", "train.de", "--output", "new.yaml"),
+        ("--example", "quickstart"),
+    ):
+        status, out, err = mt("init", *arguments)
+        assert (status, out) == (2, "")
+        assert "exists already and is not overwritten" in err
+    assert (tmp_path / "new.yaml").read_text() == "mine"
+    assert not (tmp_path / "missing").exists()
+
+
+def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
+    for path in (root / "configs").glob("*.yaml"):
+        status, out, err = mt("init", "--example", path.stem)
+        assert (status, out) == (0, f"{path.name}\n"), err
+        assert load_config(tmp_path / path.name) == load_config(path)
+    status, _, err = mt("init", "--example", "fastest")
+    assert status == 2
+    assert "--example fastest: unknown; there are multi30k_en_de, my_files" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give one of --files"),
+        (("--file", "a.tsv", "--example", "quickstart"), "give one of --files"),
+        (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has subsets"),
+        (("--example", "quickstart", "--name", "x"), "--example: an example has a name"),
+        (("--files", "missing.en", "missing.de"), "missing.en: no such file"),
+        (("--files", "train.en"), "requires 2 arguments"),
+        (("--files", "train.en", "short.de"), "train.en has 90 lines and short.de has 89"),
+        (("--files", "empty.en", "empty.de"), "empty.en and empty.de: the corpus is empty"),
+        (("--file", "train.en"), "train.en: unknown format; use one of .tsv"),
+        (("--file", "missing.tmx"), "missing.tmx: no such file"),
+        (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
+        (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
+        (("--file", "three.jsonl"), "has the languages en, de, fr; give --source-language and --target-language"),
+        (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target?"),
+    ],
+)
+def test_what_init_cannot_use_or_know_is_an_error_that_says_what_to_give(mt, tmp_path, arguments, message):
+    write_files(tmp_path, "train", pairs(90))
+    write_files(tmp_path, "short", pairs(89))
+    write_files(tmp_path, "empty", [])
+    write_files(tmp_path, "strange", [("x", f"zyx {n} vut") for n in range(90)], ("y", "x"))
+    for name, keys in (("three", ("en", "de", "fr")), ("odd", ("a", "b", "c"))):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps(dict.fromkeys(keys, "text")) + "\n")
+    status, out, err = mt("init", *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert not list(tmp_path.glob("*.yaml"))

@@ -1,0 +1,178 @@
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mt_cli.config.loading import flat, load_config, parse_config, with_values
+from mt_cli.config.presets import PRESETS
+from mt_cli.config.sections import may_change
+from mt_cli.corpus.languages import scripts_in
+from mt_cli.errors import ConfigError
+from mt_cli.experiment.presets import Facts, choose, describe, find_facts, resolve_preset, values_of
+
+CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})
+FACTS = Facts(5_000, 60_000.0, 9_000, (LATIN, LATIN), "cpu", None)
+
+
+def tree(preset, **sections):
+    return {"name": "t", "corpus": CORPUS, "preset": preset, **sections}
+
+
+def chosen(facts, **sections):
+    """The values that auto chooses, by dotted key, in a config with these sections."""
+    return flat(with_values(parse_config(tree("auto", **sections), "f.yaml"), values_of(choose(facts))))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_above_defaults_and_below_yaml_and_set(tmp_path, name):
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree(name, model={"dropout": 0.25})), encoding="utf-8")
+    config = load_config(tmp_path / "c.yaml", ["training.warmup_steps=7"])
+    own = {f"{section}.{key}": value for section, values in PRESETS[name].items() for key, value in values.items()}
+    defaults = flat(parse_config(tree(None), "f.yaml"))
+    expected = defaults | own | {"model.dropout": 0.25, "training.warmup_steps": 7}
+    assert flat(config) == expected
+    assert config.preset is None
+    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+
+
+def test_base_and_big_have_the_sizes_of_the_paper():
+    sizes = (
+        "d_model",
+        "d_ff",
+        "num_heads",
+        "num_encoder_layers",
+        "num_decoder_layers",
+    )  # Vaswani et al. 2017, table 3.
+    assert [PRESETS["base"]["model"][key] for key in sizes] == [512, 2048, 8, 6, 6]
+    assert [PRESETS["big"]["model"][key] for key in sizes] == [1024, 4096, 16, 6, 6]
+
+
+def test_values_that_would_contradict_the_config_are_left_out():
+    for preset in ("tiny", "base"):
+        config = parse_config(tree(preset, tokenizer={"algorithm": "word_level"}), "f.yaml")
+        assert config.tokenizer.vocab_size is None
+        config = parse_config(tree(preset, tokenizer={"shared": False}), "f.yaml")
+        assert config.model.tie_embeddings == "target"
+        config = parse_config(tree(preset, training={"max_steps": 70}), "f.yaml")
+        assert (config.training.max_steps, config.training.max_epochs) == (70, None)
+        config = parse_config(tree(preset, training={"max_epochs": 7}), "f.yaml")
+        assert (config.training.max_steps, config.training.max_epochs) == (None, 7)
+
+
+def test_values_that_do_not_fit_together_are_an_error_that_names_them():
+    with pytest.raises(ConfigError, match=r"num_heads: 3 heads do not divide d_model 128"):
+        parse_config(tree("tiny", model={"num_heads": 3, "d_model": 128}), "f.yaml")
+    with pytest.raises(ConfigError, match=r"^preset auto: model.tie_embeddings: all needs one vocabulary"):
+        chosen(FACTS, model={"tie_embeddings": "all"}, tokenizer={"shared": False})
+    with pytest.raises(
+        ConfigError, match=r"preset: found 'huge'; it should be 'tiny', 'small', 'base', 'big' or 'auto'"
+    ):
+        parse_config(tree("huge"), "f.yaml")
+
+
+def test_the_more_text_the_larger_vocabulary_and_model_and_the_less_regularisation():
+    sizes = [
+        replace(FACTS, num_target_words=10.0**power, device="gpu", num_distinct_words=10**6) for power in range(3, 10)
+    ]
+    keys = ("tokenizer.vocab_size", "model.d_model", "model.num_encoder_layers", "model.num_heads")
+    for small, large in pairwise(map(chosen, sizes)):
+        assert all(small[key] <= large[key] for key in keys)
+        assert small["model.dropout"] >= large["model.dropout"]
+        assert small["training.label_smoothing"] >= large["training.label_smoothing"]
+        assert small["training.batch_tokens"] <= large["training.batch_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("num_words", "smallest", "largest"),
+    [(12e3, 500, 1000), (61e3, 1000, 2000), (34e4, 4000, 8000), (2e7, 32000, 32000)],
+)
+def test_the_vocabulary_follows_the_literature(num_words, smallest, largest):
+    """Sennrich and Zhang 2019; Gowda and May 2020."""
+    found = chosen(replace(FACTS, num_target_words=num_words, num_distinct_words=10**6))["tokenizer.vocab_size"]
+    assert smallest <= found <= largest * 1.05
+
+
+FACTS_OF_ANY_CORPUS = st.builds(
+    lambda size, *rest: Facts(*size, *rest),
+    st.tuples(st.integers(1, 10**9), st.floats(0, 1e12)) | st.just((None, math.inf)),
+    st.integers(0, 10**7),
+    st.tuples(*[st.sampled_from([LATIN, GREEK, frozenset()])] * 2),
+    st.sampled_from(["cpu", "gpu"]),
+    st.none() | st.floats(0.01, 1e5),
+)
+
+
+@given(FACTS_OF_ANY_CORPUS)
+def test_any_corpus_gets_values_that_fit_together_and_a_reason_for_each(facts):
+    choices = choose(facts)
+    config = with_values(parse_config(tree("auto"), "f.yaml"), values_of(choices))
+    assert all(choice.why for chosen in choices.values() for choice in chosen.values())
+    lines = list(describe(facts, choices, config))
+    assert "of the config" not in "".join(lines)
+    for key, value in flat(config).items():
+        if (
+            any(key == f"{section}.{name}" for section, chosen in choices.items() for name in chosen)
+            and value is not None
+        ):
+            assert any(f"{key.partition('.')[2]} {value}" in line for line in lines), key
+
+
+@given(FACTS_OF_ANY_CORPUS)
+def test_options_that_may_change_on_resuming_depend_on_the_corpus_alone(facts):
+    here, there = chosen(facts), chosen(replace(facts, device="gpu", max_minutes=None))
+    assert {key for key in here if here[key] != there[key] and may_change(key)} == set()
+
+
+def test_a_cpu_and_little_time_give_a_smaller_model():
+    large = replace(FACTS, num_target_words=3e7, device="gpu")
+    widths = [
+        chosen(facts)["model.d_model"]
+        for facts in (large, replace(large, device="cpu"), replace(large, device="cpu", max_minutes=5.0))
+    ]
+    assert widths == [512, 256, 128]
+
+
+def test_languages_in_one_script_share_a_vocabulary():
+    shared, separate = chosen(FACTS), chosen(replace(FACTS, scripts=(LATIN, GREEK)))
+    assert (shared["tokenizer.shared"], shared["model.tie_embeddings"]) == (True, "all")
+    assert (separate["tokenizer.shared"], separate["model.tie_embeddings"]) == (False, "target")
+    assert separate["tokenizer.vocab_size"] < shared["tokenizer.vocab_size"]
+
+
+def test_scripts_of_real_sentences_are_those_of_their_languages(flores):
+    from mt_cli.corpus.languages import scripts_of
+
+    for language, lines in flores.items():
+        assert scripts_in(" ".join(lines)) <= set(scripts_of(language)), language
+
+
+def test_what_the_config_sets_is_kept_and_named():
+    choices = choose(FACTS)
+    config = with_values(parse_config(tree("auto", model={"d_model": 64}), "f.yaml"), values_of(choices))
+    assert config.model.d_model == 64
+    assert "  of the config  model.d_model 64" in list(describe(FACTS, choices, config))
+
+
+def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.tsv").write_text("a b\tx y z\na b\tx y z\nc\t今日は\n \tq\n", encoding="utf-8")
+    changes = {"train": {"file": "p.tsv"}, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
+    config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
+    facts = find_facts(config, tmp_path / "cache")
+    assert (facts.num_pairs, facts.num_target_words, facts.num_distinct_words) == (2, 5, 8)
+    assert facts.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
+
+
+def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.tsv").write_text("a b\tx y z\nc\td\n", encoding="utf-8")
+    changes = {"train": {"file": "p.tsv", "streaming": True}, "valid": {"file": "p.tsv"}}
+    config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
+    resolved = resolve_preset(config, tmp_path / "cache")
+    assert resolved.training.max_steps and resolved.training.max_epochs is None
+    assert "preset auto: a stream of unknown size, cpu" in capsys.readouterr().err
