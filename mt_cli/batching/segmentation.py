@@ -256,7 +256,10 @@ class Segmenter:
         chosen = np.flatnonzero(is_new)[chosen]
         found = self._drawn(ragged(ids, starts[chosen], lengths[chosen]), lengths[chosen], new)
         places[:, is_new] = found[:, inverse]
-        self._keys[slots[chosen]], self._places[:, slots[chosen]] = new, found
+        slots = slots[chosen]
+        self._keys[slots] = new
+        is_kept = self._keys[slots] == new  # Of several in one slot, one is.
+        self._places[:, slots[is_kept]] = found[:, is_kept]
         return places[0], places[1]
 
     def _drawn(self, ids: Ids, lengths: Integers, keys: Keys) -> Integers:
