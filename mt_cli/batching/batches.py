@@ -30,7 +30,6 @@ Pool = tuple[EncodedPairs, Indices]
 """Pairs, and the indices of those to train on next, in random order."""
 
 _BATCHES_PER_POOL = 200
-_POOLS_COUNTED = 20
 
 
 @dataclass(frozen=True)
@@ -250,11 +249,11 @@ def split_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int)
     return batches
 
 
-def count_batches(training: TrainingPairs, batch_tokens: int) -> int | None:
-    """Number of batches of the first epoch, for a large corpus estimated from its first pools; None for a stream."""
+def count_batches(training: TrainingPairs, batch_tokens: int, num_counted: int = 20) -> int | None:
+    """Number of batches of the first epoch, estimated from its first `num_counted` pools; None for a stream."""
     if training.num_pools is None:
         return None
-    pools = islice(training.pools(0, 0), _POOLS_COUNTED)
+    pools = islice(training.pools(0, 0), num_counted)
     counts = [len(split_by_length(order, pairs.lengths(order) + 1, batch_tokens)) for pairs, order in pools]
     return round(sum(counts) * training.num_pools / len(counts))
 

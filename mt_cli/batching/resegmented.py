@@ -13,7 +13,7 @@ from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged
 from mt_cli.batching.segmentation import Segmenter, numbered, starts_of
 from mt_cli.cpus import in_threads
 
-_TOKENS_AT_ONCE = 2**17
+_TOKENS_AT_ONCE = 2**16
 
 
 class ResegmentedPairs:

@@ -6,6 +6,7 @@ special token, a tag or a byte is a word that has only one segmentation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import Any, Protocol
 
@@ -21,12 +22,14 @@ Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
 """The ids of words, one word after the other, and the length of each word."""
 
-NUM_SAMPLES = 256
+NUM_SAMPLES = 128
 """Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
 _NUM_SLOTS = 2**20
 _MAX_REMEMBERED_IDS = 2**22
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NEVER = np.int64(2**62)
+_IMPOSSIBLE = -1e30
+"""The score of a piece that does not exist; minus infinity minus itself would not be a number."""
 
 
 def mix(numbers: Keys) -> Keys:
@@ -93,8 +96,7 @@ class MergeDropout:
             place = (np.cumsum(remains) - 1)[place]
             changed = np.concatenate([place, place[place > 0] - 1])
             rank[changed] = self._ranks_at(changed, ids, word)
-        words, ids = (np.concatenate(side) for side in zip(*finished, strict=True)) if finished else (word, ids)
-        return ids[words.argsort(kind="stable")], np.bincount(words, minlength=len(lengths))
+        return _joined(finished, len(lengths))
 
     def _ranks_at(self, places: Integers, ids: Integers, word: Integers) -> Integers:
         """The rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
@@ -103,6 +105,81 @@ class MergeDropout:
         found, is_found = _find(self._codes, codes)
         is_found &= (word[places] == word[following]) & (places < following)
         return np.where(is_found, self._ranks[found], _NEVER)
+
+
+class Lattice:
+    """Sampling from a unigram model: P(x)^alpha, over all segmentations x of a word (Kudo 2018, section 3.2).
+
+    Sums of probabilities are computed from the end of each word, and pieces are then sampled from its start.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
+        entries: dict[int, tuple[int, ...]] = {index: (index,) for index in range(tokenizer.vocab_size)}
+        subwords = tokenizer.subwords()
+        entries |= {index: tuple(subwords[character] for character in text) for text, index in subwords.items()}
+        nodes: dict[tuple[int, int], int] = {}
+        self._pieces = np.full(1 + sum(map(len, entries.values())), -1, dtype=np.int64)
+        for index, characters in entries.items():
+            node = 0
+            for character in characters:
+                node = nodes.setdefault((node, character), len(nodes) + 1)
+            self._pieces[node] = index
+        self._base, self._max_length = tokenizer.vocab_size, max(map(len, entries.values()))
+        codes = np.array([node * self._base + character for node, character in nodes], dtype=np.int64)
+        self._children = codes.argsort() + 1
+        self._codes = codes[self._children - 1]
+        self._scores = np.array([alpha * score for _, score in tokenizer.model()["vocab"]] + [_IMPOSSIBLE])
+
+    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
+        """The segmentations of all words, which are sampled in parallel, one piece of each word a round."""
+        pieces = self._pieces_at(characters, np.repeat(np.cumsum(lengths), lengths))
+        scores = self._scores[pieces]
+        steps = np.arange(1, self._max_length + 1)
+        # Each word has one more place, its end.
+        starts, word = starts_of(lengths + 1), np.repeat(np.arange(len(lengths)), lengths)
+        place = np.arange(len(characters)) + word
+        sums = np.zeros(len(characters) + len(lengths) + self._max_length)
+        left = np.repeat(starts + lengths, lengths) - place
+        order = left.argsort(kind="stable")
+        for some in np.split(order, np.flatnonzero(np.diff(left[order])) + 1):
+            paths = scores[some] + sums[place[some, None] + steps]
+            best = paths.max(axis=1)
+            sums[place[some]] = best + np.log(np.exp(paths - best[:, None]).sum(axis=1))
+        found: list[tuple[Integers, Integers]] = []
+        words, at = np.flatnonzero(lengths), starts[lengths > 0]
+        for number in count():
+            if not len(words):
+                break
+            row = at - words
+            shares = np.exp(scores[row] + sums[at[:, None] + steps] - sums[at, None]).cumsum(axis=1)
+            random = (numbered(keys[words], number) >> np.uint64(32)) * 2.0**-32 * shares[:, -1]
+            chosen = (shares <= random[:, None]).sum(axis=1)
+            found.append((words, pieces[row, chosen]))
+            at = at + chosen + 1
+            remains = at < (starts + lengths)[words]
+            words, at = words[remains], at[remains]
+        return _joined(found, len(lengths))
+
+    def _pieces_at(self, characters: Integers, ends: Integers) -> Integers:
+        """The piece of each length (1, 2, ...) at each character, which is in a word up to the end given; -1: none."""
+        pieces = np.full((len(characters), self._max_length), -1, dtype=np.int64)
+        at = node = np.arange(len(characters))
+        node = node * 0
+        for length in range(self._max_length):
+            is_inside = at + length < ends[at]
+            at, node = at[is_inside], node[is_inside]
+            places, is_found = _find(self._codes, node * self._base + characters[at + length])
+            at, node = at[is_found], self._children[places[is_found]]
+            pieces[at, length] = self._pieces[node]
+        return pieces
+
+
+def _joined(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
+    """The words of which some ids were found in each round, with the number of the word of each id."""
+    if not found:
+        return np.empty(0, np.int64), np.zeros(num_words, np.int64)
+    words, ids = (np.concatenate(side) for side in zip(*found, strict=True))
+    return ids[words.argsort(kind="stable")], np.bincount(words, minlength=num_words)
 
 
 def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
@@ -123,7 +200,8 @@ class Segmenter:
     """
 
     def __init__(self, tokenizer: Tokenizer, config: TokenizerConfig, seed: int) -> None:
-        self._sampler: Sampler = MergeDropout(tokenizer, config.bpe_dropout)
+        alpha, rate = config.unigram_alpha, config.bpe_dropout
+        self._sampler: Sampler = MergeDropout(tokenizer, rate) if alpha is None else Lattice(tokenizer, alpha)
         subwords, size = tokenizer.subwords(), tokenizer.vocab_size
         rows: list[list[int]] = [[index] for index in range(size)]
         ends = np.full((2, size), -1, dtype=np.int64)
@@ -178,7 +256,10 @@ class Segmenter:
         chosen = np.flatnonzero(is_new)[chosen]
         found = self._drawn(ragged(ids, starts[chosen], lengths[chosen]), lengths[chosen], new)
         places[:, is_new] = found[:, inverse]
-        self._keys[slots[chosen]], self._places[:, slots[chosen]] = new, found
+        slots = slots[chosen]
+        self._keys[slots] = new
+        is_kept = self._keys[slots] == new  # Of several in one slot, one is.
+        self._places[:, slots[is_kept]] = found[:, is_kept]
         return places[0], places[1]
 
     def _drawn(self, ids: Ids, lengths: Integers, keys: Keys) -> Integers:

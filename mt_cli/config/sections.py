@@ -39,6 +39,9 @@ class TokenizerConfig(Section):
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
     are segmented differently in each epoch."""
+    unigram_alpha: float | None = Field(default=None, ge=0, le=10)
+    """With unigram, in training: sample segmentations with their probabilities to the power of this number (subword
+    regularization, Kudo 2018; 0.2 is usual). Words are segmented differently in each epoch. `null`: off."""
     sample_pairs: int | None = Field(default=1_000_000, ge=1)
     """Number of pairs in the seeded sample that the tokenizers are trained on; `null`: all pairs. For a stream: its
     first pairs."""
@@ -46,12 +49,14 @@ class TokenizerConfig(Section):
     @property
     def is_sampled(self) -> bool:
         """Whether training samples segmentations."""
-        return self.bpe_dropout > 0
+        return self.bpe_dropout > 0 or self.unigram_alpha is not None
 
     @model_validator(mode="after")
     def _samples_what_it_has(self) -> TokenizerConfig:
         if self.bpe_dropout and self.algorithm != "bpe":
             raise ValueError(f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe")
+        if self.unigram_alpha is not None and self.algorithm != "unigram":
+            raise ValueError(f"unigram_alpha: {self.algorithm} has no probabilities; set algorithm to unigram")
         return self
 
 

@@ -41,7 +41,8 @@ class Setup:
         self.validator = Validator(self.objective, data, config, self.dtype)
         self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
         self.pairs = training_pairs(data, config)
-        num_batches = count_batches(self.pairs, training.tokens_per_batch)
+        num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
+        num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)
         self.steps_per_epoch = None if num_batches is None else -(-num_batches // training.micro_batches_per_step)
         limits = (training.max_steps, (training.max_epochs or 0) * (self.steps_per_epoch or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)

@@ -77,7 +77,9 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-@pytest.mark.parametrize("sampling", [{"algorithm": "bpe", "bpe_dropout": 0.2}])
+@pytest.mark.parametrize(
+    "sampling", [{"algorithm": "bpe", "bpe_dropout": 0.2}, {"algorithm": "unigram", "unigram_alpha": 0.3}]
+)
 def test_a_stopped_run_with_sampled_segmentations_ends_as_one_that_was_not(
     train, assert_same_run, tmp_path, monkeypatch, sampling
 ):

@@ -101,6 +101,10 @@ def test_an_unknown_key_names_its_neighbour():
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
+        ({"tokenizer__bpe_dropout": 0.1}, "bpe_dropout: word_level"),
+        ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "bpe_dropout: unigram"),
+        ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
+        ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "unigram_alpha: bpe"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(changes, part):
