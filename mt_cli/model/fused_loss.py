@@ -130,15 +130,8 @@ def _block_sums(
             torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
         scores_PCV.copy_(logits_PCV)
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
-        # log sum exp, from the largest probability, which is never too small for its logarithm.
-        largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
-        log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
         targets_PC1 = targets_C1.expand(num_passes, -1, -1)
-        right_PC1 = scores_PCV.gather(2, targets_PC1)
-        each_PCX = torch.cat(
-            [log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True), log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1],
-            dim=-1,
-        )
+        log_sum_PC1, each_PCX = _token_losses(scores_PCV, probs_PCV, targets_PC1)
         to_all_P, cross_entropy_P, num_correct_P = each_PCX[:, :num_real].sum(dim=1).unbind(dim=-1)
         smoothed = ((1 - smoothing) * cross_entropy_P + smoothing * to_all_P).mean()
         grads_PCV = None
@@ -155,6 +148,16 @@ def _block_sums(
             probs_PCV[:, num_real:] = 0.0
             grad_MV.view(num_passes, size, -1)[:, start : start + num_rows] = probs_PCV
     return sums
+
+
+def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:
+    """log sum exp of the scores of each token; and of each token, the mean loss over all entries, its own, correct."""
+    # From the largest probability, which is never too small for its logarithm.
+    largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
+    log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
+    right_PC1 = scores_PCV.gather(2, targets_PC1)
+    to_all_PC1 = log_sum_PC1 - scores_PCV.mean(dim=-1, keepdim=True)
+    return log_sum_PC1, torch.cat([to_all_PC1, log_sum_PC1 - right_PC1, right_PC1 >= largest_PC1], dim=-1)
 
 
 def _divergence(

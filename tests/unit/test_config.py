@@ -204,6 +204,8 @@ def test_options_that_may_change_on_resume_are_marked():
         *(
             "save_every_minutes",
             "keep_last",
+            "keep_validated",
+            "average_checkpoints",
             "max_bad_steps",
             "log_every_steps",
             "num_samples",
