@@ -115,9 +115,15 @@ def train(
     run.train(loaded, RUNS, fresh)
 
 
-for command in (translation.translate, translation.score, translation.evaluate, looking.inspect, looking.report):
+for command in (
+    translation.translate,
+    translation.score,
+    translation.evaluate,
+    translation.tune_decoding,
+    looking.inspect,
+    looking.report,
+):
     app.command()(command)
-app.command()(translation.tune_decoding)
 
 
 @app.command()
