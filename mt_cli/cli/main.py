@@ -120,11 +120,11 @@ for command in (
     translation.translate,
     translation.score,
     translation.evaluate,
+    translation.tune_decoding,
     looking.inspect,
     looking.report,
 ):
     app.command()(command)
-app.command()(translation.tune_decoding)
 
 
 @app.command()
