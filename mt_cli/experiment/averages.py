@@ -91,8 +91,8 @@ def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -
     most = min(len(known), directory.config().training.num_validated_kept)
     if most < 2:
         raise RunError(
-            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} are kept; "
-            "train, or resume, with a larger training.keep_validated"
+            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} are kept; train "
+            "or resume with a larger training.keep_validated"
         )
     if number is None or number > most:
         raise RunError(

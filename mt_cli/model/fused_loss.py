@@ -151,7 +151,7 @@ def _block_sums(
 
 
 def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token: the log of the sum of exp(scores); its mean loss over all entries, its loss, whether it is correct."""
+    """The log of the sum of exp(scores); and the mean loss over all entries, the loss, and whether it is correct."""
     # From the largest probability, which is never too small for its logarithm.
     largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
     log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
