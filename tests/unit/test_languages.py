@@ -2,7 +2,14 @@ import re
 
 import pytest
 
-from mt_cli.corpus.languages import SPACELESS, bleu_tokenizer, marks_words, writes_spaces
+from mt_cli.corpus.languages import (
+    SPACELESS,
+    bleu_tokenizer,
+    language_of_texts,
+    marks_words,
+    primary,
+    writes_spaces,
+)
 
 
 @pytest.mark.parametrize("language", ["ja", "zh", "zh-TW", "yue", "th", "lo", "km", "my", "bo", "zho_Hans", "jpn_Jpan"])
@@ -39,3 +46,9 @@ def test_a_script_decides_where_it_is_known_and_else_the_language_does():
     assert bleu_tokenizer("ko-Latn") == bleu_tokenizer("zh-Latn") == "13a"
     assert bleu_tokenizer("lzh") == bleu_tokenizer("yue-Hant") == "zh"
     assert marks_words("bo") and not marks_words("th")
+
+
+def test_the_language_of_real_text_is_recognised_or_unknown_but_never_wrong(flores):
+    found = {code: language_of_texts(lines) for code, lines in flores.items()}
+    assert {code: each for code, each in found.items() if each not in (None, primary(code))} == {}
+    assert sum(each is not None for each in found.values()) > 12
