@@ -58,7 +58,10 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("options", [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16"}, {"optimizer": "muon"}],
+)
 def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch, options):
     assert train("whole", **options)[0] == 0
     for step in (3, 6, 11, 22):  # In the middle, where a validation is due, at the end of an epoch, at the very end.
