@@ -1,8 +1,9 @@
-"""AdamW's parameter groups and the learning rate of each step. Knows parameters; does not know losses or data."""
+"""The optimizers, their parameter groups, and the learning rate of each step. Knows no losses or data."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,23 +11,72 @@ from torch import Tensor, nn
 from mt_cli.config.sections import TrainingConfig
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW (Loshchilov and Hutter 2019); weight decay applies only to the matrices of linear maps."""
-    decayed = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
-    decayed -= {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+class MuonWithAdamW(torch.optim.Optimizer):
+    """Two optimizers of different parameters as one: one list of groups, and one state that is saved and loaded."""
+
+    def __init__(self, adamw: torch.optim.AdamW, muon: torch.optim.Muon) -> None:
+        self._adamw, self._muon = adamw, muon
+        super().__init__([*adamw.param_groups, *muon.param_groups], {"fused": False})
+        self._share()
+
+    def step(self, closure: Any = None) -> Any:
+        """Update all parameters."""
+        self._adamw.step()
+        self._muon.step()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The inverse of `state_dict`."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+    def _share(self) -> None:
+        self._adamw.state = self._muon.state = self.state
+        self._adamw.param_groups = [group for group in self.param_groups if not _is_muon(group)]
+        self._muon.param_groups = [group for group in self.param_groups if _is_muon(group)]
+
+
+def _is_muon(group: dict[str, Any]) -> bool:
+    return "ns_steps" in group
+
+
+def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov and Hutter 2019), or Muon for the matrices of the layers and AdamW for all else.
+
+    Muon (Jordan et al. 2024) orthogonalises the averaged gradient of a matrix. Scaled as in Liu et al. 2025, section
+    2.2, its update has the size of AdamW's, and both use one learning rate. Embeddings and the projection are tables of
+    entries, not maps between hidden states. Weight decay applies only to the matrices of linear maps.
+    """
+    linear = {id(module.weight): name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     parameters = list(model.parameters())
+    decayed = [p for p in parameters if id(p) in linear and id(p) not in tables]
+    hidden = [p for p in decayed if config.optimizer == "muon" and not linear[id(p)].endswith("projection")]
+    by_muon, with_decay = ({id(p) for p in some} for some in (hidden, decayed))
     groups = [
-        {"params": [p for p in parameters if id(p) in decayed], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if id(p) not in decayed], "weight_decay": 0.0},
+        {"params": [p for p in decayed if id(p) not in by_muon], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if id(p) not in with_decay], "weight_decay": 0.0},
     ]
     has_fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(
+    adamw = torch.optim.AdamW(
         groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
     )
+    if config.optimizer == "adamw":
+        return adamw
+    ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
+    muon = torch.optim.Muon(
+        [{"params": hidden, "rate_ratio": ratio}], weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
+    )
+    return MuonWithAdamW(adamw, muon)
 
 
-def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
-    """Update the parameters if a scalar condition is true, without waiting for a CUDA device."""
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate; that of Muon is in its proportion to it."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("rate_ratio", 1.0)
+
+
+def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    """Update the parameters if a scalar condition is true; AdamW alone does not wait for a CUDA device."""
     if optimizer.defaults["fused"]:
         # As torch.amp.GradScaler does: the fused kernel itself reads this number and skips the step.
         optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]
@@ -36,15 +86,20 @@ def step_if(condition: Tensor, optimizer: torch.optim.AdamW) -> None:
 
 
 @torch.no_grad()
-def weight_and_update_norms(optimizer: torch.optim.AdamW) -> tuple[Tensor, Tensor]:
+def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor]:
     """Norm of all weights, and of the last update, recomputed from AdamW's averages; NaN before the first update.
 
-    Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high.
+    Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high. A Muon update counts
+    with the root mean square of 0.2 that it is scaled to.
     """
     norms: tuple[list[Tensor], list[Tensor]] = [], []
     for group in optimizer.param_groups:
         weights = [weight for weight in group["params"] if weight in optimizer.state]
         if not weights:
+            continue
+        if _is_muon(group):
+            norms[0].extend(weight.square().sum() for weight in weights)
+            norms[1].extend(weight.new_tensor((0.2 * group["lr"]) ** 2 * weight.numel()) for weight in weights)
             continue
         states = [optimizer.state[weight] for weight in weights]
         (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.

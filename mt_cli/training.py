@@ -23,7 +23,7 @@ from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError, DeviceMemoryError
 from mt_cli.hardware import is_out_of_memory
 from mt_cli.objective import LossSums, Objective
-from mt_cli.optimizer import step_if
+from mt_cli.optimizer import set_rate, step_if
 from mt_cli.tokenizer import UNK_ID
 
 
@@ -66,7 +66,7 @@ class StepReport:
 
 def optimization_steps(
     objective: Objective,
-    optimizer: torch.optim.AdamW,
+    optimizer: torch.optim.Optimizer,
     pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
@@ -89,8 +89,7 @@ def optimization_steps(
             sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
             rate = schedule(position.step + 1)
-            for group in optimizer.param_groups:
-                group["lr"] = rate
+            set_rate(optimizer, rate)
             is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
             optimizer.zero_grad(set_to_none=True)

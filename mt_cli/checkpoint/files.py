@@ -151,11 +151,13 @@ class Checkpoint:
             weight.copy_(self._read(f"{kind}.{name}"))
 
     def _fill_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        parameters = [(group, weight) for group in optimizer.param_groups for weight in group["params"]]
         has_state = any(name.startswith("optimizer.") for name in self._shapes)  # Not before the first step.
         state: dict[int, dict[str, Tensor]] = {}
-        for index, weight in enumerate(parameters if has_state else ()):
+        for index, (group, weight) in enumerate(parameters if has_state else ()):
             shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
+            if "momentum" in group:  # Muon.
+                shapes = {"momentum_buffer": list(weight.shape)}
             state[index] = {key: self._read(f"optimizer.{index}.{key}") for key in shapes}
             if any(list(value.shape) != shapes[key] for key, value in state[index].items()):
                 raise ValueError(f"the optimizer's state of parameter {index} has another shape")

@@ -140,8 +140,13 @@ class TrainingConfig(Section):
     of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Number of micro-batches whose gradients are accumulated before an update."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """Peak learning rate of AdamW."""
+    """Peak learning rate."""
+    muon_learning_rate: float | None = Field(default=None, gt=0)
+    """With `optimizer: muon`: its own peak learning rate; `null`: `learning_rate`, which fits both because the updates
+    of Muon are scaled to the size of AdamW's (Liu et al. 2025)."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
     """Decay of the learning rate after the warm-up; linear and cosine reach zero at the first of `max_steps`,
     `max_epochs` and `max_minutes`."""
@@ -230,6 +235,8 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _ends(self) -> TrainingConfig:
+        if self.muon_learning_rate is not None and self.optimizer != "muon":
+            raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
         if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:

@@ -40,7 +40,7 @@ class TrainingLog:
         state: RunState,
         tracker: Tracker,
         bar: Progress,
-        optimizer: torch.optim.AdamW,
+        optimizer: torch.optim.Optimizer,
         parts: Sequence[str] = (),
     ) -> None:
         self._config, self._state, self._tracker, self._bar = config, state, tracker, bar

@@ -63,7 +63,13 @@ def send(number):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"micro_batches_per_step": 3, "max_epochs": 6}, {"precision": "bf16", "ema_decay": 0.9}, {"ema_decay": 0.8}],
+    [
+        {},
+        {"micro_batches_per_step": 3, "max_epochs": 6},
+        {"precision": "bf16", "ema_decay": 0.9},
+        {"ema_decay": 0.8, "optimizer": "muon"},
+        {"r_drop": 3.0, "r_drop_start_step": 4},
+    ],
 )
 def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch, options):
     assert train("whole", **options)[0] == 0

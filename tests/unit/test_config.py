@@ -97,6 +97,7 @@ def test_an_unknown_key_names_its_neighbour():
             {"training__schedule": "linear", "training__max_epochs": None, "training__patience": 5},
             "set max_steps, max_",
         ),
+        ({"training__muon_learning_rate": 0.1}, "muon_learning_rate: used only by Muon"),
         ({"model__num_heads": 7}, "do not divide"),
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
