@@ -111,7 +111,7 @@ def trained(command: list[str], folder: Path, minutes: float) -> list[tuple[Path
         )
         started_at = None
         while process.poll() is None:
-            if started_at is None and "Epoch   1" in log.read_text(errors="replace").replace("EPOCH", "Epoch"):
+            if started_at is None and "EPOCH 1" in log.read_text(errors="replace"):
                 started_at = time.time()
             if started_at is not None and time.time() > started_at + 60 * minutes:
                 process.kill()
