@@ -168,15 +168,8 @@ def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
     assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
         *("max_steps", "max_epochs", "max_minutes", "patience", "best_metric", "validate_every_steps"),
-        *(
-            "save_every_minutes",
-            "keep_last",
-            "max_bad_steps",
-            "log_every_steps",
-            "num_samples",
-            "device",
-            "num_threads",
-        ),
+        *("save_every_minutes", "keep_last", "keep_validated", "average_checkpoints"),
+        *("max_bad_steps", "log_every_steps", "num_samples", "device", "num_threads"),
     ]
     assert {key.partition(".")[0] for key in keys} == {"training", "decoding", "evaluation"}
     assert may_change("decoding.beam_size") and may_change("evaluation.bleu_tokenizer")
