@@ -93,11 +93,19 @@ def test_an_unknown_key_names_its_neighbour():
         ({"training__device": "tpu"}, "unknown device 'tpu'"),
         ({"training__learning_rate": "fast"}, "training.learning_rate"),
         ({"training__max_epochs": None}, "nothing ends this run"),
-        ({"training__schedule": "linear", "training__max_epochs": None, "training__max_minutes": 5}, "last step"),
+        (
+            {"training__schedule": "linear", "training__max_epochs": None, "training__patience": 5},
+            "set max_steps, max_",
+        ),
+        ({"training__muon_learning_rate": 0.1}, "muon_learning_rate: used only by Muon"),
         ({"model__num_heads": 7}, "do not divide"),
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
+        ({"tokenizer__bpe_dropout": 0.1}, "bpe_dropout: word_level"),
+        ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "bpe_dropout: unigram"),
+        ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
+        ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "unigram_alpha: bpe"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(changes, part):
@@ -140,6 +148,32 @@ def test_any_tree_is_a_config_or_a_config_error(tree):
             parse_config(tree, "f.yaml")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 10),
+        ({"patience": 3}, 10),
+        ({"max_minutes": None}, 10),
+        ({"max_steps": 500}, None),
+        ({"max_minutes": 30.0}, None),
+        ({"max_minutes": 30.0, "max_epochs": 10}, 10),
+    ],
+)
+def test_ten_epochs_are_the_length_of_a_run_only_where_no_other_length_is_given(given, expected):
+    config = parse_config(SMALLEST | {"training": given}, "f.yaml")
+    assert config.training.max_epochs == expected
+    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_limit_in_minutes_is_an_end_for_every_schedule(schedule):
+    parse_config(with_values(training__schedule=schedule, training__max_minutes=5), "f.yaml")
+    stream = {"dataset": "d", "streaming": True}
+    also = {"corpus__train": stream, "corpus__valid": {"file": "v"}, "training__validate_every_steps": 10}
+    parse_config(with_values(training__schedule=schedule, training__max_minutes=5, **also), "f.yaml")
+    assert "max_minutes" in message_for(with_values(training__schedule=schedule, **also))
+
+
 def test_differences_are_dotted():
     old, new = parse_config(SMALLEST, "a"), parse_config(with_values(model__d_model=64, training__max_epochs=3), "b")
     assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
@@ -168,8 +202,17 @@ def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
     assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
         *("max_steps", "max_epochs", "max_minutes", "patience", "best_metric", "validate_every_steps"),
-        *("save_every_minutes", "keep_last", "keep_validated", "average_checkpoints"),
-        *("max_bad_steps", "log_every_steps", "num_samples", "device", "num_threads"),
+        *(
+            "save_every_minutes",
+            "keep_last",
+            "keep_validated",
+            "average_checkpoints",
+            "max_bad_steps",
+            "log_every_steps",
+            "num_samples",
+            "device",
+            "num_threads",
+        ),
     ]
     assert {key.partition(".")[0] for key in keys} == {"training", "decoding", "evaluation"}
     assert may_change("decoding.beam_size") and may_change("evaluation.bleu_tokenizer")
