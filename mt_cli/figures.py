@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -143,6 +144,7 @@ def _figure(size: tuple[float, float], texts: Sequence[str] = (), layout: Any = 
     import matplotlib
     from matplotlib.figure import Figure
 
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # It names weights that fonts lack.
     families = filter(None, map(_font_of, sorted(set("".join(texts)))))
     style: Any = _STYLE | {"font.family": list(dict.fromkeys([_DEFAULT_FONT, *families]))}
     with matplotlib.rc_context(style), warnings.catch_warnings():

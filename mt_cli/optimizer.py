@@ -138,8 +138,14 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
 
 
 def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) -> float:
-    """The share of the steps between the warm-up and the last step that is done; negative during the warm-up."""
-    return 0.0 if num_steps is None else (step - config.warmup_steps) / max(1, num_steps - config.warmup_steps)
+    """The share of the steps between the warm-up and the last step that is done; negative during the warm-up.
+
+    The warm-up counts as half of the steps if it is longer.
+    """
+    if num_steps is None:
+        return 0.0
+    warmup = min(config.warmup_steps, num_steps / 2)
+    return (step - warmup) / max(1, num_steps - warmup)
 
 
 def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,14 +48,16 @@ def init(
     chosen = [key for key, value in given.items() if value is not None]
     if len(chosen) != 1:
         raise InputError("give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME")
+    if not all(given[chosen[0]]):
+        raise InputError(f"--{chosen[0]}: a name is empty")
     if subset is not None and dataset is None:
         raise InputError("--subset: only a --dataset has subsets")
     if example is not None:
         if name or source_language or target_language:
             raise InputError("--example: an example has a name and languages; give --output alone beside it")
         return _write(output or Path(f"{example}.yaml"), _example(example))
-    if output is not None:
-        _check_new(output)
+    if output is not None or name is not None:
+        _check_new(output or Path(f"{name}.yaml"))
     from pydantic import TypeAdapter
 
     from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
@@ -83,14 +86,19 @@ def _example(name: str) -> str:
 def _check_new(path: Path) -> None:
     if os.path.lexists(path):
         raise InputError(f"{path}: exists already and is not overwritten; give a new name with --output")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")
 
 
 def _write(path: Path, text: str) -> None:
     """Write a new file and name it on standard output."""
     _check_new(path)
     try:
-        with path.open("x", encoding="utf-8") as file:
+        with ExitStack() as removal, path.open("x", encoding="utf-8") as file:
+            removal.callback(path.unlink)
             file.write(text)
+            file.flush()
+            removal.pop_all()
     except OSError as error:
         raise InputError(f"{path}: {reason(error)}; give another file with --output") from None
     say(f"Next:  mt train --config {path}")

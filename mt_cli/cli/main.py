@@ -142,7 +142,7 @@ def tokenize(
     check_choice("--side", side, "source", "target")
     if config is not None:
         if sentences or run:
-            raise InputError("--config reports on a config's tokenizers; use it without sentences and --run")
+            raise InputError("--config reports on a config's tokenizers; use it without sentences and without --run")
         return show(*_tokenizer_report(load_config(config, overrides)))
     if not sentences:
         raise InputError("give sentences to tokenize, or --config FILE to train tokenizers and report on them")

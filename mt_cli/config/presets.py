@@ -15,6 +15,7 @@ Values = Mapping[str, Mapping[str, Any]]
 """Values of options by section and key."""
 
 SECTIONS = ("tokenizer", "model", "training")
+_LIMITS = ("max_steps", "max_epochs", "max_minutes")
 
 
 def _preset(vocab_size: int, model: Mapping[str, Any], training: Mapping[str, Any]) -> Values:
@@ -72,17 +73,26 @@ class Level:
 
 
 _FEW = dict(num_heads=2, num_encoder_layers=3, num_decoder_layers=3, dropout=0.3, attention_dropout=0.1)
+_FEW_PAIRS: Values = {
+    "model": _FEW | dict(feed_forward_dropout=0.1),
+    "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
+}
 LEVELS = (
+    Level(
+        4_000,
+        "tiny",
+        2_000,
+        "sentences of train from memory, and hardly any useful translation of other text: a model needs thousands of "
+        "pairs.",
+        _FEW_PAIRS,
+    ),
     Level(
         30_000,
         "tiny",
         3_000,
         "BLEU from below ten, for free text, to the low twenties, for short and similar sentences such as captions; "
         "the model will invent and leave out words. More pairs help most, back-translated ones included.",
-        {
-            "model": _FEW | dict(feed_forward_dropout=0.1),
-            "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
-        },
+        _FEW_PAIRS,
     ),
     Level(
         150_000,
@@ -127,7 +137,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """The tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
     Values that would contradict those of the tree are left out: a size of the vocabulary for words or characters, one
-    table for two vocabularies, and a limit of epochs beside a limit of steps.
+    table for two vocabularies, and the length of the run if the tree has a limit of steps, epochs or minutes.
     """
     result = dict(tree) | {"preset": None}
     for section in SECTIONS:
@@ -139,10 +149,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
             own.pop("vocab_size", None)
         if section == "model" and _tokenizer_is_separate(result):
             own["tie_embeddings"] = "target"
-        if section == "training" and given.get("max_steps") is not None and "max_epochs" in own:
-            own["max_epochs"] = None
-        if section == "training" and given.get("max_epochs") is not None:
-            own.pop("max_steps", None)
+        if section == "training" and any(given.get(name) is not None for name in _LIMITS):
+            own |= dict.fromkeys(("max_steps", "max_epochs"))
         result[section] = own | dict(given)
     return result
 

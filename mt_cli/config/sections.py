@@ -152,7 +152,7 @@ class TrainingConfig(Section):
     `max_epochs` and `max_minutes`."""
     warmup_steps: int = Field(default=400, ge=0)
     """Number of updates during which the learning rate rises from zero to its peak. If they take more than half of
-    `max_minutes`, the decay of linear and cosine begins at half of the time, and the lower of the two rates counts."""
+    the run, the decay of linear and cosine begins at half of it, and the lower of the two rates counts."""
     adam_betas: Annotated[
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)

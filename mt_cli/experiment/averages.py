@@ -5,7 +5,8 @@ Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from mt_cli.averaging import replaced
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import open_checkpoint
+from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, InputError, RunError
@@ -33,14 +34,21 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
     """
     sums = {name: torch.zeros(weight.shape, dtype=torch.float64) for name, weight in model.named_parameters()}
     for path in paths:
-        try:
-            with open_checkpoint(path) as checkpoint:
-                checkpoint.check_fits(model)
-                for name, weight in checkpoint.weights().items():
-                    sums[name] += weight
-        except DamagedFileError as error:
-            raise DamagedFileError(f"{error}; delete it, and repeat the command without it") from None
+        with _opened(path) as checkpoint:
+            checkpoint.check_fits(model)
+            for name, weight in checkpoint.weights().items():
+                sums[name] += weight
     return {name: (total / len(paths)).float() for name, total in sums.items()}
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Checkpoint]:
+    """Context manager that opens a checkpoint; if it is damaged, the message says what to do."""
+    try:
+        with open_checkpoint(path) as checkpoint:
+            yield checkpoint
+    except DamagedFileError as error:
+        raise DamagedFileError(f"{error}; delete it, and repeat the command without it") from None
 
 
 def average_at_end(setup: Setup, state: RunState) -> None:
@@ -86,7 +94,7 @@ def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -
     paths = directory.validated()
     known: list[ValidatedStep] = []
     if paths:
-        with open_checkpoint(paths[max(paths)]) as checkpoint:
+        with _opened(paths[max(paths)]) as checkpoint:
             known = _available(directory, RunState.from_state(checkpoint.state))
     most = min(len(known), directory.config().training.num_validated_kept)
     if most < 2:

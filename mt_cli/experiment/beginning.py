@@ -21,11 +21,12 @@ from mt_cli.corpus.languages import is_known, language_of_texts, primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.experiment.presets import Choices, choose, describe, find_facts, level_of, values_of
+from mt_cli.experiment.presets import Choices, choose, describe, expectation, find_facts, values_of
 
 Tree = dict[str, Any]
 
 _ROWS_EXAMINED = 1_000
+_MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _VALID, _TEST = ("valid", "validation", "val", "dev"), ("test",)
 _HEADINGS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
@@ -65,7 +66,7 @@ def new_config(
     facts = find_facts(config, cache_path)
     choices = choose(facts)
     resolved = with_values(config, values_of(choices))
-    heading = f"{both[0]} to {both[1]}, written by `mt init` from {facts}. Expect {level_of(facts).expectation}"
+    heading = f"{both[0]} to {both[1]}, written by `mt init` from {facts}. Expect {expectation(facts)}"
     return NewConfig(resolved, _as_yaml(tree, choices, heading), list(describe(facts, choices, resolved)))
 
 
@@ -80,6 +81,11 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
     num_rows = len(beginning) + sum(1 for _ in rows)
     if not num_rows:
         raise CorpusError(f"{_title(source)}: the corpus is empty")
+    if num_rows < _MIN_PAIRS and "valid" not in found.evaluation:
+        raise CorpusError(
+            f"{_title(source)}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or a "
+            "file for validation beside it"
+        )
     both = _detected(named, beginning, _title(source))
     evaluation = {role: {**each, **extra} for role, each in found.evaluation.items()}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
@@ -120,7 +126,7 @@ def _language_in_name(path: str) -> str:
 
 
 def _neighbours(paths: Sequence[str]) -> dict[str, Tree]:
-    """Sources of validation and test files beside training files, with names like theirs."""
+    """Sources of validation and test files beside training files, with names like theirs, one for each of them."""
     found: dict[str, Tree] = {}
     splits = [_name_around_train(Path(path)) for path in paths]
     for role, words in (("valid", _VALID), ("test", _TEST)):
@@ -130,7 +136,8 @@ def _neighbours(paths: Sequence[str]) -> dict[str, Tree]:
         for middle in sorted((match[1] for match in matches if match), key=lambda text: (len(text), text)):
             own = [Path(path).with_name(f"{b}{middle}{a}") for path, (b, a) in zip(paths, splits, strict=True)]
             label = role if role not in found else middle
-            if all(path.is_file() for path in own) and (label == role or role == "test"):
+            is_new = len({*own, *map(Path, paths)}) == 2 * len(paths)
+            if is_new and all(path.is_file() for path in own) and (label == role or role == "test"):
                 files = [str(path) for path in own]
                 found[label] = {"files": files} if len(files) == 2 else {"file": files[0]}
     return found

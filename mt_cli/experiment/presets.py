@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from mt_cli.console import say
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import SPACELESS, scripts_in
 from mt_cli.corpus.reading import Pair
+from mt_cli.errors import CorpusError
 from mt_cli.experiment.data import read, sample
 from mt_cli.hardware import pick_device
 
@@ -99,6 +101,8 @@ def find_facts(config: Config, cache_path: Path, stream_rows: int | None = None)
         num_pairs = len(corpora["train"])
         rows = corpora["train"].rows(sample(corpora["train"], _PAIRS_EXAMINED, config.training.seed))
         pairs = [(source, target) for _, source, target in rows]
+    if not pairs:
+        raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
@@ -118,6 +122,13 @@ def _scripts(texts: Iterable[str]) -> frozenset[str]:
 def level_of(facts: Facts) -> Level:
     """The level of a corpus by its size; for a stream, the last one."""
     return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+
+
+def expectation(facts: Facts) -> str:
+    """What translations to expect, for people."""
+    level = level_of(facts)
+    size, why = _size(level, facts)
+    return level.expectation if size == level.preset else f"worse translations than these pairs allow: {why}."
 
 
 def choose(facts: Facts) -> Choices:
@@ -196,10 +207,10 @@ def _length(level: Level, facts: Facts, warmup_steps: int) -> dict[str, Choice]:
             "max_steps": Choice(None, "max_epochs ends the run"),
             "max_epochs": Choice(num_epochs, f"about {_rounded(num_steps):,} updates"),
         }
-    every = _rounded(max(num_steps / _NUM_VALIDATIONS, 10))
+    every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{_rounded(num_steps):,} updates"
     return length | {
-        "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), "at most a fifth of the updates"),
-        "validate_every_steps": Choice(every, f"about {_NUM_VALIDATIONS} validations"),
+        "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "validate_every_steps": Choice(every, f"about {round(num_steps / every)} validations in {updates}"),
         "patience": Choice(_PATIENCE, f"stops after {_PATIENCE} validations without a better score"),
     }
 
@@ -207,6 +218,11 @@ def _length(level: Level, facts: Facts, warmup_steps: int) -> dict[str, Choice]:
 def _rounded(number: float) -> int:
     """A number with two significant digits."""
     return int(float(f"{number:.1e}"))
+
+
+def _shown(value: Any) -> str:
+    """A value as in a config."""
+    return json.dumps(value) if isinstance(value, bool | None) else str(value)
 
 
 def values_of(choices: Choices) -> Values:
@@ -233,11 +249,11 @@ def describe(facts: Facts, choices: Choices, resolved: Config) -> Iterator[str]:
         shown = []
         for key, choice in chosen.items():
             if now[f"{section}.{key}"] != choice.value:
-                by_config.append(f"{section}.{key} {now[f'{section}.{key}']}")
+                by_config.append(f"{section}.{key} {_shown(now[f'{section}.{key}'])}")
             elif choice.value is not None:
-                shown.append((f"{key} {choice.value}", choice.why))
+                shown.append((f"{key} {_shown(choice.value)}", choice.why))
         reasons = {why: [text for text, each in shown if each == why] for _, why in shown}
         yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
     if by_config:
         yield f"  of the config  {', '.join(by_config)}"
-    yield f"  expect     {level_of(facts).expectation}"
+    yield f"  expect     {expectation(facts)}"

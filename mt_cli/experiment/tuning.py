@@ -111,7 +111,11 @@ def tune(
         "confidence_95": scorer.confidence(trials[chosen], references, [metric])[metric],
         "margin": margin,
         "trials": [vars(each) for each in trials],
-        "chosen": {name: getattr(chosen, name) for name in ("beam_size", "length_penalty", "score")},
+        "chosen": {
+            "beam_size": chosen.beam_size,
+            "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,  # Keeps that of the run.
+            "score": chosen.score,
+        },
     }
 
 
@@ -138,11 +142,14 @@ def format_tuning(result: Mapping[str, Any]) -> str:
         row = [each for each in trials if each["beam_size"] == size]
         scores = "".join(f"{each['score']:>8.2f}" for each in row)
         lines.append(f"{f'beam {size}':<14}{scores}{sum(each['seconds'] for each in row) / len(row):>10.1f}")
+    choice, reason = f"beam_size {chosen['beam_size']}", "greedy search has no length penalty"
+    if chosen["length_penalty"] is not None:
+        choice += f", length_penalty {chosen['length_penalty']:g}"
+        reason = f"length penalty {_DEFAULT_LENGTH_PENALTY:g} is preferred if it was tried and is within it, too"
     return "\n".join(
         [
             *lines,
-            f"Chosen: beam_size {chosen['beam_size']}, length_penalty {chosen['length_penalty']:g}: the smallest beam "
-            f"within {result['margin']:g} of the best score, and the default length penalty if it is, too.",
+            f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score; {reason}.",
             f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}; differences that are small "
             "compared with it are noise.",
         ]

@@ -1,12 +1,15 @@
 import gzip
 import json
+import signal
 
 import pyarrow as pa
 import pytest
 import yaml
 from pyarrow import parquet
 
+from mt_cli.cli import beginning
 from mt_cli.config.loading import load_config
+from mt_cli.errors import InputError
 from mt_cli.experiment.presets import resolve_preset
 
 
@@ -215,8 +218,36 @@ def test_init_never_overwrites_a_file(mt, tmp_path):
         status, out, err = mt("init", *arguments)
         assert (status, out) == (2, "")
         assert "exists already and is not overwritten" in err
+        assert "reading" not in err
     assert (tmp_path / "new.yaml").read_text() == "mine"
     assert not (tmp_path / "missing").exists()
+
+
+def test_init_takes_other_files_for_evaluation_and_one_for_each_side(mt, tmp_path):
+    sources, targets = zip(*pairs(90), strict=True)
+    for names in (("books.en.txt", "books.de.txt"), ("test.en", "test.de")):
+        for name, lines in zip(names, (sources, targets), strict=True):
+            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (tmp_path / "dev.txt").write_text("one file\n" * 90)
+    for names in (("books.en.txt", "books.de.txt"), ("test.en", "test.de")):
+        assert mt("init", "--files", *names, "--output", f"{names[0]}.yaml", "--name", "new")[0] == 0
+        corpus = yaml.safe_load((tmp_path / f"{names[0]}.yaml").read_text())["corpus"]
+        assert set(corpus) == {"source", "target", "train", "valid"}
+        assert set(corpus["valid"]) == {"fraction"}
+
+
+def test_a_config_that_cannot_be_written_leaves_no_file(tmp_path):
+    resource = pytest.importorskip("resource", reason="this system has no limits of file sizes")
+    former = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+        with pytest.raises(InputError, match=r"new.yaml: file too large; give another file with --output"):
+            beginning._write(tmp_path / "new.yaml", "x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, former)
+    assert not (tmp_path / "new.yaml").exists()
 
 
 def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
@@ -238,10 +269,14 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--example", "quickstart", "--name", "x"), "--example: an example has a name"),
         (("--files", "missing.en", "missing.de"), "missing.en: no such file"),
         (("--files", "train.en"), "requires 2 arguments"),
+        (("--files", "train.en", "train.de", "--output", "none/c.yaml"), "none: no such folder"),
         (("--files", "train.en", "short.de"), "train.en has 90 lines and short.de has 89"),
         (("--files", "empty.en", "empty.de"), "empty.en and empty.de: the corpus is empty"),
         (("--file", "train.en"), "train.en: unknown format; use one of .tsv"),
         (("--file", "missing.tmx"), "missing.tmx: no such file"),
+        (("--file", ""), "--file: a name is empty"),
+        (("--dataset", ""), "--dataset: a name is empty"),
+        (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs are too few to hold some of them out"),
         (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
         (("--file", "three.jsonl"), "has the languages en, de, fr; give --source-language and --target-language"),
@@ -252,6 +287,7 @@ def test_what_init_cannot_use_or_know_is_an_error_that_says_what_to_give(mt, tmp
     write_files(tmp_path, "train", pairs(90))
     write_files(tmp_path, "short", pairs(89))
     write_files(tmp_path, "empty", [])
+    write_files(tmp_path, "few", pairs(3))
     write_files(tmp_path, "strange", [("x", f"zyx {n} vut") for n in range(90)], ("y", "x"))
     for name, keys in (("three", ("en", "de", "fr")), ("odd", ("a", "b", "c"))):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(dict.fromkeys(keys, "text")) + "\n")

@@ -59,6 +59,14 @@ def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
     assert "has these values already" in tune(mt, run, "--beam-sizes", "3", "--length-penalties", "0.25")[1]
 
 
+def test_greedy_search_keeps_the_length_penalty_of_the_run(mt, run):
+    found, err = tune(mt, run, "--beam-sizes", "1,2", "--length-penalties", "0.25,1.75", "--margin", "100")
+    assert (found["chosen"]["beam_size"], found["chosen"]["length_penalty"]) == (1, None)
+    assert "decoding.beam_size was 4, now 1" in err
+    assert "length_penalty" not in err
+    assert Translator.load(run).decoding.length_penalty == 1.0
+
+
 def test_a_dry_run_writes_nothing_and_chooses_the_same(mt, run):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     dry, err = tune(mt, run, *GRID, "--dry-run")

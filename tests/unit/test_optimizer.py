@@ -63,7 +63,7 @@ def test_a_rate_is_zero_when_the_time_or_the_steps_are_over(config, seconds, num
     for step in range(1, len(seconds) + 1):
         for elapsed in (60 * config.max_minutes, 61 * config.max_minutes):
             assert learning_rate(config, step, num_steps, elapsed) == pytest.approx(0, abs=1e-12)
-    steps = max(config.warmup_steps + 1, num_steps or 0)
+    steps = num_steps or config.warmup_steps + 1
     assert learning_rate(config, steps, steps, 0.0) == pytest.approx(0, abs=1e-12)
 
 
@@ -89,6 +89,14 @@ def test_a_clock_that_is_not_the_first_limit_changes_no_rate(schedule):
 def test_schedules_without_an_end_do_not_read_the_clock(schedule):
     config = TrainingConfig(schedule=schedule, warmup_steps=10, max_minutes=1)
     assert all(learning_rate(config, n, None, 59.0) == learning_rate(config, n, None) for n in (1, 10, 11, 100))
+
+
+def test_a_warm_up_longer_than_half_of_the_steps_still_ends_at_zero():
+    config = TrainingConfig(schedule="linear", warmup_steps=1000, learning_rate=1.0, max_steps=100)
+    rates = [learning_rate(config, step, 100) for step in range(1, 101)]
+    assert rates[:50] == pytest.approx([step / 1000 for step in range(1, 51)])
+    assert rates[-3:] == pytest.approx([0.04, 0.02, 0.0])
+    assert max(rates) < 0.1
 
 
 def test_a_warm_up_longer_than_half_of_the_time_still_ends_at_zero():

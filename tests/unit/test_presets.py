@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,8 +12,8 @@ from mt_cli.config.loading import flat, load_config, parse_config, with_values
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import may_change
 from mt_cli.corpus.languages import scripts_in
-from mt_cli.errors import ConfigError
-from mt_cli.experiment.presets import Facts, choose, describe, find_facts, resolve_preset, values_of
+from mt_cli.errors import ConfigError, CorpusError
+from mt_cli.experiment.presets import Facts, choose, describe, expectation, find_facts, resolve_preset, values_of
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
 LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})
@@ -62,6 +63,8 @@ def test_values_that_would_contradict_the_config_are_left_out():
         assert (config.training.max_steps, config.training.max_epochs) == (70, None)
         config = parse_config(tree(preset, training={"max_epochs": 7}), "f.yaml")
         assert (config.training.max_steps, config.training.max_epochs) == (None, 7)
+        config = parse_config(tree(preset, training={"max_minutes": 5}), "f.yaml")
+        assert (config.training.max_steps, config.training.max_epochs) == (None, None)
 
 
 def test_values_that_do_not_fit_together_are_an_error_that_names_them():
@@ -137,6 +140,23 @@ def test_a_cpu_and_little_time_give_a_smaller_model():
     assert widths == [512, 256, 128]
 
 
+def test_a_model_smaller_than_the_pairs_allow_is_announced():
+    many = replace(FACTS, num_target_words=50e6, device="gpu")
+    assert "good translations" in expectation(many)
+    assert (
+        expectation(replace(many, device="cpu")) == "worse translations than these pairs allow: larger ones need a GPU."
+    )
+    assert "learn too little in 1 minutes" in expectation(replace(many, max_minutes=1.0))
+
+
+def test_values_are_shown_as_in_a_config():
+    config = with_values(parse_config(tree("auto", training={"max_steps": 9}), "f.yaml"), values_of(choose(FACTS)))
+    shown = "\n".join(describe(FACTS, choose(FACTS), config))
+    assert "training.max_epochs null" in shown
+    assert "shared true" in shown
+    assert not {"None", "True", "False"} & set(re.findall(r"\w+", shown))
+
+
 def test_languages_in_one_script_share_a_vocabulary():
     shared, separate = chosen(FACTS), chosen(replace(FACTS, scripts=(LATIN, GREEK)))
     assert (shared["tokenizer.shared"], shared["model.tie_embeddings"]) == (True, "all")
@@ -166,6 +186,15 @@ def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):
     facts = find_facts(config, tmp_path / "cache")
     assert (facts.num_pairs, facts.num_target_words, facts.num_distinct_words) == (2, 5, 8)
     assert facts.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
+
+
+def test_preset_auto_refuses_an_empty_stream(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.tsv").write_text("\t\n", encoding="utf-8")
+    changes = {"train": {"file": "p.tsv", "streaming": True}, "valid": {"builtin": "reverse-words", "split": "valid"}}
+    config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
+    with pytest.raises(CorpusError, match=r"corpus.train: the corpus is empty"):
+        resolve_preset(config, tmp_path / "cache")
 
 
 def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
