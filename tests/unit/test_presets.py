@@ -122,7 +122,8 @@ def test_any_corpus_gets_values_that_fit_together_and_a_reason_for_each(facts):
             any(key == f"{section}.{name}" for section, chosen in choices.items() for name in chosen)
             and value is not None
         ):
-            assert any(f"{key.partition('.')[2]} {value}" in line for line in lines), key
+            shown = str(value).lower() if isinstance(value, bool) else value
+            assert any(f"{key.partition('.')[2]} {shown}" in line for line in lines), key
 
 
 @given(FACTS_OF_ANY_CORPUS)
