@@ -48,7 +48,7 @@ def init(
     chosen = [key for key, value in given.items() if value is not None]
     if len(chosen) != 1:
         raise InputError("give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME")
-    if not all(given[chosen[0]]):
+    if given[chosen[0]] == "" or "" in (files or ()):
         raise InputError(f"--{chosen[0]}: a name is empty")
     if subset is not None and dataset is None:
         raise InputError("--subset: only a --dataset has subsets")
