@@ -75,18 +75,22 @@ class Batch:
         """The batch in pinned memory."""
         return self._moved(Tensor.pin_memory)
 
-    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        ids: dict[str, Any] = {
-            name: move(getattr(self, name)) for name in ("src_ids", "tgt_input_ids", "tgt_output_ids")
-        }
-        return replace(self, source_grid=self.source_grid.moved(move), target_grid=self.target_grid.moved(move), **ids)
-
     def twice(self) -> Batch:
         """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
-        ids: dict[str, Any] = {
-            name: torch.cat([getattr(self, name)] * 2) for name in ("src_ids", "tgt_input_ids", "tgt_output_ids")
-        }
-        return replace(self, source_grid=self.source_grid.twice(), target_grid=self.target_grid.twice(), **ids)
+        return self._changed(lambda ids: ids.repeat(2), Grid.twice)
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
+        return self._changed(move, lambda grid: grid.moved(move))
+
+    def _changed(self, change_ids: Callable[[Tensor], Tensor], change_grid: Callable[[Grid], Grid]) -> Batch:
+        return replace(
+            self,
+            src_ids=change_ids(self.src_ids),
+            source_grid=change_grid(self.source_grid),
+            tgt_input_ids=change_ids(self.tgt_input_ids),
+            tgt_output_ids=change_ids(self.tgt_output_ids),
+            target_grid=change_grid(self.target_grid),
+        )
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of at least two pairs."""

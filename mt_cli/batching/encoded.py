@@ -162,8 +162,7 @@ def encode_block(
     texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int
 ) -> tuple[pa.RecordBatch, Mask]:
     """The ids of some sources and targets, and the mask of pairs with at most `max_tokens` on both sides."""
-    encoded = (tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True))
-    sides = list(encoded)
+    sides = [tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
     is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
     return as_batch(sides), is_kept
 

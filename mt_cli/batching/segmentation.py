@@ -114,17 +114,15 @@ class Lattice:
     """
 
     def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
-        entries: dict[int, tuple[int, ...]] = {index: (index,) for index in range(tokenizer.vocab_size)}
-        subwords = tokenizer.subwords()
-        entries |= {index: tuple(subwords[character] for character in text) for text, index in subwords.items()}
+        spellings = _spellings(tokenizer)
         nodes: dict[tuple[int, int], int] = {}
-        self._pieces = np.full(1 + sum(map(len, entries.values())), -1, dtype=np.int64)
-        for index, characters in entries.items():
+        self._pieces = np.full(1 + sum(map(len, spellings)), -1, dtype=np.int64)
+        for index, characters in enumerate(spellings):
             node = 0
             for character in characters:
                 node = nodes.setdefault((node, character), len(nodes) + 1)
             self._pieces[node] = index
-        self._base, self._max_length = tokenizer.vocab_size, max(map(len, entries.values()))
+        self._base, self._max_length = tokenizer.vocab_size, max(map(len, spellings))
         codes = np.array([node * self._base + character for node, character in nodes], dtype=np.int64)
         self._children = codes.argsort() + 1
         self._codes = codes[self._children - 1]
@@ -174,6 +172,15 @@ class Lattice:
         return pieces
 
 
+def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of the characters of each entry; of an entry that is no subword, its own id."""
+    subwords = tokenizer.subwords()
+    spellings = [[index] for index in range(tokenizer.vocab_size)]
+    for text, index in subwords.items():
+        spellings[index] = [subwords[character] for character in text]
+    return spellings
+
+
 def _joined(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
     """The words of which some ids were found in each round, with the number of the word of each id."""
     if not found:
@@ -202,11 +209,9 @@ class Segmenter:
     def __init__(self, tokenizer: Tokenizer, config: TokenizerConfig, seed: int) -> None:
         alpha, rate = config.unigram_alpha, config.bpe_dropout
         self._sampler: Sampler = MergeDropout(tokenizer, rate) if alpha is None else Lattice(tokenizer, alpha)
-        subwords, size = tokenizer.subwords(), tokenizer.vocab_size
-        rows: list[list[int]] = [[index] for index in range(size)]
+        rows, size = _spellings(tokenizer), tokenizer.vocab_size
         ends = np.full((2, size), -1, dtype=np.int64)
-        for text, index in subwords.items():
-            rows[index] = [subwords[character] for character in text]
+        for index in tokenizer.subwords().values():
             ends[:, index] = rows[index][0], rows[index][-1]
         self._first, self._last = ends
         self._num_characters = np.array([len(row) for row in rows], dtype=np.int64)

@@ -89,7 +89,8 @@ class _FusedLoss(torch.autograd.Function):
                 hidden_PMD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, consistency, grad_MV
             )
             if grad_MV is not None:
-                grad_hidden_PND[:, block] = (grad_MV @ weight_VD).view_as(hidden_PMD)
+                for grad_hidden_ND, grad_NV in zip(grad_hidden_PND, grad_MV.chunk(num_passes), strict=True):
+                    torch.mm(grad_NV, weight_VD, out=grad_hidden_ND[block])
                 grad_block_VD = grad_MV.T @ hidden_PMD.flatten(end_dim=1)
                 grad_weight_VD = grad_block_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_block_VD
         if grad_weight_VD is not None:

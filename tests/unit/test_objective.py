@@ -22,6 +22,16 @@ def sums_and_gradients(loss, hidden, weight):
     return sums, torch.autograd.grad(sums.objective, leaves)
 
 
+def assert_same(ours, theirs):
+    for name in ("objective", "cross_entropy", "num_correct"):
+        assert getattr(ours, name).item() == pytest.approx(getattr(theirs, name).item(), rel=1e-5)
+
+
+def assert_same_gradients(ours, theirs):
+    for one, other in zip(ours, theirs, strict=True):
+        assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_definition_agrees_with_torch(smoothing):
     hidden, weight, targets = some_inputs(50)
@@ -52,10 +62,8 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
             hidden,
             weight,
         )
-        for name in ("objective", "cross_entropy", "num_correct"):
-            assert getattr(ours, name).item() == pytest.approx(getattr(theirs, name).item(), rel=1e-5)
-        for one, other in zip(our_gradients, their_gradients, strict=True):
-            assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+        assert_same(ours, theirs)
+        assert_same_gradients(our_gradients, their_gradients)
         assert (our_gradients[0][num_tokens:] == 0).all()
 
 
@@ -102,9 +110,8 @@ def test_the_objective_is_the_definition_over_the_tokens_of_a_batch_and_sums_of_
         real = slice(batch.num_target_tokens)
         hidden, weight = model.hidden_states(batch)[real], model.projection.weight
         defined = smoothed_cross_entropy(hidden, weight, batch.tgt_output_ids[real], 0.1)
-    for name in ("objective", "cross_entropy", "num_correct"):
-        for sums in (first + second + third, defined):
-            assert getattr(together, name).item() == pytest.approx(getattr(sums, name).item(), rel=1e-5)
+    assert_same(together, first + second + third)
+    assert_same(together, defined)
 
 
 @pytest.mark.parametrize("consistency", [0.0, 1.0, 5.0])
@@ -130,10 +137,8 @@ def test_the_fused_loss_of_two_passes_has_the_sums_and_gradients_of_the_definiti
         hidden,
         weight,
     )
-    for name in ("objective", "cross_entropy", "num_correct"):
-        assert getattr(ours, name).item() == pytest.approx(getattr(theirs, name).item(), rel=1e-5)
-    for one, other in zip(our_gradients, their_gradients, strict=True):
-        assert torch.allclose(one, other, atol=1e-5, rtol=1e-4)
+    assert_same(ours, theirs)
+    assert_same_gradients(our_gradients, their_gradients)
     assert (our_gradients[0][:, num_tokens:] == 0).all()
 
 
@@ -154,9 +159,7 @@ def some_objective(**options):
 
 def test_without_dropout_two_passes_are_one():
     objective, batch = some_objective(r_drop=5.0)
-    twice, once = objective.train()(batch), objective.eval()(batch)
-    for name in ("objective", "cross_entropy", "num_correct"):
-        assert getattr(twice, name).item() == pytest.approx(getattr(once, name).item(), rel=1e-5)
+    assert_same(objective.train()(batch), objective.eval()(batch))
 
 
 def test_r_drop_penalises_what_dropout_changes_and_starts_at_its_step():
