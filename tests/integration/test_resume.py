@@ -61,6 +61,18 @@ def send(number):
     return lambda: os.kill(os.getpid(), number)
 
 
+def overflow_at(monkeypatch, number):
+    """Make the loss of one step of training, counted from 1, not a number."""
+    accumulate, calls = Gradients.accumulate, []
+
+    def overflow_once(self, micro_batches):
+        sums = accumulate(self, micro_batches)
+        calls.append(1)
+        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == number else sums
+
+    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -353,14 +365,7 @@ def test_an_average_is_validated_saved_as_the_best_and_loaded_and_training_does_
 def test_the_average_of_a_run_is_the_plain_recurrence_over_its_steps_skipped_ones_included(
     train, tmp_path, monkeypatch
 ):
-    accumulate, calls = Gradients.accumulate, []
-
-    def overflow_once(self, micro_batches):
-        sums = accumulate(self, micro_batches)
-        calls.append(1)
-        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == 4 else sums
-
-    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+    overflow_at(monkeypatch, 4)
     assert train("run", ema_decay=0.4, max_steps=8, save_every_minutes=1e-9, keep_last=100)[0] == 0
     names = [*(f"step-{step}" for step in (0, 1, 2, 3, 3, 5, 6, 7)), "last"]  # No state is kept after a skipped step.
     states = [[tensors_of(tmp_path, "run", name, kind) for kind in ("model", "average")] for name in names]
@@ -500,16 +505,7 @@ def test_a_run_that_ends_with_scores_that_are_not_numbers_reports_it(train, mt, 
 
 
 def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
-    from mt_cli.training import Gradients
-
-    accumulate, calls = Gradients.accumulate, []
-
-    def overflow_once(self, micro_batches):
-        sums = accumulate(self, micro_batches)
-        calls.append(1)
-        return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == 7 else sums
-
-    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+    overflow_at(monkeypatch, 7)
     status, _, err = train("run", max_bad_steps=2)
     assert status == 0
     assert err.count("the loss or the gradient is not finite") == 1
