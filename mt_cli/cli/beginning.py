@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
@@ -52,6 +53,9 @@ def init(
         raise InputError(f"--{chosen[0]}: a name is empty")
     if subset is not None and dataset is None:
         raise InputError("--subset: only a --dataset has subsets")
+    for side, code in (("source", source_language), ("target", target_language)):
+        if code is not None and not re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*", code):
+            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
     if example is not None:
         if name or source_language or target_language:
             raise InputError("--example: an example has a name and languages; give --output alone beside it")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -76,11 +75,16 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
     columns, named = _columns_and_languages(source, found.names, languages)
     extra = {"columns": list(columns)} if columns else {}
     train = source.model_dump(mode="json", exclude_unset=True) | extra
-    rows = read_rows(type(source).model_validate(train), (named[0] or "source", named[1] or "target"))
-    beginning = list(islice(rows, _ROWS_EXAMINED))
-    num_rows = len(beginning) + sum(1 for _ in rows)
+    num_rows, beginning = 0, []
+    for row in read_rows(type(source).model_validate(train), (named[0] or "source", named[1] or "target")):
+        num_rows += 1
+        if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
+            beginning.append(row)
     if not num_rows:
         raise CorpusError(f"{_title(source)}: the corpus is empty")
+    if not beginning:
+        listed = f"; it has {', '.join(found.names)}" if any(found.names) else ""
+        raise CorpusError(f"{_title(source)}: no pair has text on both sides{listed}")
     if num_rows < _MIN_PAIRS and "valid" not in found.evaluation:
         raise CorpusError(
             f"{_title(source)}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or a "
@@ -186,18 +190,30 @@ def _has_default_columns(source: Source) -> bool:
 
 
 def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], title: str) -> Languages:
-    """The languages, those that are None by the texts; raises InputError if they are not recognised."""
-    sides = [source for _, source, _ in rows], [target for _, _, target in rows]
-    found = [each or language_of_texts(side) for each, side in zip(languages, sides, strict=True)]
-    for side, language in zip(("source", "target"), found, strict=True):
-        if language is None:
+    """The languages, those that are None by the texts.
+
+    Raises InputError if they are not recognised, a side has no letters, or each side is in the language of the other.
+    """
+    sides = {"source": [source for _, source, _ in rows], "target": [target for _, _, target in rows]}
+    by_words = [language_of_texts(side) for side in sides.values()]
+    found = []
+    for (side, texts), given, recognised in zip(sides.items(), languages, by_words, strict=True):
+        if not any(map(str.isalpha, "".join(texts))):
+            raise InputError(
+                f"{title}: the {side} has no letters in the first {len(rows):,} pairs; if the file has other columns, "
+                "call two of them source and target, or like the languages"
+            )
+        if given is None and recognised is None:
             raise InputError(
                 f"{title}: the language of the {side} is neither in names nor recognised by its words; give "
                 f"--{side}-language CODE, such as --{side}-language it"
             )
-    source, target = map(str, found)
+        found.append(str(given or recognised))
+    source, target = found
     if source == target:
         raise InputError(f"{title}: both sides seem to be {source}; give --source-language and --target-language")
+    if by_words == [primary(target), primary(source)]:
+        raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
     return source, target
 
 

@@ -281,6 +281,10 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
         (("--file", "three.jsonl"), "has the languages en, de, fr; give --source-language and --target-language"),
         (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target?"),
+        (("--file", "numbers.csv"), "numbers.csv: the source has no letters in the first 90 pairs; if the file has"),
+        (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "both sides; it has en, de"),
+        (("--files", "swapped.en", "swapped.de"), "the source seems to be de and the target en; exchange them"),
+        (("--files", "train.en", "train.de", "--source-language", "english"), "english: not a language code"),
     ],
 )
 def test_what_init_cannot_use_or_know_is_an_error_that_says_what_to_give(mt, tmp_path, arguments, message):
@@ -289,6 +293,9 @@ def test_what_init_cannot_use_or_know_is_an_error_that_says_what_to_give(mt, tmp
     write_files(tmp_path, "empty", [])
     write_files(tmp_path, "few", pairs(3))
     write_files(tmp_path, "strange", [("x", f"zyx {n} vut") for n in range(90)], ("y", "x"))
+    write_files(tmp_path, "swapped", [row[::-1] for row in pairs(90)])
+    memory(tmp_path)
+    (tmp_path / "numbers.csv").write_text("".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(pairs(90))))
     for name, keys in (("three", ("en", "de", "fr")), ("odd", ("a", "b", "c"))):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(dict.fromkeys(keys, "text")) + "\n")
     status, out, err = mt("init", *arguments)
