@@ -3,15 +3,17 @@
     python tests/benchmarks/recipes.py --config configs/multi30k_en_de.yaml --data ../shared/data/multi30k \
         --output recipes --minutes 10 --seeds 1 2 --variant "recipe" --variant "no R-Drop: training.r_drop=null"
 
-A variant is a title and, after a colon, values as for `mt train --set`. Every run trains for the same time, or with
-`--steps` for the same number of updates, so nothing else should run on the machine. Test sets are not read. Runs that
-are complete are not repeated. The first BLEU is lower-cased (`case:lc|tok:13a`), the second one cased.
+A variant is a title and, after a colon, values as for `mt train --set`. Every run trains for the same time, so nothing
+else should run on the machine, or with `--steps` for the same number of updates; without both, as the config says. With
+`--pairs`, the runs train on a sample of the pairs. Test sets are not read without `--test`. Runs that are complete are
+not repeated. The first BLEU is lower-cased (`case:lc|tok:13a`), the second one cased.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import shlex
 import statistics
 import subprocess
@@ -29,15 +31,19 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True, help="folder with train.*, val.* in both languages")
     parser.add_argument("--output", type=Path, required=True, help="folder for the runs")
-    limit = parser.add_mutually_exclusive_group(required=True)
+    limit = parser.add_mutually_exclusive_group()
     limit.add_argument("--minutes", type=float)
     limit.add_argument("--steps", type=int)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--variant", action="append", required=True)
+    parser.add_argument("--pairs", type=int, help="train on a sample of this size")
+    parser.add_argument("--test", metavar="NAME", help="score NAME.* of the folder too, such as test_2016_flickr")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    print("| variant | BLEU lc on `val`, beam 5 | cased | seeds | steps | target tokens | tokens a second |")
-    print("|---|---|---|---|---|---|---|")
+    splits = ["val"] + ([arguments.test] if arguments.test else [])
+    scores = " | ".join(f"BLEU lc on `{split}` | cased" for split in splits)
+    print(f"| variant | {scores} | seeds | steps | target tokens | tokens a second |")
+    print("|---|" + "---|---|" * len(splits) + "---|---|---|---|")
     for variant in arguments.variant:
         title, _, values = variant.partition(":")
         reports = [trained(arguments, title.strip(), shlex.split(values), seed) for seed in arguments.seeds]
@@ -45,16 +51,18 @@ def main() -> None:
 
 
 def trained(arguments: argparse.Namespace, title: str, values: list[str], seed: int) -> dict[str, Any]:
-    """The report of a run, with `lowercased`, its BLEU without case."""
+    """The report of a run, with `scores`: BLEU without and with case, of each set."""
     config, name = load_config(arguments.config), f"{title.replace(' ', '_')}-{seed}"
     languages, folder = (config.corpus.source, config.corpus.target), arguments.data.resolve()
-    files = {split: [str(folder / f"{split}.{language}") for language in languages] for split in ("train", "val")}
-    limits = {"max_epochs": None, "max_minutes": arguments.minutes, "max_steps": arguments.steps}
-    settings = {
-        **{"name": name, "training.seed": seed},
-        **{"corpus.train": {"files": files["train"]}, "corpus.valid": {"files": files["val"]}, "corpus.test": None},
-        **{f"training.{limit}": value for limit, value in limits.items()},
-    }
+    files = {split: [folder / f"{split}.{language}" for language in languages] for split in ("train", "val")}
+    if arguments.pairs:
+        files["train"] = sampled(files["train"], arguments.pairs, arguments.output)
+    settings: dict[str, Any] = {"name": name, "training.seed": seed, "corpus.test": None}
+    for split, key in (("train", "corpus.train"), ("val", "corpus.valid")):
+        settings[key] = {"files": list(map(str, files[split]))}
+    if arguments.minutes or arguments.steps:
+        limits = {"max_epochs": None, "max_minutes": arguments.minutes, "max_steps": arguments.steps}
+        settings |= {f"training.{limit}": value for limit, value in limits.items()}
     options = [f"{key}={json.dumps(value)}" for key, value in settings.items()] + values
     command = [sys.executable, "-m", "mt_cli", "train", "--config", str(arguments.config.resolve())]
     command += [part for option in options for part in ("--set", option)]
@@ -62,19 +70,39 @@ def trained(arguments: argparse.Namespace, title: str, values: list[str], seed: 
         subprocess.run(command, cwd=arguments.output, stderr=log, stdout=log, check=True)
     run = arguments.output / "runs" / name
     report: dict[str, Any] = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    hypotheses, references = (
-        path.read_text(encoding="utf-8").split("\n")[:-1]
-        for path in (run / "hypotheses" / "valid.txt", folder / f"val.{languages[1]}")
-    )
-    return report | {"lowercased": BLEU(lowercase=True).corpus_score(hypotheses, [references]).score}
+    hypotheses = {"val": run / "hypotheses" / "valid.txt"}
+    if arguments.test:
+        path = hypotheses[arguments.test] = run / "hypotheses" / f"{arguments.test}.txt"
+        named = ["--input", folder / f"{arguments.test}.{languages[0]}", "--output", path.absolute()]
+        command = [sys.executable, "-m", "mt_cli", "translate", "--run", f"runs/{name}", *map(str, named)]
+        subprocess.run(command, cwd=arguments.output, check=True, capture_output=True)
+    report["scores"] = [
+        BLEU(lowercase=is_lowercased).corpus_score(lines(path), [lines(folder / f"{split}.{languages[1]}")]).score
+        for split, path in hypotheses.items()
+        for is_lowercased in (True, False)
+    ]
+    return report
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def sampled(paths: list[Path], number: int, folder: Path) -> list[Path]:
+    """New files with a sample of the pairs of two files, which is the same for each run."""
+    pairs = list(zip(*map(lines, paths), strict=True))
+    chosen = random.Random(number).sample(pairs, number)
+    samples = [(folder / f"{number}_{path.name}").absolute() for path in paths]
+    for path, side in zip(samples, zip(*chosen, strict=True), strict=True):
+        path.write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
+    return samples
 
 
 def row(title: str, reports: list[dict[str, Any]]) -> str:
     """Mean and standard deviation over the seeds."""
-    scores = [report["lowercased"] for report in reports], [report["bleu"]["score"] for report in reports]
     cells = [
         f"{statistics.mean(each):.2f}" + (f" ± {statistics.stdev(each):.2f}" if len(each) > 1 else "")
-        for each in scores
+        for each in zip(*(report["scores"] for report in reports), strict=True)
     ]
     steps, tokens, seconds = (
         statistics.mean(report[key] for report in reports)
