@@ -4,10 +4,10 @@
 
 The recipe is that of the best published small Transformer for these captions ("Transformer-Tiny" in Wu et al. 2021,
 "Good for Misconceived Reasons"): 4+4 layers, d_model 128, d_ff 256, 4 heads, 10,000 joint subwords, dropout 0.3, label
-smoothing 0.1, and the mean of up to ten checkpoints. One run trains to the last limit with an inverse square root
-schedule. At each limit, the mean of the last checkpoints up to then, of which there is one every `--every` updates,
-translates both sets with beam 5. Time is counted from the first update and includes validations. See `train_speed.py`
-for the environment.
+smoothing 0.1, and the mean of up to ten checkpoints. Its batches are small by default, since JoeyNMT does few updates
+in this time on a CPU. One run trains to the last limit with an inverse square root schedule. At each limit, the mean of
+the last checkpoints up to then, of which there is one every `--every` updates, translates both sets with beam 5. Time
+is counted from the first update and includes validations. See `train_speed.py` for the environment.
 """
 
 import argparse
@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--minutes", type=float, nargs="+", default=[15, 30, 60])
     parser.add_argument("--target", default="de")
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--batch-tokens", type=int, default=1024)
+    parser.add_argument("--warmup-steps", type=int, default=500)
     parser.add_argument("--every", type=int, default=200, help="updates between checkpoints")
     parser.add_argument("--test", default="test_2016_flickr")
     arguments = parser.parse_args()
@@ -53,8 +55,8 @@ def main() -> None:
     python = [str(Path(arguments.joeynmt).absolute())]
     train = [str(CAPTIONS / f"train.{language}") for language in ("en", arguments.target)]
     subprocess.run([*python, "-c", SENTENCEPIECE, str(folder / "m30k"), *train], check=True, capture_output=True)
-    config = folder / "config.yaml"
-    config.write_text(yaml.safe_dump(recipe(arguments, folder)), encoding="utf-8")
+    config, settings = folder / "config.yaml", recipe(arguments, folder)
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     checkpoints = trained(
         [*python, "-m", "joeynmt", "train", str(config), "--skip-test"], folder, max(arguments.minutes)
     )
@@ -62,20 +64,20 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for minutes in arguments.minutes:
         known = [path for path, seconds in checkpoints if seconds <= 60 * minutes]
+        if not known:
+            print(f"| {minutes:g} | no checkpoint yet | | | | |", flush=True)
+            continue
         averaged = folder / f"{minutes:g}.ckpt"
         subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, known[-NUM_AVERAGED:])], check=True)
+        tested = {**settings, "testing": settings["testing"] | {"load_model": str(averaged)}}
+        config.write_text(yaml.safe_dump(tested), encoding="utf-8")
+        hypotheses = folder / f"{minutes:g}.{arguments.target}"
+        options = [str(config), "-o", str(hypotheses)]
+        subprocess.run([*python, "-m", "joeynmt", "test", *options], check=True, capture_output=True)
         cells = []
-        for name in ("val", arguments.test):
-            hypotheses = folder / f"{name}.{minutes:g}.{arguments.target}"
-            with open(CAPTIONS / f"{name}.en", "rb") as source:
-                options = [str(config), "--ckpt", str(averaged), "-o", str(hypotheses)]
-                subprocess.run(
-                    [*python, "-m", "joeynmt", "translate", *options], stdin=source, check=True, capture_output=True
-                )
-            texts = [
-                path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-                for path in (hypotheses, CAPTIONS / f"{name}.{arguments.target}")
-            ]
+        for name, suffix in (("val", "dev"), (arguments.test, "test")):
+            paths = Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}"
+            texts = [path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in paths]
             cells.append([BLEU(lowercase=case).corpus_score(texts[0], [texts[1]]).score for case in (True, False)])
         shown = f"{cells[0][0]:.2f} | {cells[1][0]:.2f} | {cells[1][1]:.2f}"
         print(f"| {minutes:g} | {known[-1].stem} | {min(len(known), NUM_AVERAGED)} | {shown} |", flush=True)
@@ -93,7 +95,8 @@ def recipe(arguments: argparse.Namespace, folder: Path) -> dict:
         data[side] |= {"lang": language, "voc_file": str(folder / "m30k.vocab")}
         data[side]["tokenizer_cfg"] |= {"model_file": str(folder / "m30k.model"), "model_type": "bpe"}
     training |= {"epochs": 1000, "learning_rate": arguments.learning_rate, "keep_best_ckpts": -1, "logging_freq": 10}
-    training |= {"validation_freq": arguments.every, "learning_rate_warmup": 1000, "early_stopping_metric": "loss"}
+    training |= {"validation_freq": arguments.every, "early_stopping_metric": "loss"}
+    training |= {"batch_size": arguments.batch_tokens, "learning_rate_warmup": arguments.warmup_steps}
     config["testing"] |= {"beam_size": 5, "beam_alpha": 1.0}
     for side in ("encoder", "decoder"):
         sizes = {"num_layers": 4, "num_heads": 4, "hidden_size": 128, "ff_size": 256, "dropout": 0.3}
