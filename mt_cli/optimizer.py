@@ -48,7 +48,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     """
     linear = {id(module.weight): name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    parameters = list(model.parameters())
+    parameters = [p for p in model.parameters() if p.requires_grad]
     decayed = [p for p in parameters if id(p) in linear and id(p) not in tables]
     hidden = [p for p in decayed if config.optimizer == "muon" and not linear[id(p)].endswith("projection")]
     by_muon, with_decay = ({id(p) for p in some} for some in (hidden, decayed))

@@ -146,9 +146,9 @@ def _steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
 class Gradients:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed. A micro-batch that
-    does not fit in memory is split in two, as often as needed, which does not change the gradient; from then on,
-    batches of its size are split at once.
+    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed; those that are not
+    trained are cast once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not
+    change the gradient; from then on, batches of its size are split at once.
     """
 
     def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
@@ -159,7 +159,10 @@ class Gradients:
         self.num_splits = 0
         self._smallest_too_large = math.inf
         self._weights: dict[str, Tensor] = dict(named)
+        self._frozen: dict[str, Tensor] = {}
         if compute_dtype != torch.float32:
+            frozen = ((name, weight) for name, weight in objective.named_parameters() if name not in named)
+            self._frozen = {name: weight.detach().to(compute_dtype) for name, weight in frozen}
             self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
 
     def accumulate(self, micro_batches: list[Batch]) -> LossSums:
@@ -202,7 +205,7 @@ class Gradients:
         """Add the whole gradient of a batch; None, with nothing added, if memory runs out."""
         try:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
-            sums: LossSums = functional_call(self._objective, self._weights, (batch,))
+            sums: LossSums = functional_call(self._objective, self._frozen | self._weights, (batch,))
             in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
             gradients = [gradient.float() for gradient in in_copies]
             del moments

@@ -100,6 +100,11 @@ class Checkpoint:
         self._metadata: dict[str, str] = file.metadata()
         self.state: dict[str, Any] = json.loads(self._metadata["state"])
 
+    @property
+    def digest(self) -> str:
+        """The SHA-256 that the file has in its header."""
+        return self._metadata["sha256"]
+
     def check_fits(self, model: nn.Module) -> None:
         """Raise RunError unless every parameter has a weight of its shape; the model may be on `meta`."""
         for kind in ("model", "average") if self._has_average else ("model",):

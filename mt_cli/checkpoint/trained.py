@@ -27,6 +27,8 @@ class TrainedRun:
     """The state that was saved with the checkpoint."""
     max_tokens: int
     """Tokens of the longest source that the model was trained on, at most `corpus.max_tokens`."""
+    digest: str
+    """The SHA-256 of the checkpoint."""
 
     @classmethod
     def load(cls, path: str | Path, checkpoint: str | None = None) -> TrainedRun:
@@ -49,7 +51,8 @@ class TrainedRun:
                 model = Transformer(config.model, *sizes)
                 saved.fill(model)
                 longest = saved.state.get("longest_source") or config.corpus.max_tokens
-                return cls(config, tokenizers, model, saved.state, min(config.corpus.max_tokens, longest))
+                max_tokens = min(config.corpus.max_tokens, longest)
+                return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
             if config.name != directory.path.resolve().name:

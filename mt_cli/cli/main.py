@@ -156,11 +156,9 @@ def tokenize(
 
 
 def _tokenizer_report(config: Config) -> Iterator[str]:
-    from mt_cli.experiment.data import prepare
-    from mt_cli.experiment.presets import resolve_preset
+    from mt_cli.experiment.parent import prepare_new
 
-    config = resolve_preset(config, RUNS / ".cache")
-    data = prepare(config, RUNS / ".cache")
+    config, data, _ = prepare_new(config, RUNS / ".cache")
     shared = ", one for both languages" if config.tokenizer.shared else ""
     trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
     yield f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}"
@@ -233,12 +231,10 @@ def data_check(
     loaded = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
-    from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import examine, format_examination, write_clean
-    from mt_cli.experiment.presets import resolve_preset
+    from mt_cli.experiment.parent import prepare_new
 
-    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
-    data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, _ = prepare_new(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     report = examine(data, loaded)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     if clean is not None:
@@ -259,12 +255,10 @@ def data_show(
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
     loaded = load_config(config, overrides)
-    from mt_cli.experiment.data import prepare
     from mt_cli.experiment.examination import shown_pairs
-    from mt_cli.experiment.presets import resolve_preset
+    from mt_cli.experiment.parent import prepare_new
 
-    loaded = resolve_preset(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
-    data = prepare(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, _ = prepare_new(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
     lines = shown_pairs(data, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
 

@@ -138,10 +138,13 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """The tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
     Values that would contradict those of the tree are left out: a size of the vocabulary for words or characters, one
-    table for two vocabularies, and the length of the run if the tree has a limit of steps, epochs or minutes.
+    table for two vocabularies, and the length of the run if the tree has a limit of steps, epochs or minutes. With
+    `init.run`, tokenizer and model are those of that run.
     """
     result = dict(tree) | {"preset": None}
-    for section in SECTIONS:
+    init = tree.get("init")
+    has_parent = isinstance(init, Mapping) and init.get("run") is not None
+    for section in ("training",) if has_parent else SECTIONS:
         given = tree.get(section, {})
         if not isinstance(given, Mapping):
             continue  # A ConfigError will say so.

@@ -294,6 +294,25 @@ class DecodingConfig(Section):
         return self
 
 
+class InitConfig(Section):
+    """What training begins with: random weights, or those of another run (fine-tuning)."""
+
+    run: str | None = None
+    """Directory of a trained run. Training begins with the weights of its best checkpoint and keeps its tokenizers;
+    optimizer, schedule and data are new. Options of `tokenizer` and `model` are then those of that run, and may differ
+    only in dropout and sampling."""
+    freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
+    model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure how much is lost
+    by it)."""
+
+    @model_validator(mode="after")
+    def _has_a_run(self) -> InitConfig:
+        if self.freeze and self.run is None:
+            raise ValueError("freeze: random weights would stay random; set run")
+        return self
+
+
 class EvaluationConfig(Section):
     """Scores of translations in validation, at the end, and in `mt evaluate`."""
 
@@ -315,6 +334,8 @@ class Config(Section):
     """Values for options of `tokenizer`, `model` and `training` that the config does not set: those of a size of model,
     or `auto`, chosen by the training pairs, the languages, the device and `max_minutes`. The config of the run has the
     values themselves."""
+    init: InitConfig = InitConfig()
+    """Where training begins."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """Tokenisation of text."""
     model: ModelConfig = ModelConfig()
@@ -338,7 +359,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Config:
-        if self.preset is not None:  # Checked when the preset has become values.
+        is_inherited = self.init.run is not None and not {"tokenizer", "model"} <= self.model_fields_set
+        if self.preset is not None or is_inherited:  # Checked when values have taken their place.
             return self
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")

@@ -18,8 +18,8 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import longest_source, prepare, scorer_of
+from mt_cli.experiment.parent import prepare_new
 from mt_cli.experiment.policy import Signals, follow
-from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
 from mt_cli.experiment.scoring import format_summary
@@ -67,15 +67,17 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
 
 def _prepare(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> tuple[Setup, RunState]:
     """Build what a run works with; load its state, or make the directory of a new run."""
-    tokenizers, changed, cache_path = None, list[str](), directory.path.parent / ".cache"
+    changed, cache_path = list[str](), directory.path.parent / ".cache"
     resumes = not fresh and directory.can_resume()
+    parent = None
     if resumes:
         config, tokenizers, changed = config_to_resume(directory, config)
-    config = resolve_preset(config, cache_path)
-    data = prepare(config, cache_path, tokenizers)
+        data = prepare(config, cache_path, tokenizers)
+    else:
+        config, data, parent = prepare_new(config, cache_path, directory.path)
     keep_memory()
     seed_everything(config.training.seed)
-    model = new_model(config, data, device)
+    model = new_model(config, data, device, parent)
     config = resolve_batch_tokens(config, model, data)
     if fresh and not directory.is_empty():
         say(f"The old run was moved to {directory.move_aside()}.")
@@ -84,7 +86,9 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
     setup = Setup(directory, config, model, data)
     for line in setup.describe():
         say(line)
-    return setup, resume(setup, changed) if resumes else RunState()
+    if parent is not None:
+        say(f"  begins with {parent.describe()}")
+    return setup, resume(setup, changed) if resumes else RunState(parent=parent.lineage if parent else None)
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:

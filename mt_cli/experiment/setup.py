@@ -13,6 +13,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
+from mt_cli.experiment.parent import Parent, freeze
 from mt_cli.experiment.validation import Validator
 from mt_cli.hardware import describe_hardware, memory_of, pick_precision
 from mt_cli.model.transformer import Transformer, outline
@@ -35,6 +36,7 @@ class Setup:
         self.dtype = pick_precision(training.precision, self.device)
         self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
+        self.num_trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
@@ -61,21 +63,25 @@ class Setup:
         learned = f", trained on {sample:,} of the pairs" if is_sample else ""
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
+        frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""
         num_threads, step_tokens = torch.get_num_threads(), training.tokens_per_batch * training.micro_batches_per_step
         threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if self.device.type == "cpu" else ""
         return [
             f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
             *(f"  {line}" for line in describe_data(self.data, config)),
             f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
-            f"  model       {self.num_parameters:,} parameters",
+            f"  model       {self.num_parameters:,} parameters{frozen}",
             f"  steps       {steps}; {step_tokens:,} tokens each at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
             f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}",
         ]
 
 
-def new_model(config: Config, data: Data, device: torch.device) -> Transformer:
-    """The model of a config on its device; raises DeviceMemoryError if the machine cannot hold it."""
+def new_model(config: Config, data: Data, device: torch.device, parent: Parent | None = None) -> Transformer:
+    """The model of a config on its device, with the weights of its parent if there is one, and frozen parts.
+
+    Raises DeviceMemoryError if the machine cannot hold it.
+    """
     sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
     num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
     needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
@@ -84,7 +90,11 @@ def new_model(config: Config, data: Data, device: torch.device) -> Transformer:
             f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
             f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
         )
-    return Transformer(config.model, *sizes).to(device)
+    model = Transformer(config.model, *sizes)
+    if parent is not None:
+        parent.fill(model)
+    freeze(model, config.init.freeze)
+    return model.to(device)
 
 
 def resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:

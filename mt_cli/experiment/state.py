@@ -85,6 +85,8 @@ class RunState:
     """Tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of the corpora and tokenizers that the run began with."""
+    parent: dict[str, Any] | None = None
+    """The run whose weights this run began with: its name, languages and step, and the SHA-256 of its checkpoint."""
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RunState:

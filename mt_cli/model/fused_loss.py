@@ -91,10 +91,13 @@ class _FusedLoss(torch.autograd.Function):
             if grad_MV is not None:
                 for grad_hidden_ND, grad_NV in zip(grad_hidden_PND, grad_MV.chunk(num_passes), strict=True):
                     torch.mm(grad_NV, weight_VD, out=grad_hidden_ND[block])
+                if not ctx.needs_input_grad[1]:
+                    continue
                 grad_block_VD = grad_MV.T @ hidden_PMD.flatten(end_dim=1)
                 grad_weight_VD = grad_block_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_block_VD
-        if grad_weight_VD is not None:
-            ctx.save_for_backward(grad_hidden_PND, grad_weight_VD.to(weight_VD.dtype))
+        if with_gradient:
+            grad_weight_VD = None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
+            ctx.save_for_backward(grad_hidden_PND, grad_weight_VD)
         smoothed, *others = sums.unbind()
         ctx.mark_non_differentiable(*others)
         return smoothed, *others
@@ -102,7 +105,8 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
         grad_hidden_PND, grad_weight_VD = ctx.saved_tensors
-        return grads[0] * grad_hidden_PND, grads[0] * grad_weight_VD, None, None, None, None, None, None
+        grad_weight_VD = None if grad_weight_VD is None else grads[0] * grad_weight_VD
+        return grads[0] * grad_hidden_PND, grad_weight_VD, None, None, None, None, None, None
 
 
 def _block_sums(

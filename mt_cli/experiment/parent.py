@@ -1,0 +1,142 @@
+"""Beginning with another run, the parent: its architecture, tokenizers and weights."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import Config
+from mt_cli.errors import ConfigError, RunError
+from mt_cli.experiment.data import Data, prepare
+from mt_cli.experiment.presets import resolve_preset
+from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer import TokenizerPair
+
+_MAY_DIFFER: Mapping[str, frozenset[str]] = {
+    "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs"}),
+    "model": frozenset(
+        {"dropout", "embedding_dropout", "word_dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}
+    ),
+}
+"""Options that may have other values than those of the parent; with learned positions, `max_positions` may not."""
+_PARTS: Mapping[str, Sequence[str]] = {
+    "embeddings": ("source_embedding", "target_embedding"),
+    "encoder": ("encoder", "encoder_norm"),
+    "decoder": ("decoder", "decoder_norm"),
+}
+
+
+@dataclass(frozen=True)
+class Parent:
+    """The run that another run begins with."""
+
+    path: Path
+    run: TrainedRun
+
+    def fill(self, model: Transformer) -> None:
+        """Fill a model of the same architecture with the weights of the parent."""
+        model.load_state_dict(self.run.model.state_dict())
+
+    @property
+    def lineage(self) -> dict[str, Any]:
+        """What `report.json` says about it."""
+        config, state = self.run.config, self.run.state
+        languages = list(config.corpus.languages)
+        return {"run": config.name, "languages": languages, "step": state["best_step"], "weights": self.run.digest}
+
+    def describe(self) -> str:
+        """Where training begins, for people."""
+        source, target = self.run.config.corpus.languages
+        return f"{self.path}, {source} to {target}, step {self.run.state['best_step']:,}"
+
+
+def prepare_new(
+    config: Config, cache_path: Path, path: Path | None = None, stream_rows: int | None = None
+) -> tuple[Config, Data, Parent | None]:
+    """The config of a new run with all its values, its data and its parent; see `prepare` for `stream_rows`.
+
+    `path` is the directory of the new run. Raises the errors of `prepare`; RunError if the parent cannot be loaded or
+    lacks a tag of the config; and ConfigError with every option that differs from the parent's and may not, or if
+    `init.freeze` does not fit.
+    """
+    config, tokenizers, parent = _adopt(config, path)
+    config = resolve_preset(config, cache_path, stream_rows=stream_rows)
+    return config, prepare(config, cache_path, tokenizers, stream_rows), parent
+
+
+def _adopt(config: Config, path: Path | None) -> tuple[Config, TokenizerPair | None, Parent | None]:
+    """The config with what it takes from its parent, the tokenizers of this, and the parent."""
+    if config.init.run is None:
+        return config, None, None
+    parent_path = Path(config.init.run)
+    if path is not None and parent_path.resolve() == path.resolve():
+        raise ConfigError(f"init.run: {parent_path} is the directory of this run itself; give the config another name")
+    try:
+        parent = Parent(parent_path, TrainedRun.load(parent_path))
+        config = inherited(config, parent.run.config, f"init.run: {parent_path} is another model")
+        trainable_weights(parent.run.model, config.init.freeze)
+        return config, RunDirectory(parent_path).tokenizers(config), parent
+    except RunError as error:
+        raise RunError(f"init.run: {error}") from None
+
+
+def inherited(config: Config, previous: Config, origin: str) -> Config:
+    """The config with `tokenizer` and `model` of another one, except where it sets options that may differ.
+
+    Raises ConfigError with every other option that differs.
+    """
+    tree, problems = config.model_dump(mode="json", exclude_unset=True), list[str]()
+    for section, may_differ in _MAY_DIFFER.items():
+        theirs, given = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
+        for key, value in given.items():
+            is_fixed = key not in may_differ or (key == "max_positions" and theirs["positions"] == "learned")
+            if is_fixed and value != theirs[key]:
+                problems.append(f"{section}.{key}: is {_shown(theirs[key])} there, not {_shown(value)}")
+        tree[section] = theirs | given
+    if problems:
+        raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
+    return parse_config(tree, origin)
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def freeze(model: nn.Module, names: Sequence[str]) -> None:
+    """Exclude the parts of a model with these names from training."""
+    if names:
+        trained = set(trainable_weights(model, names))
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name in trained)
+
+
+def trainable_weights(model: nn.Module, frozen: Sequence[str]) -> list[str]:
+    """The names of the weights that are not in the parts `frozen`.
+
+    Raises ConfigError for a part that does not exist, or if nothing remains.
+    """
+    excluded = {id(weight) for name in frozen for module in _modules(model, name) for weight in module.parameters()}
+    names = [name for name, weight in model.named_parameters() if id(weight) not in excluded]
+    if not names:
+        raise ConfigError("init.freeze: nothing is left to train")
+    return names
+
+
+def _modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
+    modules = {
+        each: module for each, module in model.named_modules() if each and any(True for _ in module.parameters())
+    }
+    known = [*_PARTS, *modules]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
+        raise ConfigError(f"init.freeze: this model has no part {name!r}{hint}")
+    return (modules[each] for each in _PARTS.get(name, (name,)) if each in modules)

@@ -1,0 +1,144 @@
+import json
+import shutil
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import load_config
+
+
+@pytest.fixture
+def child(mt, tiny_tree, tmp_path):
+    """Runs `mt train` on other pairs of the tiny corpus, beginning with the run `parent`, which it trains first."""
+    tree = tiny_tree | {"name": "parent"}
+    tree["model"] |= {"dropout": 0.3, "norm_order": "post"}
+    tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 300, "shared": True}
+    (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "parent.yaml")
+    assert status == 0, err
+    tree = {key: value for key, value in tree.items() if key not in ("model", "tokenizer")}
+    tree |= {"name": "child", "init": {"run": "runs/parent"}}
+    tree["training"] |= {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
+    tree["corpus"] |= {"valid": {"fraction": 0.2}}
+    (tmp_path / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+
+    def run(*settings):
+        return mt("train", "--config", "child.yaml", *(part for each in settings for part in ("--set", each)))
+
+    return run
+
+
+def weights(path):
+    tensors = load_file(path)
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+
+
+def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, tmp_path):
+    parent, run = tmp_path / "runs/parent", tmp_path / "runs/child"
+    status, _, err = child("training.max_steps=1", "training.learning_rate=1e-12")
+    assert status == 0, err
+    assert "begins with runs/parent, en to xx, step " in err
+    before, after = (weights(each / "checkpoints/best.safetensors") for each in (parent, run))
+    assert all(torch.allclose(before[name], after[name], atol=1e-8) for name in before)
+    assert (run / "tokenizer.json").read_bytes() == (parent / "tokenizer.json").read_bytes()
+    config, theirs = load_config(run / "config.yaml"), load_config(parent / "config.yaml")
+    assert (config.model, config.tokenizer) == (theirs.model, theirs.tokenizer)
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    trained = TrainedRun.load(parent)
+    expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state["best_step"]}
+    assert report["parent"] == expected | {"weights": trained.digest}
+
+
+def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same_run, monkeypatch):
+    assert child("name=whole", "model.dropout=0.2")[0] == 0
+    assert child("name=parts", "model.dropout=0.2", "training.max_steps=7")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child("name=parts", "model.dropout=0.2")
+    assert status == 0, err
+    assert "Resuming from step 7" in err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert mt("translate", "--run", "runs/parts", "one two.")[0] == 0
+    assert mt("train", "--config", "runs/parts/config.yaml")[0] == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("parts", "prefixes"),
+    [
+        ("[embeddings, encoder]", ("source_embedding.", "target_embedding.", "encoder")),
+        ("[decoder.0.cross_attention]", ("decoder.0.cross_attention.",)),
+        ("[encoder, decoder]", ("encoder", "decoder")),
+    ],
+)
+def test_frozen_parts_stay_as_they_were_and_all_others_are_trained(child, tmp_path, parts, prefixes, precision):
+    status, _, err = child(f"init.freeze={parts}", "training.optimizer=muon", f"training.precision={precision}")
+    assert status == 0, err
+    assert " trained" in err
+    before, after = (weights(tmp_path / f"runs/{name}/checkpoints/last.safetensors") for name in ("parent", "child"))
+    best = weights(tmp_path / "runs/parent/checkpoints/best.safetensors")
+    for name, weight in after.items():
+        is_frozen = name.removeprefix("model.").startswith(prefixes)
+        assert torch.equal(weight, best[name]) == is_frozen, name
+    assert before.keys() == after.keys()
+
+
+def test_a_run_with_frozen_parts_that_is_stopped_ends_as_one_that_was_not(child, tmp_path, assert_same_run):
+    options = "init.freeze=[encoder]", "training.ema_decay=0.9"
+    assert child("name=whole", *options)[0] == 0
+    assert child("name=parts", *options, "training.max_steps=5")[0] == 0
+    assert child("name=parts", *options)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
+    for settings, message in (
+        (("model.d_model=32", "model.num_heads=2"), "model.d_model: is 16 there, not 32"),
+        (("tokenizer.algorithm=unigram",), "tokenizer.algorithm: is bpe there, not unigram"),
+        (("init.freeze=[encode]",), "init.freeze: this model has no part 'encode', did you mean encoder?"),
+        (("init.freeze=[zzz]",), "no part 'zzz'; use embeddings, encoder, decoder, or modules such as decoder.0"),
+        (("init.freeze=[embeddings, encoder, decoder]",), "init.freeze: nothing is left to train"),
+        (("init.run=null", "init.freeze=[encoder]"), "freeze: random weights would stay random"),
+        (("init.run=runs/paren",), "init.run: runs/paren: no such run directory, did you mean runs/parent?"),
+    ):
+        status, out, err = child(*settings)
+        assert (status, out) == (2, ""), settings
+        assert message in err
+        assert not (tmp_path / "runs/child").exists()
+
+
+def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
+    assert child("training.max_steps=1")[0] == 0
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")
+    assert status == 2
+    assert "init.run: runs/child is the directory of this run itself" in err
+    assert (tmp_path / "runs/child/report.json").is_file()
+
+
+@pytest.mark.parametrize("preset", ["tiny", "auto"])
+def test_a_preset_of_a_child_chooses_its_training_alone(child, tmp_path, preset):
+    status, _, err = child(f"preset={preset}", "training.max_steps=1")
+    assert status == 0, err
+    config, theirs = (load_config(tmp_path / f"runs/{name}/config.yaml") for name in ("child", "parent"))
+    assert (config.model, config.tokenizer) == (theirs.model, theirs.tokenizer)
+    assert (config.training.optimizer, config.training.max_steps) == ("muon", 1)
+
+
+def test_a_damaged_parent_is_refused_before_anything_is_written(child, tmp_path):
+    path = tmp_path / "runs/parent/checkpoints/best.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    status, _, err = child()
+    assert status == 2
+    assert "init.run: " in err and "damaged checkpoint" in err
+    assert not (tmp_path / "runs/child").exists()
+
+
+def test_other_commands_on_the_config_of_a_child_use_the_tokenizers_of_its_parent(child, mt):
+    status, out, err = mt("tokenize", "--config", "child.yaml")
+    assert status == 0, err
+    assert "bpe, one for both languages" in out
+    assert mt("data", "show", "--config", "child.yaml")[0] == 0
