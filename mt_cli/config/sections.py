@@ -305,11 +305,16 @@ class InitConfig(Section):
     """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
     model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure how much is lost
     by it)."""
+    replay: float | None = Field(default=None, gt=0, lt=1)
+    """Share of the training pairs of an epoch that are pairs of that run, against forgetting (rehearsal, Robins 1995;
+    mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`, and its test set to `corpus.extra_tests`."""
 
     @model_validator(mode="after")
     def _has_a_run(self) -> InitConfig:
         if self.freeze and self.run is None:
             raise ValueError("freeze: random weights would stay random; set run")
+        if self.replay is not None and self.run is None:
+            raise ValueError("replay: there are no earlier pairs; set run")
         return self
 
 

@@ -17,6 +17,7 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.experiment.data import Data, prepare
 from mt_cli.experiment.presets import resolve_preset
+from mt_cli.experiment.replay import with_replay
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import TokenizerPair
 
@@ -68,6 +69,8 @@ def prepare_new(
     `init.freeze` does not fit.
     """
     config, tokenizers, parent = _adopt(config, path)
+    if parent is not None:
+        config = with_replay(config, parent.run.config, cache_path)
     config = resolve_preset(config, cache_path, stream_rows=stream_rows)
     return config, prepare(config, cache_path, tokenizers, stream_rows), parent
 

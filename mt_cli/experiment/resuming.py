@@ -13,6 +13,7 @@ from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
 from mt_cli.experiment.parent import inherited
 from mt_cli.experiment.presets import resolve_preset
+from mt_cli.experiment.replay import replayed_before
 from mt_cli.experiment.reporting import write_bad_batch
 from mt_cli.experiment.setup import Setup, with_batch_tokens
 from mt_cli.experiment.state import RunState
@@ -38,6 +39,7 @@ def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, T
         raise RunError(f"{error}\n{advice}") from None
     if config.init.run is not None:
         config = inherited(config, previous, f"{directory.path}: this run began with another config")
+        config = replayed_before(config, previous)
     config = resolve_preset(config, directory.path.parent / ".cache", previous)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)

@@ -109,6 +109,41 @@ def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
         assert not (tmp_path / "runs/child").exists()
 
 
+def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(
+    child, corpus, tmp_path, mt, assert_same_run
+):
+    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
+    few = [[f"{number} {side}" for number in range(90)] for side in ("new", "NEW")]
+    for side, lines in zip(("en", "xx"), few, strict=True):
+        (tmp_path / f"new.{side}").write_text("".join(f"{line}\n" for line in lines))
+    settings = f"corpus.valid={valid}", "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
+    status, _, err = child(*settings, "name=whole")
+    assert status == 0, err
+    assert "25% of the pairs of an epoch are pairs of parent" in err
+    config = load_config(tmp_path / "runs/whole/config.yaml")
+    own, old = config.corpus.train
+    assert (own.name, old.name) == (None, "parent/train.en")
+    report = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))
+    seen = [row["num_pairs_seen"] for row in report["corpora"] if row["corpus"] == "train"]
+    assert seen[1] / sum(seen) == pytest.approx(0.25, abs=0.02)
+    assert set(report["extra_tests"]) == {"parent"}
+    assert child(*settings, "name=parts", "training.max_steps=3")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child(*settings, "name=parts")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    shutil.move(tmp_path / "moved", tmp_path / "runs/parent")
+    status, _, err = mt("train", "--config", "runs/whole/config.yaml", "--set", "name=again")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/again", tmp_path / "runs/whole")
+
+
+def test_replay_that_cannot_be_counted_is_refused(child):
+    assert "corpus.valid would hold out pairs of both runs" in child("init.replay=0.5")[2]
+    assert "replay: there are no earlier pairs; set run" in child("init.run=null", "init.replay=0.5")[2]
+    assert "init.replay: found 1.0" in child("init.replay=1.0")[2]
+
+
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
     assert child("training.max_steps=1")[0] == 0
     status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")

@@ -1,0 +1,100 @@
+"""Corpora of the parent of a run, mixed with its own against forgetting. Knows counts of pairs, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mt_cli.config.corpora import CorpusConfig, HeldOut, TextSource
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import Config
+from mt_cli.console import say
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.sources import names_of
+from mt_cli.errors import ConfigError, CorpusError
+from mt_cli.experiment.data import read
+
+Tree = dict[str, Any]
+
+
+def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
+    """The config with the corpora of its parent, if `init.replay` asks for them and it does not have them yet.
+
+    Weights make them the share `init.replay` of the pairs of an epoch. The test set of the parent becomes an extra
+    test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read.
+    """
+    share, own, theirs = config.init.replay, config.corpus, parent.corpus
+    if share is None or _is_mixed(own, parent.name):
+        return config
+    for is_problem, problem in (
+        (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
+        (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
+        (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
+    ):
+        if is_problem:
+            raise ConfigError(f"init.replay: {problem}")
+    new = [_dumped(source) for source in own.train]
+    old = _adopted(theirs.train, theirs, own, parent.name)
+    counts = _num_pairs(_with_corpora(config, train=[*new, *old]), cache_path, parent.name)
+    totals = [
+        sum(number * (source.get("weight") or 1.0) for number, source in zip(some, sources, strict=True))
+        for some, sources in ((counts[: len(new)], new), (counts[len(new) :], old))
+    ]
+    if not totals[1]:
+        raise CorpusError(f"init.replay: no pair of {parent.name} is left beside the pairs of this run")
+    factor = share / (1 - share) * totals[0] / totals[1]
+    for source in old:
+        source["weight"] = float(f"{(source.get('weight') or 1.0) * factor:.4g}")
+    say(f"init.replay: {share:.0%} of the pairs of an epoch are pairs of {parent.name}, each {factor:.3g} times")
+    tests = {name: [_dumped(source) for source in sources] for name, sources in own.extra_tests.items()}
+    if theirs.test is not None and theirs.languages == own.languages:
+        tests[parent.name] = _adopted(theirs.test, theirs, own, parent.name)
+    return _with_corpora(config, train=[*new, *old], extra_tests=tests)
+
+
+def _is_mixed(corpus: CorpusConfig, name: str) -> bool:
+    return any((source.name or "").startswith(f"{name}/") for source in corpus.train)
+
+
+def _dumped(source: Any) -> Tree:
+    return dict(source.model_dump(mode="json", exclude_unset=True))
+
+
+def _adopted(sources: Sequence[TextSource], theirs: CorpusConfig, own: CorpusConfig, name: str) -> list[Tree]:
+    """The sources of the parent, with its name before theirs, and with its languages and filters if they differ."""
+    found = []
+    for source, title in zip(sources, names_of(sources), strict=True):
+        tree = _dumped(source) | {"name": f"{name}/{title}"}
+        if source.languages is None and theirs.languages != own.languages:
+            tree["languages"] = list(theirs.languages)
+        if source.filters is None and theirs.filters != own.filters and source in theirs.train:
+            tree["filters"] = theirs.filters.model_dump(mode="json")
+        found.append(tree)
+    return found
+
+
+def _with_corpora(config: Config, **corpora: Any) -> Config:
+    tree = config.model_dump(mode="json", exclude_unset=True)
+    tree["corpus"] |= corpora
+    return parse_config(tree, "init.replay")
+
+
+def _num_pairs(config: Config, cache_path: Path, name: str) -> list[int]:
+    """The number of pairs of each training corpus."""
+    try:
+        train = read(config, Cache(cache_path, say))["train"]
+    except CorpusError as error:
+        raise CorpusError(f"{error} (init.replay reads the corpora of {name} again)") from None
+    return [train.num_kept(part) for part in train.parts]
+
+
+def replayed_before(config: Config, previous: Config) -> Config:
+    """The config of a run that resumes with the corpora that it took from its parent in the beginning."""
+    own, before = config.corpus, previous.corpus
+    is_same = list(own.train) == list(before.train[: len(own.train)])
+    if config.init.replay is None or config.init.replay != previous.init.replay or not is_same:
+        return config
+    extra_tests = dict(before.extra_tests) | own.extra_tests
+    corpus = own.model_copy(update={"train": before.train, "extra_tests": extra_tests})
+    return config.model_copy(update={"corpus": corpus})
