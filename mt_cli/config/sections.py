@@ -301,6 +301,11 @@ class InitConfig(Section):
     """Directory of a trained run. Training begins with the weights of its best checkpoint and keeps its tokenizers;
     optimizer, schedule and data are new. Options of `tokenizer` and `model` are then those of that run, and may differ
     only in dropout and sampling."""
+    vocabulary: Literal["keep", "extend"] = "keep"
+    """Keep the vocabularies, or extend them by entries for tags, words, characters and subwords with such characters
+    that they lack. The embedding of a new entry begins as the mean of those of the tokens that spelled it before."""
+    max_new_entries: int = Field(default=4000, ge=1)
+    """Maximum number of entries that `extend` adds to a vocabulary, besides tags."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
     model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure how much is lost

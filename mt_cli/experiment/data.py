@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -25,7 +25,7 @@ from mt_cli.corpus import alignment, cleaning, languages, suspicion
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
 from mt_cli.corpus.formats import Languages
-from mt_cli.corpus.reading import Corpus, key_of, read_corpora
+from mt_cli.corpus.reading import Corpus, Pair, key_of, read_corpora
 from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.corpus.suspicion import Problem, find_problems
 from mt_cli.errors import CorpusError
@@ -100,18 +100,26 @@ def notes_on_words(config: Config) -> list[str]:
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
     """The tokenizers of the training pairs, or of a seeded sample of them, from the cache if it has them."""
     if "train" not in corpora:
-        pairs = first_pairs(config.corpus, config.tokenizer.sample_pairs or 0)
-        return train_tokenizers(lambda: pairs, config)
-    train = corpora["train"]
+        return train_tokenizers(tokenizer_pairs(corpora, config), config)
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
-    key = fingerprint(train.key, settings, config.training.seed, config.corpus.tags)
+    key = fingerprint(corpora["train"].key, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
-        mask = sample(train, config.tokenizer.sample_pairs, config.training.seed)
-        save_tokenizers(folder, train_tokenizers(lambda: (row[1:] for row in train.rows(mask)), config))
+        save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
         release_memory()
 
     return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
+
+
+def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
+    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones."""
+    number = config.tokenizer.sample_pairs
+    if "train" not in corpora:
+        pairs = first_pairs(config.corpus, number or 0)
+        return lambda: pairs
+    train = corpora["train"]
+    mask = sample(train, number, config.training.seed)
+    return lambda: (row[1:] for row in train.rows(mask))
 
 
 def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:

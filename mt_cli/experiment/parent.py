@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.console import say
+from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.experiment.data import Data, prepare
+from mt_cli.experiment.data import Data, prepare, read, tokenizer_pairs
 from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.replay import with_replay
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import TokenizerPair
+from mt_cli.vocabulary import extended_pair, spellings
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs"}),
@@ -41,10 +45,19 @@ class Parent:
 
     path: Path
     run: TrainedRun
+    new_entries: tuple[list[list[int]], list[list[int]]]
+    """For each entry that is added to the source and to the target vocabulary, the ids that spelled it before."""
 
     def fill(self, model: Transformer) -> None:
-        """Fill a model of the same architecture with the weights of the parent."""
-        model.load_state_dict(self.run.model.state_dict())
+        """Fill a model of the same architecture, with rows for the new entries, with the weights of the parent."""
+        source, target = self.new_entries
+        new_rows = {"source_embedding.table.weight": source, "target_embedding.table.weight": target}
+        new_rows["projection.weight"] = target
+        weights = self.run.model.state_dict()
+        for name, entries in new_rows.items():
+            old = weights[name]
+            weights[name] = torch.cat([old, *(old[ids].mean(dim=0, keepdim=True) for ids in entries)])
+        model.load_state_dict(weights)
 
     @property
     def lineage(self) -> dict[str, Any]:
@@ -56,7 +69,13 @@ class Parent:
     def describe(self) -> str:
         """Where training begins, for people."""
         source, target = self.run.config.corpus.languages
-        return f"{self.path}, {source} to {target}, step {self.run.state['best_step']:,}"
+        added = [f"{len(entries):,} new {side} entries" for side, entries in self._sides() if entries]
+        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state['best_step']:,}", *added])
+
+    def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
+        source, target = self.run.tokenizers
+        names = ("shared",) if source is target else ("source", "target")
+        return zip(names, self.new_entries, strict=False)
 
 
 def prepare_new(
@@ -68,14 +87,16 @@ def prepare_new(
     lacks a tag of the config; and ConfigError with every option that differs from the parent's and may not, or if
     `init.freeze` does not fit.
     """
-    config, tokenizers, parent = _adopt(config, path)
+    config, tokenizers, parent = _adopt(config, cache_path, path, stream_rows)
     if parent is not None:
         config = with_replay(config, parent.run.config, cache_path)
     config = resolve_preset(config, cache_path, stream_rows=stream_rows)
     return config, prepare(config, cache_path, tokenizers, stream_rows), parent
 
 
-def _adopt(config: Config, path: Path | None) -> tuple[Config, TokenizerPair | None, Parent | None]:
+def _adopt(
+    config: Config, cache_path: Path, path: Path | None, stream_rows: int | None
+) -> tuple[Config, TokenizerPair | None, Parent | None]:
     """The config with what it takes from its parent, the tokenizers of this, and the parent."""
     if config.init.run is None:
         return config, None, None
@@ -83,12 +104,17 @@ def _adopt(config: Config, path: Path | None) -> tuple[Config, TokenizerPair | N
     if path is not None and parent_path.resolve() == path.resolve():
         raise ConfigError(f"init.run: {parent_path} is the directory of this run itself; give the config another name")
     try:
-        parent = Parent(parent_path, TrainedRun.load(parent_path))
-        config = inherited(config, parent.run.config, f"init.run: {parent_path} is another model")
-        trainable_weights(parent.run.model, config.init.freeze)
-        return config, RunDirectory(parent_path).tokenizers(config), parent
+        run = TrainedRun.load(parent_path)
+        config = inherited(config, run.config, f"init.run: {parent_path} is another model")
+        trainable_weights(run.model, config.init.freeze)
+        if config.init.vocabulary == "keep":
+            return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
+    pairs = tokenizer_pairs(read(config, Cache(cache_path, say), stream_rows), config)
+    tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, config.init.max_new_entries)
+    source, target = (spellings(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
+    return config, tokenizers, Parent(parent_path, run, (source, target))
 
 
 def inherited(config: Config, previous: Config, origin: str) -> Config:

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 
 import pytest
@@ -8,6 +9,7 @@ from safetensors.torch import load_file
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
+from mt_cli.tokenizer import EOS_ID, SOS_ID
 
 
 @pytest.fixture
@@ -107,6 +109,34 @@ def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
         assert (status, out) == (2, ""), settings
         assert message in err
         assert not (tmp_path / "runs/child").exists()
+
+
+def test_an_extended_vocabulary_leaves_old_logits_as_they_were_and_has_no_unknown_entry(child, mt, tmp_path):
+    lines = ["一只猫在睡觉。", "狗看见猫。", "الكلب ينام في البيت", "one cat"] * 20
+    for side in ("en", "xx"):
+        text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
+        (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
+    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, min_script_share: null}}"
+    assert "has no entry for the tag" in child(settings)[2]
+    extend = settings, "init.vocabulary=extend", "training.max_steps=1", "training.learning_rate=1e-12"
+    status, _, err = child(*extend)
+    assert status == 0, err
+    assert re.search(r"begins with runs/parent, en to xx, step \d+, \d+ new shared entries", err)
+    parent, found = (TrainedRun.load(tmp_path / "runs" / name) for name in ("parent", "child"))
+    old, new = parent.tokenizers[0], found.tokenizers[0]
+    assert new.vocab_size > old.vocab_size
+    assert len(new.encode(["<2zh> 一只猫"])[0]) < len(old.encode(["一只猫"])[0])
+    ids = old.encode(["one two three.", "seven"])
+    assert new.encode(["one two three.", "seven"]) == ids
+    src_ids, tgt_ids = torch.tensor([[*ids[0], EOS_ID]]), torch.tensor([[SOS_ID, *ids[1]]])
+    with torch.inference_mode():
+        before, after = (each.model.eval()(src_ids, tgt_ids) for each in (parent, found))
+    torch.testing.assert_close(after[..., : old.vocab_size], before, atol=1e-6, rtol=1e-6)
+    table = found.model.target_embedding.table.weight
+    spelled = old.encode(["狗"])[0][-3:]  # Three bytes.
+    mean = parent.model.target_embedding.table.weight[spelled].mean(dim=0)
+    torch.testing.assert_close(table[new.encode(["狗"])[0][-1]], mean, atol=1e-6, rtol=1e-6)
+    assert mt("translate", "--run", "runs/child", "<2zh> 狗看见猫。")[0] == 0
 
 
 def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(
