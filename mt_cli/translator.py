@@ -21,6 +21,7 @@ from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.hardware import pick_device, pick_precision
+from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair
 from mt_cli.translation.details import details_of
@@ -64,22 +65,36 @@ class Translator:
 
     @classmethod
     def load(
-        cls, run: str | Path, device: str = "auto", precision: str = "auto", checkpoint: str | None = None
+        cls,
+        run: str | Path | Sequence[str | Path],
+        device: str = "auto",
+        precision: str = "auto",
+        checkpoint: str | None = None,
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
-        `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast at it.
+        Several runs with equal vocabularies are an ensemble; search options and tags are those of the first. InputError
+        is raised if their vocabularies differ. `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast
+        at it.
         """
-        trained = TrainedRun.load(run, checkpoint)
-        config, torch_device = trained.config, pick_device(device)
-        engine = TransformerEngine(trained.model.to(torch_device, pick_precision(precision, torch_device)).eval())
-        corpus = config.corpus
-        return cls(engine, trained.tokenizers, config.decoding, trained.max_tokens, corpus.tags, corpus.languages)
+        paths = [run] if isinstance(run, str | Path) else list(run)
+        trained = [TrainedRun.load(path, checkpoint) for path in paths]
+        first = trained[0]
+        for path, other in zip(paths[1:], trained[1:], strict=True):
+            own, theirs = ([each.to_json() for each in one.tokenizers] for one in (first, other))
+            if own != theirs:
+                raise InputError(f"{path}: has other vocabularies than {paths[0]}; an ensemble needs equal ones")
+        torch_device, corpus = pick_device(device), first.config.corpus
+        model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
+        engine = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
+        max_tokens = min(each.max_tokens for each in trained)
+        return cls(engine, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
 
     @property
     def model(self) -> Transformer:
-        """The model of a `TransformerEngine`; other engines do not show theirs."""
+        """The model of a `TransformerEngine`; an ensemble and other engines have none."""
         assert isinstance(self.engine, TransformerEngine), "this engine does not show its model"
+        assert isinstance(self.engine.model, Transformer), "an ensemble has several"
         return self.engine.model
 
     def translate(

@@ -48,6 +48,15 @@ SetDecodingOption = Annotated[
 RunOption = Annotated[
     Path | None, Option(metavar="DIR", callback=utf8, help="Run directory; default: the newest below ./runs.")
 ]
+RunsOption = Annotated[
+    list[Path] | None,
+    Option(
+        "--run",
+        metavar="DIR",
+        callback=utf8,
+        help="Run directory, repeated for an ensemble; default: the newest below ./runs.",
+    ),
+]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 PrecisionOption = Annotated[
@@ -105,10 +114,19 @@ def run_path(run: Path | None) -> Path:
     return newest
 
 
+def run_paths(runs: list[Path] | None) -> list[Path]:
+    """The runs given, or the newest one, whose name is then printed on standard error."""
+    return runs or [run_path(None)]
+
+
 def load_translator(
-    path: Path, device: str = "auto", precision: str = "auto", engine: str = "mt", checkpoint: str | None = None
+    path: Path | list[Path],
+    device: str = "auto",
+    precision: str = "auto",
+    engine: str = "mt",
+    checkpoint: str | None = None,
 ) -> Translator:
-    """The translator of a run directory or, with the engine `ctranslate2`, of the folder of an exported model."""
+    """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
     from mt_cli.hardware import keep_memory
     from mt_cli.translator import Translator
 
@@ -120,6 +138,10 @@ def load_translator(
             raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
         if checkpoint is not None:
             raise InputError("--checkpoint: an exported model has one checkpoint only; use --engine mt")
+        if isinstance(path, list):
+            if len(path) > 1:
+                raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
+            path = path[0]
         return load_served(path, device)
     translator = Translator.load(path, device, precision, checkpoint)
     keep_memory()

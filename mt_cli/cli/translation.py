@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import RUNS, check_no_files, load_translator, run_path, search_options, utf8
+from mt_cli.cli.options import RUNS, check_no_files, load_translator, run_path, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, show
 from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
@@ -33,7 +33,7 @@ _PAIRS_SCORED_AT_ONCE = 512
 
 def translate(
     sentences: Annotated[list[str] | None, Argument(help="Sentences, each in quotation marks.", callback=utf8)] = None,
-    run: options.RunOption = None,
+    run: options.RunsOption = None,
     input_file: Annotated[
         File, Option("--input", help="File with one sentence per line; default: standard input.")
     ] = None,
@@ -83,7 +83,7 @@ def translate(
     }
     if alignment:
         writers[Output(alignment)] = _format_alignment
-    translator = load_translator(run_path(run), device, precision, engine, checkpoint)
+    translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
     lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
     items = (item for block in lines for item in translator.translate_fully(block, **search))
     _write_translations(translator, items, writers, attention)
@@ -177,7 +177,7 @@ def score(
     texts: Annotated[
         list[str] | None, Argument(metavar="[SOURCE TARGET]", help="A sentence and its translation.", callback=utf8)
     ] = None,
-    run: options.RunOption = None,
+    run: options.RunsOption = None,
     source: Annotated[File, Option(help="File of sentences, with --target.")] = None,
     target: Annotated[File, Option(help="File of their translations, one per line.")] = None,
     as_json: options.JsonOption = False,
@@ -201,7 +201,7 @@ def score(
     sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
-    translator = load_translator(run_path(run), device, precision, engine, checkpoint)
+    translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
     with Output(None) as output:
         for row in _scored_rows(translator, *sides):
             output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
@@ -222,7 +222,7 @@ def _scored_rows(translator: Translator, sources: list[str], targets: list[str])
 
 
 def evaluate(
-    run: options.RunOption = None,
+    run: options.RunsOption = None,
     split: Annotated[str | None, Option(help="valid, test, or one of extra_tests; default: test if it exists.")] = None,
     source: Annotated[File, Option(help="File to translate, with --reference.")] = None,
     reference: Annotated[File, Option(help="File of correct translations, one per line.")] = None,
@@ -249,8 +249,9 @@ def evaluate(
     search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
-    path = run_path(run)
-    translator = load_translator(path, device, precision, engine, checkpoint)
+    paths = run_paths(run)
+    path = paths[0]
+    translator = load_translator(paths, device, precision, engine, checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.evaluation.texts import Scorer
     from mt_cli.experiment import scoring
@@ -264,14 +265,18 @@ def evaluate(
         scorer = scorer_of(config, name, bleu_tokenizer)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
-    scores = {"run": path.resolve().name, **({"checkpoint": checkpoint} if checkpoint else {}), **scores}
+    scores = {
+        "run": " + ".join(each.resolve().name for each in paths),
+        **({"checkpoint": checkpoint} if checkpoint else {}),
+        **scores,
+    }
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, sources, translator.languages, device, precision, search)
         scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
-    if engine == "mt":  # After reading `against`, which may be the same file.
+    if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
     show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")

@@ -13,6 +13,7 @@ from mt_cli.batching.batches import batches_in_order, pad
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import InputError
+from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, SOS_ID
@@ -43,12 +44,12 @@ class Engine(Protocol):
 
 
 class TransformerEngine:
-    """Our own model. Batching and order change no result except by rounding.
+    """Our own model, or an ensemble. Batching and order change no result except by rounding.
 
     `on_done` is called with the number of sentences after each batch of a search.
     """
 
-    def __init__(self, model: Transformer, on_done: Callable[[int], object] = lambda number: None) -> None:
+    def __init__(self, model: Transformer | Ensemble, on_done: Callable[[int], object] = lambda number: None) -> None:
         self.model, self._on_done = model, on_done
 
     def search(
@@ -84,8 +85,9 @@ class TransformerEngine:
             logits_BTV = self.model(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
         expected_BT1 = self._padded(targets, end=EOS_ID)[..., None]
         log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, expected_BT1)[..., 0].cpu()
-        weights_BHTS = [weights for name, (weights,) in record.items() if "cross" in name]
-        attention_BTS = torch.stack(weights_BHTS).float().mean(dim=(0, 2)).cpu()
+        # The models of an ensemble may have different numbers of heads.
+        means_BTS = [weights_BHTS.float().mean(dim=1) for name, (weights_BHTS,) in record.items() if "cross" in name]
+        attention_BTS = torch.stack(means_BTS).mean(dim=0).cpu()
         return [
             Reading(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])
             for (source, target), log_probs_T, attention_TS in zip(pairs, log_probs_BT, attention_BTS, strict=True)

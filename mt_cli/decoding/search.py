@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,10 +17,21 @@ from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.candidates import best_tokens, sampled_tokens
 from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
-from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
 _SIZES_PER_OCTAVE = 4
+
+
+class Predictor(Protocol):
+    """What a search needs of a model: see `Transformer` and `Ensemble`."""
+
+    max_positions: int | None
+
+    def start(self, src_ids: Tensor, num_beams: int = 1) -> Any:
+        """A cache for `next`, with a method `select`."""
+
+    def next(self, token_ids: Tensor, cache: Any) -> Tensor:
+        """Logits RxV after one more token of each beam."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Hypothesis:
 
 
 def search(
-    model: Transformer, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
+    model: Predictor, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
@@ -48,7 +60,7 @@ def search(
 
 @torch.inference_mode()
 def run_search(
-    model: Transformer, src_ids: Tensor, constraints: Constraints, state: Paths | Beams, num_best: int = 1
+    model: Predictor, src_ids: Tensor, constraints: Constraints, state: Paths | Beams, num_best: int = 1
 ) -> list[list[Hypothesis]]:
     """Extend a state token by token until every sentence is done; the `num_best` hypotheses of each, best first."""
     num_beams = state.ids.shape[1]

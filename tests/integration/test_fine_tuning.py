@@ -207,3 +207,30 @@ def test_other_commands_on_the_config_of_a_child_use_the_tokenizers_of_its_paren
     assert status == 0, err
     assert "bpe, one for both languages" in out
     assert mt("data", "show", "--config", "child.yaml")[0] == 0
+
+
+def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt, corpus):
+    assert child("training.max_steps=3", "training.learning_rate=1e-2")[0] == 0
+    both = "--run", "runs/parent", "--run", "runs/child"
+    status, out, err = mt("translate", *both, "one two.", "three")
+    assert (status, len(out.splitlines())) == (0, 2), err
+    assert (
+        mt("translate", "--run", "runs/parent", "--run", "runs/parent", "one two.")[1]
+        == mt("translate", "--run", "runs/parent", "one two.")[1]
+    )
+    status, out, err = mt("evaluate", *both, "--json")
+    assert status == 0, err
+    assert json.loads(out)["run"] == "parent + child"
+    log_probs = [
+        float(mt("score", *(part for run in runs for part in ("--run", f"runs/{run}")), "one", "ONE")[1])
+        for runs in (["parent"], ["child"], ["parent", "child"])
+    ]
+    assert min(log_probs[:2]) - 0.1 <= log_probs[2] <= max(log_probs[:2]) + 0.1
+
+
+def test_runs_of_different_vocabularies_are_no_ensemble(child, mt, tmp_path):
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", "name=other", "--set", "tokenizer.vocab_size=310")
+    assert status == 0, err
+    status, out, err = mt("translate", "--run", "runs/parent", "--run", "runs/other", "one")
+    assert (status, out) == (2, "")
+    assert "runs/other: has other vocabularies than runs/parent" in err

@@ -1,0 +1,58 @@
+"""Several models as one: the mean of their probabilities (Hansen and Salamon 1990; Sutskever et al. 2014, section 3.6).
+
+Legend of the shapes: R rows of beams, B sentences, T target positions, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from mt_cli.model.cache import KeyValueCache
+from mt_cli.model.transformer import Transformer
+
+
+class Ensemble(nn.Module):
+    """Models with the same vocabularies. What it returns as logits are logarithms of mean probabilities."""
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        limits = [model.max_positions for model in models if model.max_positions is not None]
+        self.max_positions = min(limits, default=None)
+
+    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
+        """Log-probabilities BxTxV of the token after each target position, of padded ids."""
+        return _mean([model(src_ids, tgt_input_ids) for model in self.models])
+
+    def start(self, src_ids: Tensor, num_beams: int = 1) -> EnsembleCache:
+        """The caches for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
+        return EnsembleCache([model.start(src_ids, num_beams) for model in self._transformers()])
+
+    def next(self, token_ids: Tensor, cache: EnsembleCache) -> Tensor:
+        """Log-probabilities RxV after one more token of each beam; the caches grow by these tokens."""
+        pairs = zip(self._transformers(), cache.caches, strict=True)
+        return _mean([model.next(token_ids, own) for model, own in pairs])
+
+    def _transformers(self) -> list[Transformer]:
+        return [model for model in self.models if isinstance(model, Transformer)]
+
+
+class EnsembleCache:
+    """The cache of each model of an ensemble."""
+
+    def __init__(self, caches: Sequence[KeyValueCache]) -> None:
+        self.caches = caches
+
+    def select(self, parents_BN: Tensor | None = None, sentences: Tensor | None = None) -> None:
+        """As `KeyValueCache.select`."""
+        for cache in self.caches:
+            cache.select(parents_BN, sentences)
+
+
+def _mean(logits: Sequence[Tensor]) -> Tensor:
+    log_probs = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))

@@ -1,0 +1,52 @@
+import math
+
+import pytest
+import torch
+
+from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.transformer import Transformer
+
+CONFIG = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=2, dropout=0.0)
+SOURCES = [[5, 6, 7], [8], [9, 10, 11, 12, 13], [4, 4]]
+
+
+def new_model(seed, **options):
+    torch.manual_seed(seed)
+    return Transformer(CONFIG.model_copy(update=options), 20, 20).eval()
+
+
+@pytest.fixture
+def models():
+    return [new_model(1), new_model(2, d_model=32, num_heads=4), new_model(3)]
+
+
+def test_an_ensemble_predicts_the_mean_of_the_probabilities(models):
+    src_ids, tgt_ids = torch.tensor([[5, 6, 3]]), torch.tensor([[2, 7, 8]])
+    with torch.inference_mode():
+        mean = sum(model(src_ids, tgt_ids).softmax(dim=-1) for model in models) / len(models)
+        torch.testing.assert_close(Ensemble(models)(src_ids, tgt_ids).exp(), mean)
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_an_ensemble_of_equal_models_translates_as_one_of_them(models, beam_size):
+    decoding = DecodingConfig(beam_size=beam_size, max_length_ratio=2.0)
+    (one, *_), both = models, Ensemble([models[0], models[0]])
+    alone, together = (TransformerEngine(model).search(SOURCES, decoding, 1) for model in (one, both))
+    for (expected,), (found,) in zip(alone, together, strict=True):
+        assert found.ids == expected.ids
+        assert found.score == pytest.approx(expected.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
+    engine = TransformerEngine(Ensemble(models))
+    decoding = DecodingConfig(beam_size=beam_size, length_penalty=0.0, max_length_ratio=0.1, max_length=6)
+    found = [best for (best,) in engine.search(SOURCES, decoding)]
+    readings = engine.read([(source, best.ids) for source, best in zip(SOURCES, found, strict=True)])
+    for best, reading in zip(found, readings, strict=True):
+        if len(best.ids) < 6:
+            assert sum(reading.log_probs) == pytest.approx(best.score, abs=1e-4)
+        assert all(math.isfinite(each) for each in reading.log_probs)
+        assert reading.attention.shape[0] == len(best.ids) + 1
