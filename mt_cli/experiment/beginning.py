@@ -75,7 +75,7 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
     columns, named = _columns_and_languages(source, found.names, languages)
     extra = {"columns": list(columns)} if columns else {}
     train = source.model_dump(mode="json", exclude_unset=True) | extra
-    num_rows, beginning = 0, []
+    num_rows, beginning = 0, list[Row]()
     for row in read_rows(type(source).model_validate(train), (named[0] or "source", named[1] or "target")):
         num_rows += 1
         if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
