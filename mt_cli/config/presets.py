@@ -33,7 +33,7 @@ PRESETS: Mapping[str, Values] = {
         10_000,
         dict(d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
         | dict(dropout=0.3, attention_dropout=0.1),
-        dict(max_epochs=50, batch_tokens=4096, optimizer="muon", learning_rate=4e-3, schedule="linear")
+        dict(max_epochs=80, batch_tokens=4096, optimizer="muon", learning_rate=4e-3, schedule="linear")
         | dict(warmup_steps=400, ema_decay=0.998, label_smoothing=0.1),
     ),
     "small": _preset(
@@ -105,6 +105,12 @@ LEVELS = (
             "training": dict(batch_tokens=3072, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
         },
     ),
+    Level(
+        600_000,
+        "tiny",
+        9_000,
+        "good translations of short sentences like those of train, such as captions, and poor ones of other text.",
+    ),
     Level(1_500_000, "small", 5_000, "useful translations of text like that of train, and poor ones of other text."),
     Level(8_000_000, "small", 30_000, "useful translations of text like that of train, and fair ones of other text."),
     Level(
@@ -121,7 +127,7 @@ LEVELS = (
         "good translations of many kinds of text; `preset: big` gains more if there are days of a large GPU.",
     ),
 )
-VOCABULARY = ((12_000, 1_000), (60_000, 2_000), (360_000, 8_000), (3_000_000, 16_000), (15_000_000, 32_000))
+VOCABULARY = ((12_000, 1_000), (60_000, 2_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))
 """Target words of the training pairs, and the vocabulary for both languages, its 256 bytes included; in between,
 interpolated on logarithmic scales."""
 OWN_VOCABULARY_SHARE = 0.6
