@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.batching.batches import Batch
@@ -30,13 +31,15 @@ class LossSums:
         return LossSums(*(one + two for one, two in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
-def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float) -> LossSums:
-    """Cross-entropy of the logits `hidden_ND @ weight_VD.T` against labels that keep 1 - smoothing of their mass.
+def smoothed_cross_entropy(
+    hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float, bias_V: Tensor | None = None
+) -> LossSums:
+    """Cross-entropy of the logits `hidden_ND @ weight_VD.T + bias_V` against labels that keep 1 - smoothing of a mass.
 
     The rest of the mass is spread evenly over all V entries (Szegedy et al. 2016, section 7). This is the definition;
     `Objective` computes the same with `fused_loss`, which needs less time and memory.
     """
-    log_probs_NV = (hidden_ND @ weight_VD.T).float().log_softmax(dim=-1)
+    log_probs_NV = F.linear(hidden_ND, weight_VD, bias_V).float().log_softmax(dim=-1)
     right_N = log_probs_NV.gather(1, targets_N[:, None])[:, 0]
     cross_entropy = -right_N.sum()
     to_all = -log_probs_NV.mean(dim=-1).sum()
@@ -45,7 +48,12 @@ def smoothed_cross_entropy(hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tens
 
 
 def consistent_cross_entropy(
-    hidden_2ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float, consistency: float
+    hidden_2ND: Tensor,
+    weight_VD: Tensor,
+    targets_N: Tensor,
+    smoothing: float,
+    consistency: float,
+    bias_V: Tensor | None = None,
 ) -> LossSums:
     """R-Drop: the cross-entropy of two passes with different dropout, and the divergence of their distributions.
 
@@ -53,8 +61,8 @@ def consistent_cross_entropy(
     loss of Wu et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", section 2: `consistency` is their alpha.
     The other sums are those of the first pass. This is the definition; `Objective` uses `fused_loss`.
     """
-    first, second = (smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing) for hidden_ND in hidden_2ND)
-    log_p_NV, log_q_NV = (hidden_2ND @ weight_VD.T).float().log_softmax(dim=-1)
+    first, second = (smoothed_cross_entropy(each, weight_VD, targets_N, smoothing, bias_V) for each in hidden_2ND)
+    log_p_NV, log_q_NV = F.linear(hidden_2ND, weight_VD, bias_V).float().log_softmax(dim=-1)
     divergence = ((log_p_NV.exp() - log_q_NV.exp()) * (log_p_NV - log_q_NV)).sum()
     return replace(first, objective=(first.objective + second.objective) / 2 + consistency / 4 * divergence)
 
@@ -84,5 +92,6 @@ class Objective(nn.Module):
             self.label_smoothing,
             self._workspace,
             self.r_drop if is_twice else None,
+            self.model.projection.bias,
         )
         return LossSums(*sums)

@@ -69,6 +69,10 @@ class Tokenizer:
         so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
         Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts.
         """
+        if config.algorithm == "sentencepiece":
+            raise ConfigError(
+                "tokenizer.algorithm: sentencepiece models are imported (mt import) and not trained; use bpe or unigram"
+            )
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
         texts = list(texts) if isinstance(texts, Iterator) else texts
         cleaned = _Reread(lambda: (untagged(text, tags).translate(markers) for text in texts))
@@ -225,7 +229,7 @@ def save_tokenizers(folder: Path, tokenizers: TokenizerPair, write: Callable[[Pa
 def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
     """The tokenizers of a config that `save_tokenizers` wrote; raises RunError if they cannot be read."""
     tags = config.corpus.tags
-    if config.tokenizer.shared:
+    if config.tokenizer.shared and config.tokenizer.algorithm != "sentencepiece":
         shared = Tokenizer.load(folder / "tokenizer.json", tags)
         return shared, shared
     return Tokenizer.load(folder / "tokenizer.source.json", tags), Tokenizer.load(folder / "tokenizer.target.json")
@@ -351,6 +355,26 @@ def _subword_spacing(has_bytes: bool) -> _Spacing:
     return replacements, pre_tokenizers.Split(Regex(unit), "isolated"), steps
 
 
+def sentencepiece_backend(model: Any, charsmap: bytes, adds_prefix: bool, strips_spaces: bool) -> tokenizers.Tokenizer:
+    """A backend that splits text as SentencePiece does with the same pieces.
+
+    `charsmap` is its compiled normalisation. `adds_prefix`: text begins with a space. `strips_spaces`: several spaces
+    are one, and there are none at both ends.
+    """
+    backend = tokenizers.Tokenizer(model)
+    strips = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")] if strips_spaces else []
+    backend.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap)] * bool(charsmap) + strips)
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, "always" if adds_prefix else "never")
+    steps = [
+        decoders.Replace(_NEVER_SEEN, ""),
+        decoders.Replace(_SPACE, " "),
+        decoders.Fuse(),
+        decoders.Strip(" ", 1, 0),
+    ]
+    backend.decoder = decoders.Sequence(steps)
+    return backend
+
+
 _KEYS_OF_STEPS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
 _KEYS_OF_STEPS |= {"post_processor": "processors", "decoder": "decoders"}
 _PREVIOUS_UNIT = rf"▁?[{_LETTER}]+|▁?[^{_LETTER}▁]|▁"
@@ -372,13 +396,16 @@ def _is_own(backend: tokenizers.Tokenizer) -> bool:
 
 @cache
 def _own_steps() -> set[str]:
-    algorithms = get_args(TokenizerConfig.model_fields["algorithm"].annotation)
+    algorithms = {*get_args(TokenizerConfig.model_fields["algorithm"].annotation)} - {"sentencepiece"}
     configs = [
         TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=True, lowercase=True)
         for algorithm, byte_fallback in product(algorithms, (False, True))
     ]
-    rows = chain.from_iterable(_rows_of_steps(_untrained_backend(config)[0]) for config in configs)
-    return {*chain.from_iterable(rows), *map(_spelled, _PREVIOUS_STEPS)}
+    backends = [_untrained_backend(config)[0] for config in configs]
+    flags = product((False, True), (False, True))
+    backends += [sentencepiece_backend(models.Unigram(), b"", *each) for each in flags]
+    rows = chain.from_iterable(map(_rows_of_steps, backends))
+    return {*chain.from_iterable(rows), *map(_spelled, _PREVIOUS_STEPS), _spelled({"type": "Precompiled"})}
 
 
 def _rows_of_steps(backend: tokenizers.Tokenizer) -> list[list[str]]:
@@ -391,4 +418,6 @@ def _rows_of_steps(backend: tokenizers.Tokenizer) -> list[list[str]]:
 def _steps(part: Any, key: str) -> list[str]:
     if part is None:
         return []
+    if part.get("type") == "Precompiled":
+        part = {"type": "Precompiled"}  # A table of characters, which has no patterns.
     return [step for each in part[key] for step in _steps(each, key)] if key in part else [_spelled(part)]

@@ -1,4 +1,4 @@
-"""The command that begins a project: init."""
+"""The commands that begin a project: init and import."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from mt_cli.cli.options import RUNS, utf8
 from mt_cli.cli.streams import show
@@ -53,9 +53,7 @@ def init(
         raise InputError(f"--{chosen[0]}: a name is empty")
     if subset is not None and dataset is None:
         raise InputError("--subset: only a --dataset has subsets")
-    for side, code in (("source", source_language), ("target", target_language)):
-        if code is not None and not re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*", code):
-            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
+    _check_languages(source_language, target_language)
     if example is not None:
         if name or source_language or target_language:
             raise InputError("--example: an example has a name and languages; give --output alone beside it")
@@ -75,6 +73,45 @@ def init(
     for line in found.lines:
         say(line)
     return _write(output or Path(f"{found.config.name}.yaml"), found.text)
+
+
+def import_model(
+    model: Annotated[
+        str, Argument(metavar="FOLDER", help="Folder of a Marian model, or an id of the hub.", callback=utf8)
+    ],
+    output: Annotated[Path, Option(metavar="DIR", callback=utf8, help="New run directory, such as runs/opus-en-it.")],
+    source_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by the model.")
+    ] = None,
+    target_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by the model.")
+    ] = None,
+    allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
+) -> None:
+    """Make a run of a published Marian model, such as those of OPUS-MT.
+
+    It reads folders of Hugging Face transformers (MarianMT).
+    """
+    _check_languages(source_language, target_language)
+    if os.path.lexists(output) and not (output.is_dir() and not any(output.iterdir())):
+        raise InputError(f"{output}: exists already; give a new run directory with --output")
+    from mt_cli.experiment import importing
+
+    run, imported = importing.import_model(model, output, (source_language, target_language), allow_pickle)
+    source, target = run.config.corpus.languages
+    num_parameters = sum(weight.numel() for weight in run.model.parameters())
+    say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
+    if imported.tags:
+        say(f"Sentences begin with one of {len(imported.tags)} tags, such as {imported.tags[0]} (mt translate --tag)")
+    say(f'Translate with it:  mt translate --run {output} "..."')
+    say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
+    show(str(output))
+
+
+def _check_languages(*codes: str | None) -> None:
+    for side, code in zip(("source", "target"), codes, strict=True):
+        if code is not None and not re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*", code):
+            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
 
 
 def _example(name: str) -> str:

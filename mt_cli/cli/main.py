@@ -125,6 +125,7 @@ for command in (
     looking.report,
 ):
     app.command()(command)
+app.command("import")(beginning.import_model)
 
 
 @app.command()

@@ -21,8 +21,9 @@ Changeable = Annotated[T, _MAY_CHANGE]
 class TokenizerConfig(Section):
     """Tokenisation: how text is split into tokens."""
 
-    algorithm: Literal["word_level", "bpe", "unigram", "char"] = "word_level"
-    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters."""
+    algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
+    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. `sentencepiece`: the
+    SentencePiece models of an imported model, which `mt` does not train."""
     vocab_size: int | None = Field(default=None, ge=8)
     """Maximum size of a vocabulary; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)
@@ -78,8 +79,8 @@ class ModelConfig(Section):
     final_norm: bool | None = None
     """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which
     needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Activation function of the feed-forward blocks."""
+    activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
+    """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Positional encoding."""
     max_positions: int = Field(default=1024, ge=1, le=2**20)
@@ -88,6 +89,8 @@ class ModelConfig(Section):
     """Which tables share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
     """Use biases in the query, key and value projections."""
+    output_bias: bool = False
+    """Use a bias in the output projection, as Marian does."""
     dropout: float = Field(default=0.1, ge=0, le=0.99)
     """Dropout rate of embeddings and of each sub-layer's output."""
     embedding_dropout: float | None = Field(default=None, ge=0, le=0.99)

@@ -13,7 +13,7 @@ from mt_cli.model.positions import Embedding, SinusoidalPositions, sinusoids
 from mt_cli.model.transformer import FeedForward, Transformer
 from mt_cli.tokenizer import EOS, SOS, UNK, TokenizerPair
 
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "swiglu": "SWISH"}
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 _MIN_POSITIONS = 1024
 
 
@@ -42,6 +42,8 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder_norm)
     spec.decoder.projection.weight = _array(model.projection.weight)
+    if config.output_bias:
+        spec.decoder.projection.bias = _array(model.projection.bias)
     registers = (spec.register_source_vocabulary, spec.register_target_vocabulary)
     for tokenizer, register in zip(tokenizers, registers, strict=True):
         register(tokenizer.tokens(range(tokenizer.vocab_size)))

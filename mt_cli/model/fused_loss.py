@@ -47,6 +47,7 @@ def fused_loss(
     smoothing: float,
     workspace: Workspace,
     consistency: float | None = None,
+    bias_V: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
 
@@ -58,6 +59,7 @@ def fused_loss(
     sums: tuple[Tensor, Tensor, Tensor] = _FusedLoss.apply(  # type: ignore[no-untyped-call]
         hidden_ND.view(num_passes, -1, hidden_ND.shape[1]),
         weight_VD,
+        bias_V,
         targets_N,
         num_tokens,
         smoothing,
@@ -71,13 +73,14 @@ def fused_loss(
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, targets_N: Tensor, *options: Any
+        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *options: Any
     ) -> tuple[Tensor, ...]:
         num_tokens, smoothing, workspace, with_gradient, consistency = options
         num_passes, num_rows, _ = hidden_PND.shape
         sums = hidden_PND.new_zeros(3, dtype=torch.float32)
         grad_hidden_PND = torch.empty_like(hidden_PND)
         grad_weight_VD: Tensor | None = None
+        grad_bias_V = None if bias_V is None else torch.zeros_like(bias_V, dtype=torch.float32)
         for start in range(0, num_rows, _BLOCK_TOKENS // num_passes):
             block = slice(start, start + _BLOCK_TOKENS // num_passes)
             hidden_PMD, targets_M = hidden_PND[:, block].contiguous(), targets_N[block]
@@ -86,32 +89,35 @@ class _FusedLoss(torch.autograd.Function):
                 shape = num_passes * hidden_PMD.shape[1], len(weight_VD)
                 grad_MV = workspace.matrix("grad", *shape, hidden_PND.device, hidden_PND.dtype)
             sums += _block_sums(
-                hidden_PMD, weight_VD, targets_M, num_tokens - start, smoothing, workspace, consistency, grad_MV
+                hidden_PMD, weight_VD, bias_V, targets_M, num_tokens - start, smoothing, workspace, consistency, grad_MV
             )
             if grad_MV is not None:
                 for grad_hidden_ND, grad_NV in zip(grad_hidden_PND, grad_MV.chunk(num_passes), strict=True):
                     torch.mm(grad_NV, weight_VD, out=grad_hidden_ND[block])
+                if grad_bias_V is not None:
+                    grad_bias_V += grad_MV.sum(dim=0, dtype=torch.float32)
                 if not ctx.needs_input_grad[1]:
                     continue
                 grad_block_VD = grad_MV.T @ hidden_PMD.flatten(end_dim=1)
                 grad_weight_VD = grad_block_VD if grad_weight_VD is None else grad_weight_VD.float() + grad_block_VD
         if with_gradient:
             grad_weight_VD = None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
-            ctx.save_for_backward(grad_hidden_PND, grad_weight_VD)
+            grad_bias_V = None if bias_V is None or grad_bias_V is None else grad_bias_V.to(bias_V.dtype)
+            ctx.save_for_backward(grad_hidden_PND, grad_weight_VD, grad_bias_V)
         smoothed, *others = sums.unbind()
         ctx.mark_non_differentiable(*others)
         return smoothed, *others
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        grad_hidden_PND, grad_weight_VD = ctx.saved_tensors
-        grad_weight_VD = None if grad_weight_VD is None else grads[0] * grad_weight_VD
-        return grads[0] * grad_hidden_PND, grad_weight_VD, None, None, None, None, None, None
+        by_inputs = (None if each is None else grads[0] * each for each in ctx.saved_tensors)
+        return *by_inputs, None, None, None, None, None, None
 
 
 def _block_sums(
     hidden_PMD: Tensor,
     weight_VD: Tensor,
+    bias_V: Tensor | None,
     targets_M: Tensor,
     num_tokens: int,
     smoothing: float,
@@ -132,7 +138,10 @@ def _block_sums(
         views = (buffer[: num_passes * len(targets_C1)] for buffer in buffers)
         logits_PCV, scores_PCV, probs_PCV = (view.view(num_passes, len(targets_C1), -1) for view in views)
         for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
-            torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
+            if bias_V is None:
+                torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
+            else:
+                torch.addmm(bias_V, hidden_CD, weight_VD.T, out=logits_CV)
         scores_PCV.copy_(logits_PCV)
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
         targets_PC1 = targets_C1.expand(num_passes, -1, -1)

@@ -41,7 +41,7 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_vocab_size)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.decoder_norm = final_norm(config)
-        self.projection = nn.Linear(config.d_model, target_vocab_size, bias=False)
+        self.projection = nn.Linear(config.d_model, target_vocab_size, bias=config.output_bias)
         self.apply(_initialise)
         if config.tie_embeddings != "none":
             self.projection.weight = self.target_embedding.table.weight
@@ -146,8 +146,10 @@ class FeedForward(nn.Module):
         if self.activation == "swiglu":
             gate_NF, x_NF = x_NF.chunk(2, dim=-1)
             x_NF = F.silu(gate_NF) * x_NF
+        elif self.activation == "relu":
+            x_NF = F.relu(x_NF, inplace=True)
         else:
-            x_NF = F.relu(x_NF, inplace=True) if self.activation == "relu" else F.gelu(x_NF)
+            x_NF = F.gelu(x_NF) if self.activation == "gelu" else F.silu(x_NF)
         return self.outer(drop(x_NF, self.dropout) if self.training else x_NF)
 
 

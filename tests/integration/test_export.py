@@ -34,6 +34,7 @@ SENTENCES = ["one two.", "three four five.", "ten."]
         {"norm_order": "post", "activation": "gelu"},
         {"norm_order": "post", "final_norm": True},
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
+        {"activation": "silu", "norm_order": "post", "output_bias": True},
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
     ],
 )

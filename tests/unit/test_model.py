@@ -165,6 +165,7 @@ def test_decoder_cannot_see_the_future():
         {"norm_order": "post", "final_norm": True},
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
         {"activation": "swiglu", "num_encoder_layers": 1},
+        {"activation": "silu", "output_bias": True},
     ],
 )
 def test_cached_decoding_equals_full_forward(options):
@@ -208,7 +209,7 @@ def test_query_key_value_biases_can_be_left_out():
     assert attention.output.bias is not None
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu", "swiglu"])
 def test_feed_forward_dropout_applies_to_the_output_of_the_non_linearity_in_training_alone(activation):
     block = tiny(activation=activation, feed_forward_dropout=0.5, d_ff=16).encoder[0].feed_forward
     nn.init.eye_(block.outer.weight)  # The block's output is then that of the non-linearity.

@@ -15,9 +15,9 @@ def some_inputs(num_tokens):
     return torch.randn(num_tokens, 8), torch.randn(37, 8), torch.randint(0, 37, (num_tokens,))
 
 
-def sums_and_gradients(loss, hidden, weight):
-    """What a loss gives for hidden states and a weight, and its gradients by both."""
-    leaves = [each.clone().requires_grad_() for each in (hidden, weight)]
+def sums_and_gradients(loss, *inputs):
+    """What a loss gives for hidden states, a weight and perhaps a bias, and its gradients by them."""
+    leaves = [each.clone().requires_grad_() for each in inputs]
     sums = loss(*leaves)
     return sums, torch.autograd.grad(sums.objective, leaves)
 
@@ -65,6 +65,38 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
         assert_same(ours, theirs)
         assert_same_gradients(our_gradients, their_gradients)
         assert (our_gradients[0][num_tokens:] == 0).all()
+
+
+@pytest.mark.parametrize("consistency", [None, 3.0])
+def test_the_fused_loss_with_a_bias_has_the_sums_and_gradients_of_the_definition(consistency):
+    hidden, weight, targets = some_inputs(600)
+    inputs = (hidden if consistency is None else torch.stack([hidden, hidden.flip(0)])), weight, torch.randn(37)
+
+    def fused_one(hidden, weight, bias):
+        return LossSums(
+            *fused_loss(hidden.view(-1, 8), weight, targets, 600, 0.1, Workspace(), consistency, bias_V=bias)
+        )
+
+    def defined(hidden, weight, bias):
+        if consistency is None:
+            return smoothed_cross_entropy(hidden, weight, targets, 0.1, bias)
+        return consistent_cross_entropy(hidden, weight, targets, 0.1, consistency, bias)
+
+    (ours, our_gradients), (theirs, their_gradients) = (
+        sums_and_gradients(loss, *inputs) for loss in (fused_one, defined)
+    )
+    assert_same(ours, theirs)
+    assert_same_gradients(our_gradients, their_gradients)
+
+
+def test_the_fused_loss_with_a_weight_that_is_not_trained_has_the_gradient_by_hidden_states():
+    hidden, weight, targets = some_inputs(600)
+    both = sums_and_gradients(
+        lambda *each: LossSums(*fused_loss(*each, targets, 600, 0.1, Workspace())), hidden, weight
+    )
+    one = sums_and_gradients(lambda each: LossSums(*fused_loss(each, weight, targets, 600, 0.1, Workspace())), hidden)
+    assert torch.equal(one[1][0], both[1][0])
+    assert torch.equal(one[0].objective, both[0].objective)
 
 
 def test_the_fused_loss_without_gradients_is_the_same():

@@ -1,0 +1,254 @@
+"""Published Marian models, in folders of Hugging Face `transformers`, as runs.
+
+Knows both sets of names, and how Marian's architecture is expressed by the options of `model`. Their differences:
+
+- Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
+  embedding of the padding that Marian begins with, and can never be generated.
+- Marian has sines in the first half of the dimensions and cosines in the second. Here they alternate, and the
+  dimensions of all weights are put in that order, which changes no result.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, Field, TypeAdapter
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from mt_cli.config.sections import ModelConfig
+from mt_cli.errors import InputError, one_line, reason
+from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
+from mt_cli.model.transformer import Transformer
+from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.tokenizer import SOS_ID, SPECIAL_TOKENS, TokenizerPair
+
+_MAX_JSON_BYTES = 2**26
+_NEVER = -1e9
+"""The logit of an entry that is never generated."""
+_ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
+    "swish": "silu",
+    "silu": "silu",
+    "relu": "relu",
+    "gelu": "gelu",
+}
+_TAG = re.compile(r">>\S+<<")
+
+
+class _Description(BaseModel):
+    """The keys of `config.json` that are needed."""
+
+    model_type: str
+    d_model: int = Field(ge=2, le=2**16)
+    vocab_size: int = Field(ge=4, le=2**24)
+    decoder_vocab_size: int | None = None
+    encoder_layers: int = Field(ge=1, le=1000)
+    decoder_layers: int = Field(ge=1, le=1000)
+    encoder_attention_heads: int = Field(ge=1)
+    decoder_attention_heads: int = Field(ge=1)
+    encoder_ffn_dim: int = Field(ge=1)
+    decoder_ffn_dim: int = Field(ge=1)
+    activation_function: str
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+    scale_embedding: bool = False
+    share_encoder_decoder_embeddings: bool = True
+    tie_word_embeddings: bool = True
+    pad_token_id: int
+    eos_token_id: int
+    decoder_start_token_id: int
+    num_beams: int = 6
+    normalize_before: bool = False
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model of another program, as a run has it."""
+
+    model: Transformer
+    tokenizers: TokenizerPair
+    is_shared: bool
+    """Whether both tokenizers have the same entries."""
+    tags: tuple[str, ...]
+    num_beams: int
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The vocabulary of the source or of the target."""
+
+    entries: list[str]
+    """From id 4 on."""
+    rows: list[int]
+    """For each id, that of the same entry in Marian."""
+    num_known: int
+    """Entries that Marian has; the others are pieces that are unknown to it."""
+
+
+def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
+    """The model in a folder of MarianMT.
+
+    Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
+    `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
+    """
+    found = _description(folder)
+    pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
+    is_shared = found.share_encoder_decoder_embeddings
+    vocabularies = [_vocabulary(folder / "vocab.json")]
+    if not is_shared:
+        vocabularies.append(_vocabulary(folder / "target_vocab.json"))
+    sides = [
+        _side(vocabulary, pieces if is_shared else [own], found)
+        for vocabulary, own in zip(vocabularies, pieces, strict=False)
+    ]
+    source, target = sides[0], sides[-1]
+    tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
+    tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
+    config = ModelConfig(
+        d_model=found.d_model,
+        d_ff=found.encoder_ffn_dim,
+        num_heads=found.encoder_attention_heads,
+        num_encoder_layers=found.encoder_layers,
+        num_decoder_layers=found.decoder_layers,
+        norm_order="post",
+        activation=_ACTIVATIONS[found.activation_function],
+        tie_embeddings="none" if not found.tie_word_embeddings else "all" if is_shared else "target",
+        output_bias=True,
+        dropout=found.dropout,
+        attention_dropout=found.attention_dropout,
+        feed_forward_dropout=found.activation_dropout,
+    )
+    model = Transformer(config, len(source.rows), len(target.rows))
+    try:
+        model.load_state_dict(_our_weights(_weights(folder, allow_pickle), model, source, target))
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise InputError(f"{folder}: its weights do not fit its config.json: {one_line(error)}") from None
+    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+
+
+def _description(folder: Path) -> _Description:
+    path = folder / "config.json"
+    with reading(path):
+        content = read_regular(path, _MAX_JSON_BYTES)
+    try:
+        found = _Description.model_validate_json(content)
+    except ValueError as error:
+        raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
+    for is_problem, problem in (
+        (found.model_type != "marian", f"the model is of type {found.model_type}, not marian"),
+        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function}"),
+        (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
+        (found.normalize_before, "norms come first (normalize_before)"),
+        (found.encoder_ffn_dim != found.decoder_ffn_dim, "encoder_ffn_dim and decoder_ffn_dim differ"),
+        (found.encoder_attention_heads != found.decoder_attention_heads, "encoder and decoder differ in heads"),
+        (found.decoder_start_token_id != found.pad_token_id, "translations do not begin with the padding"),
+        (found.d_model % 2 == 1 or found.d_model % found.encoder_attention_heads > 0, f"d_model {found.d_model}"),
+    ):
+        if is_problem:
+            raise InputError(f"{path}: not supported: {problem}")
+    return found
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    """Entries with their ids in Marian, in the order of these."""
+    with reading(path):
+        content = read_regular(path, _MAX_JSON_BYTES)
+    try:
+        found = TypeAdapter(dict[str, int]).validate_json(content)
+    except ValueError as error:
+        raise InputError(f"{path}: not a vocabulary: {reason(error)}") from None
+    if sorted(found.values()) != list(range(len(found))):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}")
+    if "<unk>" not in found:
+        raise InputError(f"{path}: has no entry <unk>")
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], found: _Description) -> _Side:
+    pad, unk, eos = found.pad_token_id, vocabulary["<unk>"], found.eos_token_id
+    kept = {name: index for name, index in vocabulary.items() if index not in (pad, unk, eos)}
+    missing = missing_pieces(pieces, list(kept))
+    rows = [pad, unk, pad, eos, *kept.values(), *[unk] * len(missing)]
+    return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept))
+
+
+def _weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
+    """The weights of the folder by Marian's names."""
+    path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+    if not path.exists() and pickled.exists():
+        if not allow_pickle:
+            raise InputError(
+                f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
+                "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
+            )
+        path = pickled
+    try:
+        check_regular(path)
+        found = load_file(path) if path != pickled else torch.load(path, "cpu", weights_only=True)
+    except (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+    return {name: weight.float() for name, weight in found.items()}
+
+
+_ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+_BLOCKS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
+_FEED_FORWARD = {
+    "feed_forward.inner": "fc1",
+    "feed_forward.outer": "fc2",
+    "feed_forward_residual.norm": "final_layer_norm",
+}
+
+
+def their_name(name: str) -> str:
+    """Marian's name of a weight of a layer."""
+    stack, number, rest = name.split(".", 2)
+    module, kind = rest.rsplit(".", 1)
+    if module in _FEED_FORWARD:
+        theirs = _FEED_FORWARD[module]
+    elif module.endswith("_residual.norm"):
+        theirs = f"{_BLOCKS[module.removesuffix('_residual.norm')]}_layer_norm"
+    else:
+        block, _, part = module.partition(".")
+        theirs = f"{_BLOCKS[block]}.{_ATTENTION[part]}"
+    return f"model.{stack}.layers.{number}.{theirs}.{kind}"
+
+
+def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side, target: _Side) -> dict[str, Tensor]:
+    """The state of our model."""
+    d_model = model.config.d_model
+    order = torch.arange(d_model).view(2, -1).T.flatten()  # The dimensions, sines and cosines in turn.
+    found = {}
+    for name in model.state_dict():
+        if name.startswith(("encoder.", "decoder.")):
+            found[name] = reordered(theirs[their_name(name)], name, order)
+    shared = theirs.get("model.shared.weight")
+    tables = {
+        "source_embedding.table.weight": (theirs.get("model.encoder.embed_tokens.weight", shared), source),
+        "target_embedding.table.weight": (theirs.get("model.decoder.embed_tokens.weight", shared), target),
+    }
+    tables["projection.weight"] = theirs.get("lm_head.weight", tables["target_embedding.table.weight"][0]), target
+    for name, (table, side) in tables.items():
+        if table is None:
+            raise KeyError(name)
+        found[name] = table[side.rows][:, order]
+    bias = theirs["final_logits_bias"].flatten()[target.rows]
+    bias[SOS_ID] = _NEVER
+    bias[target.num_known :] = _NEVER
+    found["projection.bias"] = bias
+    return found
+
+
+def reordered(weight: Tensor, name: str, order: Tensor) -> Tensor:
+    """A weight of a layer with the dimensions of the hidden states in another order."""
+    is_input = re.search(r"\.(query|key|value|inner)\.", name) is not None
+    if not is_input:
+        return weight[order]
+    return weight[:, order] if weight.dim() == 2 else weight
