@@ -1,0 +1,201 @@
+import json
+import shutil
+
+import pytest
+import torch
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.tokenizer import EOS_ID, SOS_ID
+from mt_cli.translator import Translator
+
+transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+
+NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+LINES = [
+    *(" ".join(NUMBERS[(start + step * number) % 12] for number in range(6)) for start in range(12) for step in range(1, 12)),
+    "The quick brown fox, it jumps over the lazy dog!",
+    "Ein Mann schläft in einem grünen Raum auf einem Sofa.",
+    "Ὁ δράκων ἐστὶ μέγας. Τρία σκυλιά;",
+    "Он читает книгу в саду — вчера.",
+    "الكلب ينام في البيت",
+    "ﬁne ½ ｗｉｄｅ  two   spaces ",
+]
+
+
+def train_pieces(folder, name, lines, kind):
+    path = folder / f"{name}.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(path), model_prefix=str(folder / name), vocab_size=160, model_type=kind, minloglevel=2,
+        character_coverage=0.995, hard_vocab_limit=False,
+    )
+    (folder / f"{name}.model").rename(folder / f"{name}.spm")
+    return sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
+
+
+@pytest.fixture
+def marian(tmp_path):
+    """Writes a random MarianMT model with locally trained SentencePiece models into a folder."""
+
+    def write(kind="unigram", tags=(), **options):
+        folder = tmp_path / "opus-mt-en-de"
+        folder.mkdir()
+        models = [train_pieces(folder, name, LINES[part:], kind) for name, part in (("source", 0), ("target", 3))]
+        pieces = [model.id_to_piece(index) for model in models for index in range(3, model.vocab_size())]
+        names = ["</s>", "<unk>", *tags, *dict.fromkeys(pieces)]
+        names = [*names[:-2], "<pad>"]  # Two pieces have no entry.
+        (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(names)}))
+        pad = len(names) - 1
+        config = transformers.MarianConfig(
+            **{
+                **dict(vocab_size=len(names), d_model=32, encoder_layers=2, decoder_layers=2, scale_embedding=True),
+                **dict(encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48),
+                **dict(activation_function="swish", pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad),
+                **dict(forced_eos_token_id=None, max_position_embeddings=64),
+                **options,
+            }
+        )
+        torch.manual_seed(1)
+        model = transformers.MarianMTModel(config).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                torch.nn.init.normal_(weight, std=0.3)
+            model.final_logits_bias.normal_()
+        model.save_pretrained(folder)
+        return folder, model, models
+
+    return write
+
+
+def their_ids(folder, model, text):
+    """The ids of a source in Marian, by SentencePiece itself."""
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    return [vocabulary.get(piece, 1) for piece in model.encode(text, out_type=str)]
+
+
+def in_ours(run, folder, ids):
+    """The ids of a run for those of Marian."""
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    names = {index: name for name, index in vocabulary.items() if name not in ("</s>", "<unk>", "<pad>")}
+    order = {index: 4 + number for number, index in enumerate(sorted(names))}
+    return [order.get(index, 1 if index == 1 else 3) for index in ids]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"activation_function": "relu", "encoder_layers": 6, "decoder_layers": 1},
+        {"activation_function": "gelu", "tie_word_embeddings": False},
+    ],
+)
+def test_an_imported_model_gives_the_logits_of_the_original(marian, mt, tmp_path, options):
+    folder, theirs, (source, _) = marian(**options)
+    status, out, err = mt("import", folder, "--output", "runs/opus")
+    assert (status, out) == (0, "runs/opus\n"), err
+    run = TrainedRun.load(tmp_path / "runs/opus")
+    assert run.config.corpus.languages == ("en", "de")
+    for line in LINES[::5]:
+        ids = their_ids(folder, source, line)
+        ours = in_ours(run, folder, ids)
+        assert run.tokenizers[0].encode([line])[0][: len(ours)] == ours or 1 in ours
+        pad = theirs.config.pad_token_id
+        decoder = [pad, *ids[:7]]
+        with torch.inference_mode():
+            expected = theirs(torch.tensor([[*ids, 0]]), decoder_input_ids=torch.tensor([decoder])).logits
+            src_ids, tgt_ids = torch.tensor([[*ours, EOS_ID]]), torch.tensor([[SOS_ID, *ours[:7]]])
+            found = run.model.eval()(src_ids, tgt_ids)
+        columns = in_ours(run, folder, range(theirs.config.vocab_size - 1))
+        torch.testing.assert_close(found[..., columns], expected[..., :-1], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_imported_tokenizers_split_text_as_sentencepiece_does(marian, mt, tmp_path, kind):
+    folder, _, models = marian(kind)
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    run = TrainedRun.load(tmp_path / "runs/opus")
+    for tokenizer, model in zip(run.tokenizers, models, strict=True):
+        for line in LINES:
+            expected = model.encode(line, out_type=str)
+            found = [token for token in tokenizer.pieces(line)]
+            known = [piece if model.piece_to_id(piece) != 0 else "[UNK]" for piece in expected]
+            assert found == known, line
+        lines = [line for line in LINES if "[UNK]" not in tokenizer.pieces(line)]
+        assert tokenizer.decode(tokenizer.encode(lines)) == [model.decode(model.encode(line)) for line in lines]
+
+
+def test_an_imported_model_translates_as_the_original(marian, mt, tmp_path):
+    folder, theirs, (source, target) = marian()
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    translator = Translator.load(tmp_path / "runs/opus", precision="fp32")
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    names = {index: name for name, index in vocabulary.items()}
+    for line in LINES[:100:9]:
+        ids = torch.tensor([[*their_ids(folder, source, line), 0]])
+        pad = theirs.config.pad_token_id
+        options = dict(num_beams=1, do_sample=False, max_new_tokens=20, bad_words_ids=[[pad]])
+        (output,) = theirs.generate(ids, **options)
+        tokens = [names[int(index)] for index in output[1:] if int(index) not in (0, pad)]
+        (found,) = translator.engine.search(
+            translator.source_tokenizer.encode([line]), translator.decoding.greedy.model_copy(update={"max_length": 20, "unk": "keep"})
+        )
+        ours = [token.removeprefix("\ue000") for token in translator.target_tokenizer.tokens(found[0].ids)]
+        assert ours == [{"<unk>": "[UNK]"}.get(token, token) for token in tokens][: len(ours)]
+
+
+def test_an_imported_model_is_fine_tuned(marian, mt, corpus, tmp_path):
+    folder, _, _ = marian()
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    tree = {
+        "name": "child",
+        "corpus": {
+            **{"source": "en", "target": "de", "valid": {"fraction": 0.1}, "max_tokens": 100},
+            "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
+        },
+        "init": {"run": "runs/opus"},
+        "training": {"max_steps": 20, "batch_tokens": 1000, "validate_every_steps": 10, "learning_rate": 1e-2},
+    }
+    (tmp_path / "child.yaml").write_text(json.dumps(tree))
+    status, _, err = mt("train", "--config", "child.yaml")
+    assert status == 0, err
+    rows = [json.loads(line) for line in (tmp_path / "runs/child/metrics.jsonl").read_text().splitlines()]
+    losses = [row["valid/loss"] for row in rows if "valid/loss" in row]
+    assert losses[-1] < losses[0]
+    assert mt("translate", "--run", "runs/child", "one two.")[0] == 0
+
+
+def test_pickled_weights_are_read_only_if_that_is_allowed(marian, mt, tmp_path):
+    folder, theirs, _ = marian()
+    torch.save(theirs.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    status, _, err = mt("import", folder, "--output", "runs/opus")
+    assert status == 2
+    assert "pickle" in err and "--allow-pickle" in err
+    assert mt("import", folder, "--output", "runs/opus", "--allow-pickle")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "config.json: no such file"),
+        (lambda folder: (folder / "source.spm").write_bytes(b"no model"), "source.spm: not"),
+        (lambda folder: (folder / "vocab.json").write_text("[]"), "vocab.json: not a vocabulary"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 20), "model.safetensors: cannot be read"),
+    ],
+)
+def test_a_damaged_model_is_refused_and_nothing_is_written(marian, mt, tmp_path, damage, message):
+    folder, _, _ = marian()
+    damage(folder)
+    status, out, err = mt("import", folder, "--output", "runs/opus")
+    assert (status, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "runs/opus").exists()
+
+
+def test_what_cannot_be_imported_is_refused_by_name(marian, mt, tmp_path):
+    folder, _, _ = marian(scale_embedding=False)
+    assert "scale_embedding" in mt("import", folder, "--output", "runs/opus")[2]
+    assert "no such folder" in mt("import", "nowhere", "--output", "runs/opus")[2]
+    shutil.copytree(folder, tmp_path / "model")
+    assert "its source language is not known" in mt("import", "model", "--output", "runs/opus")[2]
