@@ -64,12 +64,13 @@ def main() -> None:
     checkpoints = trained(
         [*python, "-m", "joeynmt", "train", str(config), "--skip-test"], folder, max(arguments.minutes)
     )
-    print(f"| minutes | updates | checkpoints averaged | BLEU lc `val` | BLEU lc `{arguments.test}` | cased |")
-    print("|---|---|---|---|---|---|")
+    scores = " | ".join(f"BLEU lc `{name}` | cased" for name in ("val", arguments.test))
+    print(f"| minutes | updates | checkpoints averaged | {scores} |")
+    print("|---|---|---|---|---|---|---|")
     for minutes in arguments.minutes:
         known = [path for path, seconds in checkpoints if seconds <= 60 * minutes]
         if not known:
-            print(f"| {minutes:g} | no checkpoint yet | | | | |", flush=True)
+            print(f"| {minutes:g} | no checkpoint yet | | | | | |", flush=True)
             continue
         averaged = folder / f"{minutes:g}.ckpt"
         subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, known[-NUM_AVERAGED:])], check=True)
@@ -83,7 +84,7 @@ def main() -> None:
             paths = Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}"
             texts = [path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in paths]
             cells.append([BLEU(lowercase=case).corpus_score(texts[0], [texts[1]]).score for case in (True, False)])
-        shown = f"{cells[0][0]:.2f} | {cells[1][0]:.2f} | {cells[1][1]:.2f}"
+        shown = " | ".join(f"{score:.2f}" for pair in cells for score in pair)
         print(f"| {minutes:g} | {known[-1].stem} | {min(len(known), NUM_AVERAGED)} | {shown} |", flush=True)
 
 
