@@ -4,9 +4,9 @@
 
 The recipe is that of the best published small Transformer for these captions ("Transformer-Tiny" in Wu et al. 2021,
 "Good for Misconceived Reasons"): 4+4 layers, d_model 128, d_ff 256, 4 heads, 10,000 joint subwords, dropout 0.3, label
-smoothing 0.1, and the mean of up to ten checkpoints. Its batches are small by default, since JoeyNMT does few updates
+smoothing 0.1, and the mean of checkpoints. Its batches are small by default, since JoeyNMT does few updates
 in this time on a CPU. One run trains to the last limit with an inverse square root schedule. At each limit, the mean of
-the last checkpoints up to then, of which there is one every `--every` updates, translates both sets with beam 5. Time
+the checkpoints of the last fifth of the time, one every `--every` updates, translates both sets with beam 5. Time
 is counted from the first update and includes validations, which translate 100 sentences. See `train_speed.py` for the
 environment.
 """
@@ -23,7 +23,7 @@ from numbered_pairs import CAPTIONS
 from sacrebleu.metrics import BLEU
 
 SHARED = CAPTIONS.parents[1] / "benchmarks"
-NUM_AVERAGED = 10
+SHARE_AVERAGED = 0.2
 SENTENCEPIECE = """
 import sys, sentencepiece
 sentencepiece.SentencePieceTrainer.train(input=sys.argv[2:], model_prefix=sys.argv[1], vocab_size=10000,
@@ -73,7 +73,9 @@ def main() -> None:
             print(f"| {minutes:g} | no checkpoint yet | | | | | |", flush=True)
             continue
         averaged = folder / f"{minutes:g}.ckpt"
-        subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, known[-NUM_AVERAGED:])], check=True)
+        beginning = 60 * minutes * (1 - SHARE_AVERAGED)
+        late = [path for path, seconds in checkpoints if beginning < seconds <= 60 * minutes] or known[-1:]
+        subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, late)], check=True)
         tested = {**settings, "testing": settings["testing"] | {"load_model": str(averaged)}}
         config.write_text(yaml.safe_dump(tested), encoding="utf-8")
         hypotheses = folder / f"{minutes:g}.{arguments.target}"
@@ -85,7 +87,7 @@ def main() -> None:
             texts = [path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in paths]
             cells.append([BLEU(lowercase=case).corpus_score(texts[0], [texts[1]]).score for case in (True, False)])
         shown = " | ".join(f"{score:.2f}" for pair in cells for score in pair)
-        print(f"| {minutes:g} | {known[-1].stem} | {min(len(known), NUM_AVERAGED)} | {shown} |", flush=True)
+        print(f"| {minutes:g} | {known[-1].stem} | {len(late)} | {shown} |", flush=True)
 
 
 def recipe(arguments: argparse.Namespace, folder: Path) -> dict:
