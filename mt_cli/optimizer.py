@@ -145,7 +145,7 @@ def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) ->
     if num_steps is None:
         return 0.0
     warmup = min(config.warmup_steps, num_steps / 2)
-    return (step - warmup) / max(1, num_steps - warmup)
+    return (step - warmup) / (num_steps - warmup)
 
 
 def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import yaml
 from numbered_pairs import CAPTIONS
-from sacrebleu.metrics import BLEU
+from recipes import both_scores
 
 SHARED = CAPTIONS.parents[1] / "benchmarks"
 SHARE_AVERAGED = 0.2
@@ -81,12 +81,11 @@ def main() -> None:
         hypotheses = folder / f"{minutes:g}.{arguments.target}"
         options = [str(config), "-o", str(hypotheses)]
         subprocess.run([*python, "-m", "joeynmt", "test", *options], check=True, capture_output=True)
-        cells = []
-        for name, suffix in (("val", "dev"), (arguments.test, "test")):
-            paths = Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}"
-            texts = [path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in paths]
-            cells.append([BLEU(lowercase=case).corpus_score(texts[0], [texts[1]]).score for case in (True, False)])
-        shown = " | ".join(f"{score:.2f}" for pair in cells for score in pair)
+        pairs = [
+            both_scores(Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}")
+            for name, suffix in (("val", "dev"), (arguments.test, "test"))
+        ]
+        shown = " | ".join(f"{score:.2f}" for pair in pairs for score in pair)
         print(f"| {minutes:g} | {known[-1].stem} | {len(late)} | {shown} |", flush=True)
 
 
