@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -35,6 +36,45 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._muon.param_groups = [group for group in self.param_groups if _is_muon(group)]
 
 
+class BatchedMuon(torch.optim.Muon):
+    """`torch.optim.Muon`, with the same results and state: matrices of one shape are orthogonalised together."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Update all matrices that have a gradient."""
+        for group in self.param_groups:
+            weights: list[Tensor] = []
+            gradients: list[Tensor] = []
+            momenta: list[Tensor] = []
+            self._init_group(group, weights, gradients, momenta)
+            if not weights:
+                continue
+            torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+            updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
+            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+            alike: dict[torch.Size, list[int]] = defaultdict(list)
+            for index, weight in enumerate(weights):
+                alike[weight.shape].append(index)
+            for shape, indices in alike.items():
+                matrices = torch.stack([updates[index] for index in indices])
+                changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                size = 0.2 * math.sqrt(max(shape))  # "match_rms_adamw"
+                torch._foreach_add_([weights[i] for i in indices], changes.unbind(), alpha=-group["lr"] * size)
+
+
+def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
+    """Move the singular values of each matrix near 1 by Newton-Schulz steps in bfloat16; shape (n, rows, columns)."""
+    is_high = matrices.size(1) > matrices.size(2)
+    found = (matrices.mT if is_high else matrices).bfloat16()
+    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=epsilon)
+    a, b, c = coefficients
+    for _ in range(steps):
+        gram = found @ found.mT
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        found = torch.baddbmm(found, polynomial, found, beta=a)
+    return found.mT if is_high else found
+
+
 def _is_muon(group: dict[str, Any]) -> bool:
     return "ns_steps" in group
 
@@ -63,7 +103,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     if config.optimizer == "adamw":
         return adamw
     ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
-    muon = torch.optim.Muon(
+    muon = BatchedMuon(
         [{"params": hidden, "rate_ratio": ratio}], weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
     )
     return MuonWithAdamW(adamw, muon)
@@ -145,7 +185,7 @@ def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) ->
     if num_steps is None:
         return 0.0
     warmup = min(config.warmup_steps, num_steps / 2)
-    return (step - warmup) / max(1, num_steps - warmup)
+    return (step - warmup) / (num_steps - warmup)
 
 
 def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:

@@ -73,9 +73,9 @@ class Level:
     """Values that differ from those of the preset."""
 
 
-_FEW = dict(num_heads=2, num_encoder_layers=3, num_decoder_layers=3, dropout=0.3, attention_dropout=0.1)
 _FEW_PAIRS: Values = {
-    "model": _FEW | dict(feed_forward_dropout=0.1),
+    "model": dict(num_heads=2, num_encoder_layers=3, num_decoder_layers=3)
+    | dict(dropout=0.3, attention_dropout=0.1, feed_forward_dropout=0.1),
     "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
 }
 LEVELS = (
@@ -100,10 +100,7 @@ LEVELS = (
         "tiny",
         4_000,
         "BLEU in the tens, for short and similar sentences such as captions in the twenties. More pairs help most.",
-        {
-            "model": _FEW | dict(feed_forward_dropout=0.1),
-            "training": dict(batch_tokens=3072, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
-        },
+        {**_FEW_PAIRS, "training": {**_FEW_PAIRS["training"], "batch_tokens": 3072}},
     ),
     Level(
         600_000,

@@ -4,9 +4,9 @@
 
 The recipe is that of the best published small Transformer for these captions ("Transformer-Tiny" in Wu et al. 2021,
 "Good for Misconceived Reasons"): 4+4 layers, d_model 128, d_ff 256, 4 heads, 10,000 joint subwords, dropout 0.3, label
-smoothing 0.1, and the mean of up to ten checkpoints. Its batches are small by default, since JoeyNMT does few updates
+smoothing 0.1, and the mean of checkpoints. Its batches are small by default, since JoeyNMT does few updates
 in this time on a CPU. One run trains to the last limit with an inverse square root schedule. At each limit, the mean of
-the last checkpoints up to then, of which there is one every `--every` updates, translates both sets with beam 5. Time
+the checkpoints of the last fifth of the time, one every `--every` updates, translates both sets with beam 5. Time
 is counted from the first update and includes validations, which translate 100 sentences. See `train_speed.py` for the
 environment.
 """
@@ -20,10 +20,10 @@ from pathlib import Path
 
 import yaml
 from numbered_pairs import CAPTIONS
-from sacrebleu.metrics import BLEU
+from recipes import both_scores
 
 SHARED = CAPTIONS.parents[1] / "benchmarks"
-NUM_AVERAGED = 10
+SHARE_AVERAGED = 0.2
 SENTENCEPIECE = """
 import sys, sentencepiece
 sentencepiece.SentencePieceTrainer.train(input=sys.argv[2:], model_prefix=sys.argv[1], vocab_size=10000,
@@ -64,27 +64,29 @@ def main() -> None:
     checkpoints = trained(
         [*python, "-m", "joeynmt", "train", str(config), "--skip-test"], folder, max(arguments.minutes)
     )
-    print(f"| minutes | updates | checkpoints averaged | BLEU lc `val` | BLEU lc `{arguments.test}` | cased |")
-    print("|---|---|---|---|---|---|")
+    scores = " | ".join(f"BLEU lc `{name}` | cased" for name in ("val", arguments.test))
+    print(f"| minutes | updates | checkpoints averaged | {scores} |")
+    print("|---|---|---|---|---|---|---|")
     for minutes in arguments.minutes:
         known = [path for path, seconds in checkpoints if seconds <= 60 * minutes]
         if not known:
-            print(f"| {minutes:g} | no checkpoint yet | | | | |", flush=True)
+            print(f"| {minutes:g} | no checkpoint yet | | | | | |", flush=True)
             continue
         averaged = folder / f"{minutes:g}.ckpt"
-        subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, known[-NUM_AVERAGED:])], check=True)
+        beginning = 60 * minutes * (1 - SHARE_AVERAGED)
+        late = [path for path, seconds in checkpoints if beginning < seconds <= 60 * minutes] or known[-1:]
+        subprocess.run([*python, "-c", AVERAGE, str(averaged), *map(str, late)], check=True)
         tested = {**settings, "testing": settings["testing"] | {"load_model": str(averaged)}}
         config.write_text(yaml.safe_dump(tested), encoding="utf-8")
         hypotheses = folder / f"{minutes:g}.{arguments.target}"
         options = [str(config), "-o", str(hypotheses)]
         subprocess.run([*python, "-m", "joeynmt", "test", *options], check=True, capture_output=True)
-        cells = []
-        for name, suffix in (("val", "dev"), (arguments.test, "test")):
-            paths = Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}"
-            texts = [path.read_text(encoding="utf-8").rstrip("\n").split("\n") for path in paths]
-            cells.append([BLEU(lowercase=case).corpus_score(texts[0], [texts[1]]).score for case in (True, False)])
-        shown = f"{cells[0][0]:.2f} | {cells[1][0]:.2f} | {cells[1][1]:.2f}"
-        print(f"| {minutes:g} | {known[-1].stem} | {min(len(known), NUM_AVERAGED)} | {shown} |", flush=True)
+        pairs = [
+            both_scores(Path(f"{hypotheses}.{suffix}"), CAPTIONS / f"{name}.{arguments.target}")
+            for name, suffix in (("val", "dev"), (arguments.test, "test"))
+        ]
+        shown = " | ".join(f"{score:.2f}" for pair in pairs for score in pair)
+        print(f"| {minutes:g} | {known[-1].stem} | {len(late)} | {shown} |", flush=True)
 
 
 def recipe(arguments: argparse.Namespace, folder: Path) -> dict:

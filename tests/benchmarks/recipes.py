@@ -18,6 +18,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,26 +41,31 @@ def main() -> None:
     parser.add_argument("--test", metavar="NAME", help="score NAME.* of the folder too, such as test_2016_flickr")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
+    config = load_config(arguments.config)
+    languages = config.corpus.source, config.corpus.target
+    pairs = [arguments.data.resolve() / f"train.{language}" for language in languages]
+    if arguments.pairs:
+        pairs = sampled(pairs, arguments.pairs, arguments.output)
     splits = ["val"] + ([arguments.test] if arguments.test else [])
     scores = " | ".join(f"BLEU lc on `{split}` | cased" for split in splits)
     print(f"| variant | {scores} | seeds | steps | target tokens | tokens a second |")
     print("|---|" + "---|---|" * len(splits) + "---|---|---|---|")
     for variant in arguments.variant:
         title, _, values = variant.partition(":")
-        reports = [trained(arguments, title.strip(), shlex.split(values), seed) for seed in arguments.seeds]
+        reports = [
+            trained(arguments, languages, pairs, title.strip(), shlex.split(values), seed) for seed in arguments.seeds
+        ]
         print(row(title.strip(), reports), flush=True)
 
 
-def trained(arguments: argparse.Namespace, title: str, values: list[str], seed: int) -> dict[str, Any]:
-    """The report of a run, with `scores`: BLEU without and with case, of each set."""
-    config, name = load_config(arguments.config), f"{title.replace(' ', '_')}-{seed}"
-    languages, folder = (config.corpus.source, config.corpus.target), arguments.data.resolve()
-    files = {split: [folder / f"{split}.{language}" for language in languages] for split in ("train", "val")}
-    if arguments.pairs:
-        files["train"] = sampled(files["train"], arguments.pairs, arguments.output)
+def trained(
+    arguments: argparse.Namespace, languages: Sequence[str], pairs: list[Path], title: str, values: list[str], seed: int
+) -> dict[str, Any]:
+    """The report of a run on pairs of files, with `scores`: BLEU without and with case, of each set."""
+    name, folder = f"{title.replace(' ', '_')}-{seed}", arguments.data.resolve()
     settings: dict[str, Any] = {"name": name, "training.seed": seed, "corpus.test": None}
-    for split, key in (("train", "corpus.train"), ("val", "corpus.valid")):
-        settings[key] = {"files": list(map(str, files[split]))}
+    for key, paths in (("train", pairs), ("valid", [folder / f"val.{language}" for language in languages])):
+        settings[f"corpus.{key}"] = {"files": list(map(str, paths))}
     if arguments.minutes or arguments.steps:
         limits = {"max_epochs": None, "max_minutes": arguments.minutes, "max_steps": arguments.steps}
         settings |= {f"training.{limit}": value for limit, value in limits.items()}
@@ -76,12 +82,15 @@ def trained(arguments: argparse.Namespace, title: str, values: list[str], seed: 
         named = ["--input", folder / f"{arguments.test}.{languages[0]}", "--output", path.absolute()]
         command = [sys.executable, "-m", "mt_cli", "translate", "--run", f"runs/{name}", *map(str, named)]
         subprocess.run(command, cwd=arguments.output, check=True, capture_output=True)
-    report["scores"] = [
-        BLEU(lowercase=is_lowercased).corpus_score(lines(path), [lines(folder / f"{split}.{languages[1]}")]).score
-        for split, path in hypotheses.items()
-        for is_lowercased in (True, False)
-    ]
-    return report
+    scores = [both_scores(path, folder / f"{split}.{languages[1]}") for split, path in hypotheses.items()]
+    return report | {"scores": [score for pair in scores for score in pair]}
+
+
+def both_scores(hypotheses: Path, references: Path) -> tuple[float, float]:
+    """BLEU without and with case of the lines of a file."""
+    texts = lines(hypotheses), [lines(references)]
+    lowercased, cased = (BLEU(lowercase=is_lowercased).corpus_score(*texts).score for is_lowercased in (True, False))
+    return lowercased, cased
 
 
 def lines(path: Path) -> list[str]:
