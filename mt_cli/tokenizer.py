@@ -363,7 +363,8 @@ def sentencepiece_backend(model: Any, charsmap: bytes, adds_prefix: bool, strips
     """
     backend = tokenizers.Tokenizer(model)
     strips = [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")] if strips_spaces else []
-    backend.normalizer = normalizers.Sequence([normalizers.Precompiled(charsmap)] * bool(charsmap) + strips)
+    precompiled = [normalizers.Precompiled(charsmap)] if charsmap else []
+    backend.normalizer = normalizers.Sequence(precompiled + strips)
     backend.pre_tokenizer = pre_tokenizers.Metaspace(_SPACE, "always" if adds_prefix else "never")
     steps = [
         decoders.Replace(_NEVER_SEEN, ""),

@@ -13,7 +13,11 @@ sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is no
 
 NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
 LINES = [
-    *(" ".join(NUMBERS[(start + step * number) % 12] for number in range(6)) for start in range(12) for step in range(1, 12)),
+    *(
+        " ".join(NUMBERS[(start + step * number) % 12] for number in range(6))
+        for start in range(12)
+        for step in range(1, 12)
+    ),
     "The quick brown fox, it jumps over the lazy dog!",
     "Ein Mann schläft in einem grünen Raum auf einem Sofa.",
     "Ὁ δράκων ἐστὶ μέγας. Τρία σκυλιά;",
@@ -27,8 +31,13 @@ def train_pieces(folder, name, lines, kind):
     path = folder / f"{name}.txt"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
-        input=str(path), model_prefix=str(folder / name), vocab_size=160, model_type=kind, minloglevel=2,
-        character_coverage=0.995, hard_vocab_limit=False,
+        input=str(path),
+        model_prefix=str(folder / name),
+        vocab_size=160,
+        model_type=kind,
+        minloglevel=2,
+        character_coverage=0.995,
+        hard_vocab_limit=False,
     )
     (folder / f"{name}.model").rename(folder / f"{name}.spm")
     return sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
@@ -59,8 +68,9 @@ def marian(tmp_path):
         torch.manual_seed(1)
         model = transformers.MarianMTModel(config).eval()
         with torch.no_grad():
-            for weight in model.parameters():
-                torch.nn.init.normal_(weight, std=0.3)
+            for name, weight in model.named_parameters():
+                if "embed_positions" not in name:  # A table of sines that no published model changes.
+                    torch.nn.init.normal_(weight, std=0.3)
             model.final_logits_bias.normal_()
         model.save_pretrained(folder)
         return folder, model, models
@@ -118,10 +128,9 @@ def test_imported_tokenizers_split_text_as_sentencepiece_does(marian, mt, tmp_pa
     for tokenizer, model in zip(run.tokenizers, models, strict=True):
         for line in LINES:
             expected = model.encode(line, out_type=str)
-            found = [token for token in tokenizer.pieces(line)]
             known = [piece if model.piece_to_id(piece) != 0 else "[UNK]" for piece in expected]
-            assert found == known, line
-        lines = [line for line in LINES if "[UNK]" not in tokenizer.pieces(line)]
+            assert tokenizer.tokens(tokenizer.encode([line])[0]) == known, line
+        lines = [line for line in LINES if "[UNK]" not in tokenizer.tokens(tokenizer.encode([line])[0])]
         assert tokenizer.decode(tokenizer.encode(lines)) == [model.decode(model.encode(line)) for line in lines]
 
 
@@ -138,7 +147,8 @@ def test_an_imported_model_translates_as_the_original(marian, mt, tmp_path):
         (output,) = theirs.generate(ids, **options)
         tokens = [names[int(index)] for index in output[1:] if int(index) not in (0, pad)]
         (found,) = translator.engine.search(
-            translator.source_tokenizer.encode([line]), translator.decoding.greedy.model_copy(update={"max_length": 20, "unk": "keep"})
+            translator.source_tokenizer.encode([line]),
+            translator.decoding.greedy.model_copy(update={"max_length": 20, "unk": "keep"}),
         )
         ours = [token.removeprefix("\ue000") for token in translator.target_tokenizer.tokens(found[0].ids)]
         assert ours == [{"<unk>": "[UNK]"}.get(token, token) for token in tokens][: len(ours)]
