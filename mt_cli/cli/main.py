@@ -175,13 +175,18 @@ def _tokenizer_report(config: Config) -> Iterator[str]:
 def export(
     output: Annotated[Path, Option(help="New or empty folder.")],
     run: options.RunOption = None,
-    kind: Annotated[str, Option("--format", help="ctranslate2 or bundle.")] = "ctranslate2",
+    kind: Annotated[str, Option("--format", help="ctranslate2, huggingface or bundle.")] = "ctranslate2",
     quantization: Annotated[str | None, Option(help="float32, int8, bfloat16, ... for ctranslate2.")] = None,
+    license_name: Annotated[
+        str | None, Option("--license", metavar="ID", help="Licence in the model card of huggingface: cc-by-4.0, ...")
+    ] = None,
 ) -> None:
-    """Export a model for CTranslate2, or as a bundle."""
-    check_choice("--format", kind, "ctranslate2", "bundle")
-    if kind == "bundle" and quantization:
-        raise InputError("--quantization is for --format ctranslate2; a bundle holds fp32 weights")
+    """Export a model for CTranslate2, for Hugging Face transformers, or as a bundle."""
+    check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
+    if kind != "ctranslate2" and quantization:
+        raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
+    if kind != "huggingface" and license_name:
+        raise InputError("--license is for --format huggingface")
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.export import models
 
@@ -190,11 +195,20 @@ def export(
     if kind == "bundle":
         models.export_bundle(loaded, output)
         return say(f"{output}: weights, tokenizers and a description of the model")
-    agreement = models.export_ctranslate2(loaded, output, quantization or "float32", models.sample_sentences(path))
+    sentences = models.sample_sentences(path)
+    if kind == "huggingface":
+        from mt_cli.export.huggingface import export_huggingface
+        from mt_cli.report.card import model_card
+        from mt_cli.report.reading import RunFiles
+
+        agreement = export_huggingface(loaded, output, sentences, model_card(RunFiles.read(path), license_name))
+        usage = f"Use it with transformers; {output}/README.md says how"
+    else:
+        agreement = models.export_ctranslate2(loaded, output, quantization or "float32", sentences)
+        usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
     return say(
         f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "
-        f"log-probabilities differ by {agreement.difference:.1e} nats per token\n"
-        f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
+        f"log-probabilities differ by {agreement.difference:.1e} nats per token\n{usage}"
     )
 
 

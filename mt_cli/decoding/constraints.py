@@ -16,7 +16,7 @@ from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
 FREE = -1  # In place of a token: no token is forced.
-_TOKENS_BESIDE_RATIO = 10
+TOKENS_BESIDE_RATIO = 10
 
 Prefixes = Sequence[Sequence[int]]
 
@@ -65,7 +65,7 @@ class Constraints:
     @classmethod
     def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
         """The constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
-        max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + _TOKENS_BESIDE_RATIO
+        max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
             max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
         longest = max(map(len, prefixes), default=0)

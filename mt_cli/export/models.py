@@ -22,7 +22,7 @@ from mt_cli.storage import new_folder, read_regular
 from mt_cli.tokenizer import SPECIAL_TOKENS
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
-_TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
+TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25
 _MAX_SAMPLES_BYTES = 2**26
 _MAX_POSITIONS = 2**16
@@ -59,7 +59,7 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
         sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
         engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu")
         agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
-        tolerance = _TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
+        tolerance = TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
         if not agreement.difference <= tolerance:
             raise MtError(
                 f"{output}: the exported model disagrees with ours: log-probabilities differ by "

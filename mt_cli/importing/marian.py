@@ -221,10 +221,14 @@ def their_name(name: str) -> str:
     return f"model.{stack}.layers.{number}.{theirs}.{kind}"
 
 
+def interleaved(d_model: int) -> Tensor:
+    """For each of our dimensions, that of Marian, which has all sines before the cosines."""
+    return torch.arange(d_model).view(2, -1).T.flatten()
+
+
 def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side, target: _Side) -> dict[str, Tensor]:
     """The state of our model."""
-    d_model = model.config.d_model
-    order = torch.arange(d_model).view(2, -1).T.flatten()  # The dimensions, sines and cosines in turn.
+    order = interleaved(model.config.d_model)
     found = {}
     for name in model.state_dict():
         if name.startswith(("encoder.", "decoder.")):

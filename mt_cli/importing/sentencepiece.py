@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,7 @@ from mt_cli.tokenizer import (
 )
 
 _UNIGRAM, _BPE = 1, 2
-_NORMAL, _USER_DEFINED, _BYTE = 1, 4, 6
+_NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 _ABSENT = "\ue000"
 """Put before entries that no text is split into. It never occurs in text: SentencePiece has no piece with it."""
 _LOWEST_SCORE = -1e6
@@ -115,3 +117,35 @@ def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
         if piece[:cut] in ranks and piece[cut:] in ranks
     ]
     return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(found)]
+
+
+def entry_names(tokenizer: Tokenizer) -> list[str]:
+    """The entries of an imported tokenizer from id 4 on, as they were called."""
+    return [token.removeprefix(_ABSENT) for token in tokenizer.tokens(range(len(SPECIAL_TOKENS), tokenizer.vocab_size))]
+
+
+def model_file(tokenizer: Tokenizer) -> bytes:
+    """The content of a SentencePiece model that splits text as an imported tokenizer does: `tokenizer_of` inverted."""
+    library = import_sentencepiece()
+    state = json.loads(tokenizer.to_json())
+    is_bpe = state["model"]["type"] == "BPE"
+    proto = library.ModelProto()
+    proto.trainer_spec.model_type = _BPE if is_bpe else _UNIGRAM
+    proto.pieces.add(piece="<unk>", score=0.0, type=_UNKNOWN)
+    for piece, score in _ranked(state["model"]) if is_bpe else state["model"]["vocab"]:
+        if piece not in SPECIAL_TOKENS and not piece.startswith(_ABSENT):
+            proto.pieces.add(piece=piece, score=score, type=_NORMAL)
+    normalizer, steps = proto.normalizer_spec, state["normalizer"]["normalizers"]
+    normalizer.name = "imported"
+    normalizer.add_dummy_prefix = state["pre_tokenizer"]["prepend_scheme"] == "always"
+    normalizer.remove_extra_whitespaces = any(step["type"] == "Strip" for step in steps)
+    charsmaps = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+    normalizer.precompiled_charsmap = b64decode(charsmaps[0]) if charsmaps else b""
+    return bytes(proto.SerializeToString())
+
+
+def _ranked(model: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The pieces of a bpe model with their scores: minus the rank of the first merge that makes them."""
+    merged = list(dict.fromkeys("".join(pair) for pair in model["merges"]))
+    names = [*merged, *(name for name in model["vocab"] if name not in set(merged))]
+    return [(name, -float(rank)) for rank, name in enumerate(names)]

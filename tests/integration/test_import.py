@@ -209,3 +209,48 @@ def test_what_cannot_be_imported_is_refused_by_name(marian, mt, tmp_path):
     assert "no such folder" in mt("import", "nowhere", "--output", "runs/opus")[2]
     shutil.copytree(folder, tmp_path / "model")
     assert "its source language is not known" in mt("import", "model", "--output", "runs/opus")[2]
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize("options", [{}, {"kind": "bpe", "tie_word_embeddings": False}])
+def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
+    folder, theirs, (source, _) = marian(**options)
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    status, _, err = mt("export", "--run", "runs/opus", "--format", "huggingface", "--output", "opus-mt-en-de-back")
+    assert status == 0, err
+    back = transformers.AutoModelForSeq2SeqLM.from_pretrained("opus-mt-en-de-back").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained("opus-mt-en-de-back")
+    vocabulary, new = (
+        json.loads(path.read_text()) for path in (folder / "vocab.json", tmp_path / "opus-mt-en-de-back/vocab.json")
+    )
+    common = [name for name in vocabulary if name != "<pad>"]
+    for line in LINES[::7]:
+        ids = their_ids(folder, source, line)
+        with torch.inference_mode():
+            expected = theirs(
+                torch.tensor([[*ids, 0]]), decoder_input_ids=torch.tensor([[theirs.config.pad_token_id]])
+            ).logits
+            found = back(torch.tensor([tokenizer(line)["input_ids"]]), decoder_input_ids=torch.tensor([[2]])).logits
+        torch.testing.assert_close(
+            found[..., [new[name] for name in common]],
+            expected[..., [vocabulary[name] for name in common]],
+            atol=1e-4,
+            rtol=1e-4,
+        )
+    assert (
+        mt(
+            "import",
+            "opus-mt-en-de-back",
+            "--output",
+            "runs/again",
+            "--source-language",
+            "en",
+            "--target-language",
+            "de",
+        )[0]
+        == 0
+    )
+    one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("opus", "again"))
+    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
+        assert torch.equal(weight, other), name

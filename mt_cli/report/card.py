@@ -1,0 +1,77 @@
+"""The model card of a trained run: README.md of a folder for the Hugging Face hub."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import yaml
+
+from mt_cli.evaluation.texts import METRICS
+from mt_cli.report.reading import RunFiles, SplitScores
+
+
+def model_card(run: RunFiles, license_name: str | None) -> str:
+    """Markdown with the metadata that the hub reads; it has no paths of this machine.
+
+    `license_name` is an identifier of the hub, such as `cc-by-4.0`; without one, the card says that it is to be chosen.
+    """
+    corpus = run.config.corpus
+    metadata = {
+        "language": sorted({corpus.source, corpus.target}),
+        "license": license_name or "unknown",
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+    }
+    front = yaml.safe_dump(metadata, sort_keys=False).strip()
+    return f"---\n{front}\n---\n\n" + "\n".join(_lines(run, license_name)) + "\n"
+
+
+def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
+    corpus, report = run.config.corpus, run.report
+    yield f"# {run.name}"
+    yield ""
+    yield f"Translates from `{corpus.source}` to `{corpus.target}`. Trained with `mt` and converted by `mt export`."
+    yield ""
+    yield "## Use"
+    yield ""
+    yield "```python"
+    yield "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer"
+    yield ""
+    yield 'folder = "."  # or the id on the hub'
+    yield "tokenizer = AutoTokenizer.from_pretrained(folder)"
+    yield "model = AutoModelForSeq2SeqLM.from_pretrained(folder)"
+    yield 'batch = tokenizer(["..."], return_tensors="pt", padding=True)'
+    yield 'output = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])'
+    yield "print(tokenizer.batch_decode(output, skip_special_tokens=True))"
+    yield "```"
+    if corpus.tags:
+        yield ""
+        yield f"A source may begin with a tag: {', '.join(f'`{tag}`' for tag in corpus.tags)}."
+    yield ""
+    yield "## Training"
+    yield ""
+    if report is None:
+        yield "There is no report of its training."
+    else:
+        yield f"{report.num_parameters:,} parameters, {report.num_steps:,} updates, {report.num_target_tokens:,} target tokens."
+        yield ""
+        yield "| corpus | part | pairs |"
+        yield "|---|---|---|"
+        for part in report.corpora:
+            yield f"| {part.corpus} | {part.name} | {part.num_kept or 0:,} |"
+        yield ""
+        yield "## Scores"
+        yield ""
+        yield "| test set | metric | score | signature |"
+        yield "|---|---|---|---|"
+        for name, scores in {"test": report, **report.extra_tests}.items():
+            yield from _rows(name, scores)
+    yield ""
+    yield "## Licence"
+    yield ""
+    yield license_name or "Not chosen yet: it depends on the corpora and on the model that training began with."
+
+
+def _rows(name: str, split: SplitScores) -> Iterator[str]:
+    for key, score in split.scores.items():
+        yield f"| {name} ({split.split}) | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"
