@@ -80,10 +80,11 @@ class ModelConfig(Section):
     needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Positional encoding."""
+    positions: Literal["sinusoidal", "learned", "relative"] = "sinusoidal"
+    """Positional encoding: a table added to the embeddings, or a learned bias of self-attention for the distance of a
+    key."""
     max_positions: int = Field(default=1024, ge=1, le=2**20)
-    """Size of the table of learned positions; sinusoidal positions have no limit."""
+    """Size of the table of learned positions; the other kinds have no limit."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Which tables share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True

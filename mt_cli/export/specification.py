@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
-from mt_cli.model.positions import Embedding, SinusoidalPositions, sinusoids
+from mt_cli.model.positions import Embedding, RelativeBias, SinusoidalPositions, sinusoids
 from mt_cli.model.transformer import FeedForward, Transformer
 from mt_cli.tokenizer import EOS, SOS, UNK, TokenizerPair
 
@@ -20,15 +21,7 @@ _MIN_POSITIONS = 1024
 def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num_positions: int) -> Any:
     """CTranslate2's specification of a model, with its weights and at least `num_positions` sinusoidal positions."""
     config = model.config
-    spec = specs.TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
-        config.num_heads,
-        pre_norm=config.ends_in_norm,
-        activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
-        ffn_glu=config.activation == "swiglu",
-    )
-    # `from_config` takes one argument for pre-norm and the norm at the end; they are separate options here.
-    spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
+    spec = _architecture(specs, config)
     num_positions = max(_MIN_POSITIONS, num_positions)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
@@ -38,6 +31,9 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
         if hasattr(layer, "cross_attention"):
             _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+    for stack, bias in ((spec.encoder, model.encoder_bias), (spec.decoder, model.decoder_bias)):
+        if bias is not None:
+            _fill_bias(stack, bias)
     if config.ends_in_norm:
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder_norm)
@@ -50,9 +46,28 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
     return spec
 
 
+def _architecture(specs: Any, config: ModelConfig) -> Any:
+    """A specification without weights."""
+    options = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.ends_in_norm,
+        "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+        "ffn_glu": config.activation == "swiglu",
+        "relative_attention_bias": config.positions == "relative",
+    }
+    encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
+    decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
+    # They take one argument for pre-norm and the norm at the end, which are separate options here.
+    spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
+    return spec
+
+
 def _fill_embedding(theirs: Any, stack: Any, ours: Embedding, config: ModelConfig, num_positions: int) -> None:
     theirs.weight = _array(ours.table.weight)
     stack.scale_embeddings = True
+    if ours.positions is None:
+        return
     is_sinusoidal = isinstance(ours.positions, SinusoidalPositions)
     table = sinusoids(num_positions, config.d_model) if is_sinusoidal else ours.positions.weight
     stack.position_encodings.encodings = _array(table)  # type: ignore[arg-type]
@@ -67,6 +82,13 @@ def _fill_attention(theirs: Any, ours: MultiHeadAttention, norm: nn.Module, fuse
         if group[0].bias is not None:
             linear.bias = _array(torch.cat([each.bias for each in group]))
     _fill_norm(theirs.layer_norm, norm)
+
+
+def _fill_bias(stack: Any, ours: RelativeBias) -> None:
+    """All layers of a stack share one bias."""
+    for layer in stack.layer:
+        layer.self_attention.relative_attention_bias = _array(ours.weight)
+        layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(ours.max_distance)
 
 
 def _fill_feed_forward(theirs: Any, ours: FeedForward, norm: nn.Module) -> None:

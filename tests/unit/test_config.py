@@ -278,7 +278,7 @@ def test_the_schema_and_the_loader_accept_the_same_trees(place, what, value):
     [
         ("training.max_epochs=abc", "training.max_epochs: found 'abc'; it should be a valid integer"),
         ("model.dropout=2", "model.dropout: found 2; it should be less than or equal to 0.99"),
-        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal' or 'learned'"),
+        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal', 'learned' or 'relative'"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_it_should_be(root, override, message):

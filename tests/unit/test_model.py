@@ -8,15 +8,20 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, sinusoids
+from mt_cli.model.positions import Embedding, RelativeBias, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
+RELATIVE = {"positions": "relative"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
 
 
 def tiny(**options):
-    return Transformer(ModelConfig(**{**SHAPES, **options}), 11, 13).eval()
+    model = Transformer(ModelConfig(**{**SHAPES, **options}), 11, 13).eval()
+    for bias in (model.encoder_bias, model.decoder_bias):
+        if bias is not None:  # Zeros at first, which would hide an error.
+            nn.init.normal_(bias.weight)
+    return model
 
 
 def some_ids():
@@ -120,9 +125,9 @@ def test_stacks_end_in_a_norm_if_it_is_before_the_sub_layers_or_requested(norms,
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
-@pytest.mark.parametrize("tie_embeddings", ["none", "target"])
-def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, tie_embeddings):
-    model = tiny(norm_order=norm_order, tie_embeddings=tie_embeddings)
+@pytest.mark.parametrize("options", [{"tie_embeddings": "none"}, {"tie_embeddings": "target"}, RELATIVE])
+def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, options):
+    model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
     source, target = batch.source_grid, batch.target_grid
@@ -136,9 +141,9 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
         assert torch.allclose(one, other, atol=1e-4)
 
 
-@pytest.mark.parametrize("norm_order", ["pre", "post"])
-def test_padding_never_changes_a_sentence(norm_order):
-    model = tiny(norm_order=norm_order)
+@pytest.mark.parametrize("options", [{}, {"norm_order": "post"}, RELATIVE])
+def test_padding_never_changes_a_sentence(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     with torch.no_grad():
         alone = model(src_ids[1:, :3], tgt_ids[1:, :2])
@@ -146,8 +151,9 @@ def test_padding_never_changes_a_sentence(norm_order):
     assert torch.allclose(alone, padded, atol=1e-5)
 
 
-def test_decoder_cannot_see_the_future():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, RELATIVE])
+def test_decoder_cannot_see_the_future(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     changed = tgt_ids.clone()
     changed[:, 2:] = 9
@@ -165,6 +171,7 @@ def test_decoder_cannot_see_the_future():
         {"norm_order": "post", "final_norm": True},
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
         {"activation": "swiglu", "num_encoder_layers": 1},
+        RELATIVE,
     ],
 )
 def test_cached_decoding_equals_full_forward(options):
@@ -178,8 +185,9 @@ def test_cached_decoding_equals_full_forward(options):
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-4)
 
 
-def test_beams_share_the_memory_of_their_sentence_and_continue_their_parents():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, RELATIVE])
+def test_beams_share_the_memory_of_their_sentence_and_continue_their_parents(options):
+    model = tiny(**options)
     src_ids = some_ids()[0]
     tgt_ids = torch.randint(4, 13, (6, 5))  # Three rows for each of two sentences.
     with torch.no_grad():
@@ -243,6 +251,24 @@ def test_the_table_of_sines_grows_with_the_sentence():
     assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
 
 
+def test_buckets_of_distances_are_exact_nearby_and_wider_further_away():
+    both, past = (RelativeBias(ModelConfig(**SHAPES), has_future) for has_future in (True, False))
+    distances = torch.tensor([0, -1, -7, -8, -15, -16, -127, -128, -999, 1, 7, 999])
+    assert both.buckets(distances).tolist() == [0, 1, 7, 8, 9, 10, 15, 15, 15, 17, 23, 31]
+    assert past.buckets(distances).tolist() == [0, 1, 7, 8, 15, 16, 31, 31, 31, 0, 0, 0]
+
+
+def test_the_relative_bias_of_each_head_is_that_of_the_bucket_and_begins_at_zero():
+    bias = RelativeBias(ModelConfig(**SHAPES), has_future=True)
+    assert not bias.weight.any()
+    nn.init.normal_(bias.weight)
+    places = torch.arange(5)
+    found = bias(places + 70, places + 70)
+    assert found.shape == (4, 5, 5)
+    assert torch.equal(found, bias(places, places))
+    assert found[2, 1, 4] == bias.weight[16 + 3, 2] and found[3, 4, 1] == bias.weight[3, 3]
+
+
 def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
     model = Transformer(ModelConfig(d_model=256, d_ff=512, num_heads=4), 1_000, 1_000)
     ids = torch.arange(4, 1_000)[None]
@@ -264,8 +290,9 @@ def test_recorded_attention_has_a_distribution_for_every_head_of_every_layer():
     assert (weights[1, :, :, 3:] == 0).all()
 
 
-def test_a_model_in_bf16_stays_near_fp32():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, RELATIVE])
+def test_a_model_in_bf16_stays_near_fp32(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     with torch.no_grad():
         exact = model(src_ids, tgt_ids)
@@ -274,7 +301,15 @@ def test_a_model_in_bf16_stays_near_fp32():
     assert (exact - rough.float()).abs().max() < 0.1 * exact.abs().max()
 
 
-@pytest.mark.parametrize("options", [{}, {"positions": "learned", "tie_embeddings": "all"}, {"norm_order": "post"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"positions": "learned", "tie_embeddings": "all"},
+        {"norm_order": "post"},
+        RELATIVE,
+    ],
+)
 def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
     config = ModelConfig(d_model=8, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, **options)
     state = torch.get_rng_state()
