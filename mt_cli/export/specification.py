@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
-from mt_cli.model.positions import Embedding, RelativeBias, SinusoidalPositions, sinusoids
+from mt_cli.model.positions import Embedding, SinusoidalPositions, sinusoids
 from mt_cli.model.transformer import FeedForward, Transformer
 from mt_cli.tokenizer import EOS, SOS, UNK, TokenizerPair
 
@@ -31,9 +30,6 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
         if hasattr(layer, "cross_attention"):
             _fill_attention(theirs.attention, layer.cross_attention, layer.cross_attention_residual.norm, fused=2)
         _fill_feed_forward(theirs.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
-    for stack, bias in ((spec.encoder, model.encoder_bias), (spec.decoder, model.decoder_bias)):
-        if bias is not None:
-            _fill_bias(stack, bias)
     if config.ends_in_norm:
         _fill_norm(spec.encoder.layer_norm, model.encoder_norm)
         _fill_norm(spec.decoder.layer_norm, model.decoder_norm)
@@ -53,7 +49,7 @@ def _architecture(specs: Any, config: ModelConfig) -> Any:
         "pre_norm": config.ends_in_norm,
         "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
         "ffn_glu": config.activation == "swiglu",
-        "relative_attention_bias": config.positions == "relative",
+        **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
     }
     encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
     decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
@@ -82,13 +78,6 @@ def _fill_attention(theirs: Any, ours: MultiHeadAttention, norm: nn.Module, fuse
         if group[0].bias is not None:
             linear.bias = _array(torch.cat([each.bias for each in group]))
     _fill_norm(theirs.layer_norm, norm)
-
-
-def _fill_bias(stack: Any, ours: RelativeBias) -> None:
-    """All layers of a stack share one bias."""
-    for layer in stack.layer:
-        layer.self_attention.relative_attention_bias = _array(ours.weight)
-        layer.self_attention.relative_attention_max_distance = np.dtype("int32").type(ours.max_distance)
 
 
 def _fill_feed_forward(theirs: Any, ours: FeedForward, norm: nn.Module) -> None:

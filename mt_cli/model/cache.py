@@ -43,11 +43,6 @@ class KeyValueCache:
         """Columns that self-attention reads; unused ones round it up, since oneDNN has to prepare each new shape."""
         return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
 
-    @property
-    def positions(self) -> Tensor:
-        """The target position of each column that self-attention reads."""
-        return torch.arange(self.num_columns, device=self.bias.device) // self.num_beams
-
     def advance(self) -> Grid:
         """Add a position, in which each beam descends from its own token; the grid of its tokens.
 

@@ -1,6 +1,6 @@
 """Token embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5).
 
-Legend of the shapes: N tokens, T query positions, S key positions, D d_model, H heads.
+Legend of the shapes: N tokens, D d_model, H heads, K d_head.
 """
 
 from __future__ import annotations
@@ -73,33 +73,31 @@ def added_positions(config: ModelConfig) -> SinusoidalPositions | LearnedPositio
     return SinusoidalPositions(config.d_model) if config.positions == "sinusoidal" else None
 
 
-class RelativeBias(nn.Module):
-    """A learned bias of the scores of each head for the distance of a key (Raffel et al. 2020, section 2.1).
+class Rotation(nn.Module):
+    """Rotary positions (Su et al. 2021, section 3.2): dot products of rotated rows depend on their distance only.
 
-    Distances share 32 buckets: half of them for one distance each, the others wider the further they are, the last for
-    all from 128. If keys may follow queries (`has_future`), each direction has half of the buckets.
+    The elements 2i and 2i+1 of a head turn as a pair, by position / 10000^(2i/K) radians.
     """
 
-    max_distance = 128
-
-    def __init__(self, config: ModelConfig, has_future: bool) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(32, config.num_heads))
-        self.has_future = has_future
+        self.sinusoids = SinusoidalPositions(config.d_head)
 
-    def forward(self, queries_T: Tensor, keys_S: Tensor) -> Tensor:
-        """HxTxS of the positions of queries and keys."""
-        return self.weight[self.buckets(keys_S - queries_T[:, None])].permute(2, 0, 1)
+    def forward(self, x_ND: Tensor, grid: Grid) -> Tensor:
+        """NxD queries or keys to NxD, each head turned by the position of its row."""
+        return rotate(x_ND, self.sinusoids(grid.positions, grid.num_positions))
 
-    def buckets(self, distances: Tensor) -> Tensor:
-        """The bucket of each distance, key minus query."""
-        num_buckets = len(self.weight) // (2 if self.has_future else 1)
-        first = num_buckets * (distances > 0) if self.has_future else torch.zeros_like(distances)
-        sizes = distances.abs() if self.has_future else (-distances).clamp(min=0)
-        num_exact = num_buckets // 2
-        octaves = torch.log(sizes.clamp(min=1) / num_exact) / math.log(self.max_distance / num_exact)
-        wide = num_exact + (octaves * (num_buckets - num_exact)).long()
-        return first + torch.where(sizes < num_exact, sizes, wide.clamp(max=num_buckets - 1))
+
+def rotate(x_ND: Tensor, sinusoids_NK: Tensor) -> Tensor:
+    """`x_ND` with the elements 2i and 2i+1 of each head turned by an angle; `sinusoids_NK` has its sine and cosine.
+
+    One row of sinusoids serves all rows. The product of complex numbers, in fp32, takes half the time of the same in
+    real numbers.
+    """
+    cosines_first = sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2)
+    turns_N1C = torch.view_as_complex(cosines_first)[:, None]  # C = K/2.
+    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, *cosines_first.shape[1:]))
+    return torch.view_as_real(pairs_NHC * turns_N1C).view(x_ND.shape).to(x_ND.dtype)
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:

@@ -25,7 +25,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
-from mt_cli.model.positions import Embedding, RelativeBias
+from mt_cli.model.positions import Embedding
 
 
 class Transformer(nn.Module):
@@ -38,11 +38,9 @@ class Transformer(nn.Module):
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.encoder_norm = final_norm(config)
-        self.encoder_bias = RelativeBias(config, has_future=True) if config.positions == "relative" else None
         self.target_embedding = Embedding(config, target_vocab_size)
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.decoder_norm = final_norm(config)
-        self.decoder_bias = RelativeBias(config, has_future=False) if config.positions == "relative" else None
         self.projection = nn.Linear(config.d_model, target_vocab_size, bias=False)
         self.apply(_initialise)
         if config.tie_embeddings != "none":
@@ -72,22 +70,16 @@ class Transformer(nn.Module):
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         grid = cache.advance()
-        bias = cache.bias
-        if self.decoder_bias is not None:
-            bias = bias + self.decoder_bias(grid.positions, cache.positions)
         x_RD = self.target_embedding(token_ids, grid)
         for index, layer in enumerate(self.decoder):
             memory = Attended(cache.memory[index], cache.memory_bias)
-            x_RD = layer(x_RD, grid, bias, memory, partial(cache.append, index))
+            x_RD = layer(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
     def _encode(self, src_ids: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
         """Memory MxD of source ids, and its grid of heads."""
         x_MD, grid = self.source_embedding(src_ids, grid), grid.of_heads(self.config.num_heads)
         bias = bias_of(grid.mask[:, None, None])
-        if self.encoder_bias is not None:
-            positions = torch.arange(grid.num_positions, device=src_ids.device)
-            bias = bias + self.encoder_bias(positions, positions)
         for layer in self.encoder:
             x_MD = layer(x_MD, grid, bias)
         return self.encoder_norm(x_MD), grid
@@ -96,9 +88,6 @@ class Transformer(nn.Module):
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
         x_ND, grid = self.target_embedding(tgt_ids, grid), grid.of_heads(self.config.num_heads)
         bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
-        if self.decoder_bias is not None:
-            positions = torch.arange(grid.num_positions, device=tgt_ids.device)
-            bias = bias + self.decoder_bias(positions, positions)
         memory_bias = bias_of(memory_grid.mask[:, None, None])
         for layer in self.decoder:
             keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)  # type: ignore
@@ -111,7 +100,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.self_attention = MultiHeadAttention(config, is_self=True)
         self.self_attention_residual = Residual(config)
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
@@ -127,7 +116,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config)
+        self.self_attention = MultiHeadAttention(config, is_self=True)
         self.self_attention_residual = Residual(config)
         self.cross_attention = MultiHeadAttention(config)
         self.cross_attention_residual = Residual(config)

@@ -35,7 +35,7 @@ SENTENCES = ["one two.", "three four five.", "ten."]
         {"norm_order": "post", "final_norm": True},
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
-        {"positions": "relative", "num_decoder_layers": 2},
+        {"positions": "rotary", "num_decoder_layers": 2},
     ],
 )
 def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):

@@ -95,8 +95,8 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_run_with_relative_positions_is_resumed_exactly(train, assert_same_run, tmp_path, monkeypatch):
-    options = "--set", "model.positions=relative"
+def test_a_run_with_rotary_positions_is_resumed_exactly(train, assert_same_run, tmp_path, monkeypatch):
+    options = "--set", "model.positions=rotary"
     assert train("whole", *options, precision="bf16")[0] == 0
     act_at(monkeypatch, 11, send(signal.SIGTERM))
     assert train("parts", *options, precision="bf16")[0] == 130

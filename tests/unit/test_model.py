@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,20 +9,16 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, RelativeBias, sinusoids
+from mt_cli.model.positions import Embedding, rotate, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
-RELATIVE = {"positions": "relative"}
+ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
 
 
 def tiny(**options):
-    model = Transformer(ModelConfig(**{**SHAPES, **options}), 11, 13).eval()
-    for bias in (model.encoder_bias, model.decoder_bias):
-        if bias is not None:  # Zeros at first, which would hide an error.
-            nn.init.normal_(bias.weight)
-    return model
+    return Transformer(ModelConfig(**{**SHAPES, **options}), 11, 13).eval()
 
 
 def some_ids():
@@ -125,7 +122,7 @@ def test_stacks_end_in_a_norm_if_it_is_before_the_sub_layers_or_requested(norms,
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
-@pytest.mark.parametrize("options", [{"tie_embeddings": "none"}, {"tie_embeddings": "target"}, RELATIVE])
+@pytest.mark.parametrize("options", [{"tie_embeddings": "none"}, {"tie_embeddings": "target"}, ROTARY])
 def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, options):
     model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
@@ -141,7 +138,7 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
         assert torch.allclose(one, other, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"norm_order": "post"}, RELATIVE])
+@pytest.mark.parametrize("options", [{}, {"norm_order": "post"}, ROTARY])
 def test_padding_never_changes_a_sentence(options):
     model = tiny(**options)
     src_ids, tgt_ids = some_ids()
@@ -151,7 +148,7 @@ def test_padding_never_changes_a_sentence(options):
     assert torch.allclose(alone, padded, atol=1e-5)
 
 
-@pytest.mark.parametrize("options", [{}, RELATIVE])
+@pytest.mark.parametrize("options", [{}, ROTARY])
 def test_decoder_cannot_see_the_future(options):
     model = tiny(**options)
     src_ids, tgt_ids = some_ids()
@@ -171,7 +168,7 @@ def test_decoder_cannot_see_the_future(options):
         {"norm_order": "post", "final_norm": True},
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
         {"activation": "swiglu", "num_encoder_layers": 1},
-        RELATIVE,
+        ROTARY,
     ],
 )
 def test_cached_decoding_equals_full_forward(options):
@@ -185,7 +182,7 @@ def test_cached_decoding_equals_full_forward(options):
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, RELATIVE])
+@pytest.mark.parametrize("options", [{}, ROTARY])
 def test_beams_share_the_memory_of_their_sentence_and_continue_their_parents(options):
     model = tiny(**options)
     src_ids = some_ids()[0]
@@ -251,22 +248,34 @@ def test_the_table_of_sines_grows_with_the_sentence():
     assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
 
 
-def test_buckets_of_distances_are_exact_nearby_and_wider_further_away():
-    both, past = (RelativeBias(ModelConfig(**SHAPES), has_future) for has_future in (True, False))
-    distances = torch.tensor([0, -1, -7, -8, -15, -16, -127, -128, -999, 1, 7, 999])
-    assert both.buckets(distances).tolist() == [0, 1, 7, 8, 9, 10, 15, 15, 15, 17, 23, 31]
-    assert past.buckets(distances).tolist() == [0, 1, 7, 8, 15, 16, 31, 31, 31, 0, 0, 0]
+def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
+    positions, d_head = torch.tensor([0, 3, 1, 99, 7]), 6
+    x = torch.randn(5, 2 * d_head)
+    turned = rotate(x, sinusoids(100, d_head)[positions])
+    for row, first in [(0, 0), (1, 0), (3, 2), (4, 4), (4, 10)]:
+        angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
+        matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
+        assert torch.allclose(turned[row, first : first + 2], matrix @ x[row, first : first + 2], atol=1e-5)
 
 
-def test_the_relative_bias_of_each_head_is_that_of_the_bucket_and_begins_at_zero():
-    bias = RelativeBias(ModelConfig(**SHAPES), has_future=True)
-    assert not bias.weight.any()
-    nn.init.normal_(bias.weight)
-    places = torch.arange(5)
-    found = bias(places + 70, places + 70)
-    assert found.shape == (4, 5, 5)
-    assert torch.equal(found, bias(places, places))
-    assert found[2, 1, 4] == bias.weight[16 + 3, 2] and found[3, 4, 1] == bias.weight[3, 3]
+def rotary_attention(rows, positions):
+    """The first self-attention of an encoder, of random rows at these positions of one sentence."""
+    attention = tiny(**ROTARY).encoder[0].self_attention
+    grid = replace(padded_grid(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99)
+    with torch.no_grad(), recorded_attention(attention) as record:
+        attention(rows, grid, torch.zeros(1))
+    return record[""][0]
+
+
+def test_rotary_attention_depends_on_the_distance_of_positions_and_not_on_the_positions():
+    rows, places = torch.randn(5, SHAPES["d_model"]), torch.tensor([0, 1, 2, 3, 4])
+    weights = []
+    for each in (places, places + 50, 2 * places):
+        torch.manual_seed(1)
+        weights.append(rotary_attention(rows, each))
+    here, elsewhere, further = weights
+    assert torch.allclose(here, elsewhere, atol=1e-5)
+    assert not torch.allclose(here, further, atol=1e-3)
 
 
 def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
@@ -290,7 +299,7 @@ def test_recorded_attention_has_a_distribution_for_every_head_of_every_layer():
     assert (weights[1, :, :, 3:] == 0).all()
 
 
-@pytest.mark.parametrize("options", [{}, RELATIVE])
+@pytest.mark.parametrize("options", [{}, ROTARY])
 def test_a_model_in_bf16_stays_near_fp32(options):
     model = tiny(**options)
     src_ids, tgt_ids = some_ids()
@@ -307,7 +316,7 @@ def test_a_model_in_bf16_stays_near_fp32(options):
         {},
         {"positions": "learned", "tie_embeddings": "all"},
         {"norm_order": "post"},
-        RELATIVE,
+        ROTARY,
     ],
 )
 def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
