@@ -120,14 +120,20 @@ def choice_table(trace: Trace) -> Iterator[str]:
 
 
 def draw_model(translator: Translator, folder: Path, suffix: str, num_positions: int | None = None) -> list[Path]:
-    """Draw the positional encoding and the norms of the embeddings.
+    """Draw the norms of the embeddings and the positional encoding that is added to them, if there is one.
 
     Without `num_positions`, 100 are drawn, or all learned ones if there are fewer. Raises InputError if the model has
-    learned fewer than `num_positions`, or a picture cannot be written.
+    fewer than `num_positions`, or a picture cannot be written.
     """
     model = translator.model
     embedding = model.source_embedding
-    if isinstance(embedding.positions, LearnedPositions):
+    if embedding.positions is None:
+        table = None
+        if num_positions is not None:
+            raise InputError(
+                f"{num_positions} positions: this model adds no encoding of positions; leave --positions out"
+            )
+    elif isinstance(embedding.positions, LearnedPositions):
         table = embedding.positions.weight.detach()[: num_positions or _DEFAULT_NUM_POSITIONS]
         if num_positions is not None and len(table) < num_positions:
             raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
@@ -137,8 +143,11 @@ def draw_model(translator: Translator, folder: Path, suffix: str, num_positions:
     if tables["source"] is tables["target"]:
         tables = {"source and target": tables["source"]}
     paths = [folder / f"positions.{suffix}", folder / f"embeddings.{suffix}"]
-    save_positions(table, paths[0])
-    save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[1])
+    if table is None:
+        paths = paths[1:]
+    else:
+        save_positions(table, paths[0])
+    save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[-1])
     return paths
 
 

@@ -322,7 +322,8 @@ def tune_decoding(
         result = {"run": path.resolve().name, "split": split, **result, "is_written": not dry_run}
         changes = tuning.write_choice(directory, config, result["chosen"]) if not dry_run else []
     show(json.dumps(result) if as_json else f"{result['run']}: {tuning.format_tuning(result)}")
-    for line in changes if not dry_run else ["Nothing was written (--dry-run)."]:
+    advice = "To keep them when `mt train` goes on with this run, put them into its config too."
+    for line in [*changes, advice] if not dry_run else ["Nothing was written (--dry-run)."]:
         say(line)
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.presets import PRESETS, Values, filled
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import WILL_BE_FILLED, Config
 from mt_cli.errors import ConfigError, reason
 
 S = TypeVar("S", bound=Section)
@@ -94,7 +94,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     if isinstance(preset, str) and preset in PRESETS:
         tree = filled(tree, PRESETS[preset])
     try:
-        return Config.model_validate(tree)
+        return Config.model_validate(tree, context=WILL_BE_FILLED if preset == "auto" else None)
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")

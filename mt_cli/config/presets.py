@@ -32,14 +32,14 @@ PRESETS: Mapping[str, Values] = {
     "tiny": _preset(
         10_000,
         dict(d_model=128, d_ff=256, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
-        | dict(dropout=0.3, attention_dropout=0.1),
-        dict(max_epochs=80, batch_tokens=4096, optimizer="muon", learning_rate=4e-3, schedule="linear")
+        | dict(positions="rotary", dropout=0.3, attention_dropout=0.1),
+        dict(max_epochs=80, batch_tokens=4096, optimizer="muon", learning_rate=8e-3, schedule="linear")
         | dict(warmup_steps=400, ema_decay=0.998, label_smoothing=0.1),
     ),
     "small": _preset(
         16_000,
         dict(d_model=256, d_ff=512, num_heads=4, num_encoder_layers=4, num_decoder_layers=4)
-        | dict(dropout=0.3, attention_dropout=0.1),
+        | dict(positions="rotary", dropout=0.3, attention_dropout=0.1),
         dict(max_epochs=30, batch_tokens=4096, optimizer="muon", learning_rate=2e-3, schedule="linear")
         | dict(warmup_steps=300, ema_decay=0.998, label_smoothing=0.1),
     ),

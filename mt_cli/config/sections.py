@@ -6,11 +6,14 @@ import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mt_cli.config.corpora import CorpusConfig, Section
 
 T = TypeVar("T")
+
+WILL_BE_FILLED = {"preset": "auto"}
+"""The context of validation in which options need not fit together: values of the preset will replace defaults."""
 
 
 _MAY_CHANGE = "may change when a run resumes"
@@ -53,7 +56,9 @@ class TokenizerConfig(Section):
         return self.bpe_dropout > 0 or self.unigram_alpha is not None
 
     @model_validator(mode="after")
-    def _samples_what_it_has(self) -> TokenizerConfig:
+    def _samples_what_it_has(self, info: ValidationInfo) -> TokenizerConfig:
+        if info.context == WILL_BE_FILLED:
+            return self
         if self.bpe_dropout and self.algorithm != "bpe":
             raise ValueError(f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe")
         if self.unigram_alpha is not None and self.algorithm != "unigram":
@@ -79,12 +84,20 @@ class ModelConfig(Section):
     final_norm: bool | None = None
     """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which
     needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
+<<<<<<< HEAD
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Positional encoding."""
+=======
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Activation function of the feed-forward blocks."""
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """Positional encoding: a table added to the embeddings, or queries and keys of self-attention rotated by their
+    position."""
+>>>>>>> main
     max_positions: int = Field(default=1024, ge=1, le=2**20)
-    """Size of the table of learned positions; sinusoidal positions have no limit."""
+    """Size of the table of learned positions; the other kinds have no limit."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
     """Which tables share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
@@ -103,14 +116,23 @@ class ModelConfig(Section):
     """Dropout rate inside the feed-forward blocks, after the activation."""
 
     @model_validator(mode="after")
-    def _sizes_fit(self) -> ModelConfig:
+    def _sizes_fit(self, info: ValidationInfo) -> ModelConfig:
+        if info.context == WILL_BE_FILLED:
+            return self
         if self.d_model % self.num_heads:
             raise ValueError(f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}")
         if self.d_model % 2:
             raise ValueError(f"d_model: {self.d_model} is odd; sines and cosines come in pairs")
+        if self.positions == "rotary" and self.d_head % 2:
+            raise ValueError(f"positions: rotary turns pairs, but a head has {self.d_head} elements; change num_heads")
         if self.norm_order == "pre" and self.final_norm is False:
             raise ValueError("final_norm: false does not work with pre-norm layers; remove it or set norm_order: post")
         return self
+
+    @property
+    def d_head(self) -> int:
+        """Width of a head."""
+        return self.d_model // self.num_heads
 
     @property
     def ends_in_norm(self) -> bool:
@@ -237,7 +259,9 @@ class TrainingConfig(Section):
         return value
 
     @model_validator(mode="after")
-    def _ends(self) -> TrainingConfig:
+    def _ends(self, info: ValidationInfo) -> TrainingConfig:
+        if info.context == WILL_BE_FILLED:
+            return self
         if self.muon_learning_rate is not None and self.optimizer != "muon":
             raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
@@ -372,8 +396,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Config:
+<<<<<<< HEAD
         is_inherited = self.init.run is not None and not {"tokenizer", "model"} <= self.model_fields_set
         if self.preset is not None or is_inherited:  # Checked when values have taken their place.
+=======
+        if self.preset is not None:  # As `WILL_BE_FILLED`.
+>>>>>>> main
             return self
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")

@@ -1,7 +1,7 @@
 """Languages: codes, scripts, the most common words of some, and whether spaces separate their words.
 
-`languages.tsv` has a line for each language: its code in ISO 639-1 (or 639-3), its codes in ISO 639-2 and 639-3, the
-Unicode names of its scripts, and function words in lower case that tell it from other languages.
+`languages.tsv` has a line for each language: its code in ISO 639-1 (or 639-3), its English name, its codes in ISO 639-2
+and 639-3, the Unicode names of its scripts, and function words in lower case that tell it from other languages.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("languages.tsv")
 
 _ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]
-_SHORT_CODES = {long: code for code, longs, _, _ in _ROWS for long in longs.split()}
-_SCRIPTS = {code: tuple(scripts.split()) for code, _, scripts, _ in _ROWS}
-COMMON_WORDS = {code: frozenset(words.split()) for code, _, _, words in _ROWS if words}
+_SHORT_CODES = {long: code for code, _, longs, _, _ in _ROWS for long in longs.split()}
+_SCRIPTS = {code: tuple(scripts.split()) for code, _, _, scripts, _ in _ROWS}
+COMMON_WORDS = {code: frozenset(words.split()) for code, _, _, _, words in _ROWS if words}
+_CODES_BY_NAME = {name.lower(): code for code, name, *_ in _ROWS}
 COMMON_WORDS["nb"] = COMMON_WORDS["no"]
 
 _SCRIPT_CODES = {
@@ -34,8 +35,10 @@ _SPACELESS_SCRIPTS = frozenset(
     {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
 )
 _LETTERS = re.compile(r"[^\W\d_]+")
+SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
+"""Thai, Lao, Tibetan, Myanmar and Khmer characters, for the brackets of a regular expression."""
 SPACELESS = (
-    "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"  # Thai to Tibetan, Myanmar, Khmer.
+    f"{SOUTHEAST_ASIAN}"
     "\u2e80-\u312f\u3190-\u31ff\u3220-\u325f\u3280-\u9fff\uf900-\ufaff"  # Han, kana, Bopomofo and their marks.
     "\ufe10-\ufe1f\ufe30-\ufe4f\uff00-\uff20\uff3b-\uff40\uff5b-\uff9f\uffe0-\uffef"  # Full width, except letters.
     "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"  # Rare kana and Han.
@@ -52,6 +55,11 @@ def primary(code: str) -> str:
 def is_known(code: str) -> bool:
     """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
     return primary(code) in _SCRIPTS
+
+
+def code_of(text: str) -> str | None:
+    """A text that is the code of a language in `languages.tsv`, or the code for an English name such as `German`."""
+    return text if is_known(text) else _CODES_BY_NAME.get(text.strip().lower())
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from mt_cli.config.loading import parse_config, with_values
 from mt_cli.config.sections import Config
 from mt_cli.corpus.formats import Columns, Languages, Row, names_in
 from mt_cli.corpus.hub import load_splits
-from mt_cli.corpus.languages import is_known, language_of_texts, primary
+from mt_cli.corpus.languages import code_of, is_known, language_of_texts, primary
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
@@ -82,6 +82,8 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
             beginning.append(row)
     if not num_rows:
         raise CorpusError(f"{_title(source)}: the corpus is empty")
+    if beginning and all(one == other for _, one, other in beginning):
+        raise CorpusError(f"{_title(source)}: both sides are the same text")
     if not beginning:
         listed = f"; it has {', '.join(found.names)}" if any(found.names) else ""
         raise CorpusError(f"{_title(source)}: no pair has text on both sides{listed}")
@@ -159,26 +161,29 @@ def _columns_and_languages(
     source: Source, names: Sequence[str], given: tuple[str | None, str | None]
 ) -> tuple[Columns, tuple[str | None, str | None]]:
     """Columns, None for the default ones, and the languages as far as they are given or in names."""
-    codes = list(dict.fromkeys(name for name in names if is_known(name)))
+    column_of = {code: name for name in reversed(names) if (code := code_of(name))}
+    codes = list(reversed(column_of))
     if len(codes) > 2 and "id" in codes:
         codes.remove("id")  # Numbers, rather than Indonesian.
     rest = [code for code in codes if primary(code) not in {primary(each) for each in given if each}]
     num_missing = given.count(None)
     if num_missing and len(rest) > num_missing:
         raise InputError(
-            f"{_title(source)}: has the languages {', '.join(codes)}; give --source-language and --target-language"
+            f"{_title(source)}: has the languages {', '.join(codes)}; give both --source-language and --target-language"
         )
     is_named = len(rest) == num_missing and isinstance(source, FilesSource | FileSource | DatasetSource)
     named = tuple(each or (rest.pop(0) if is_named else None) for each in given)
     source_language, target_language = named
     if isinstance(source, FilesSource) or set(named) <= set(names):
         return None, (source_language, target_language)
+    if source_language in column_of and target_language in column_of:
+        return (column_of[source_language], column_of[target_language]), (source_language, target_language)
     headings = next((pair for pair in _HEADINGS if set(pair) <= set(names)), None)
     if headings is None and not _has_default_columns(source) and names:
         if len(names) != 2:
             raise InputError(
                 f"{_title(source)}: which of its columns {', '.join(names)} are source and target? Rename two "
-                "of them source and target, or like the languages"
+                "of them source and target, or like the languages; or write a config with `columns` (docs/data.md)"
             )
         headings = (names[0], names[1])
     return headings, (source_language, target_language)
@@ -201,7 +206,8 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], tit
         if not any(map(str.isalpha, "".join(texts))):
             raise InputError(
                 f"{title}: the {side} has no letters in the first {len(rows):,} pairs; if the file has other columns, "
-                "call two of them source and target, or like the languages"
+                "call two of them source and target, or like the languages, or write a config with `columns` "
+                "(docs/data.md)"
             )
         if given is None and recognised is None:
             raise InputError(

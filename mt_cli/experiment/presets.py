@@ -19,7 +19,7 @@ from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import Config, may_change
 from mt_cli.console import say
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.languages import SPACELESS, scripts_in
+from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import CorpusError
 from mt_cli.experiment.data import read, sample
@@ -32,8 +32,8 @@ _TOKENS_PER_WORD = 1.5
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 200
 _NUM_VALIDATIONS, _PATIENCE = 40, 15
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
-_WORD = re.compile(rf"[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
-"""A word between spaces, or two characters of a script without spaces."""
+_WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
+"""A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Facts:
     def __str__(self) -> str:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
-        words = f"{_rounded(self.num_target_words):,} target words, {self.num_distinct_words:,} distinct words"
+        distinct = f"{self.num_distinct_words:,} distinct words in both languages"
+        words = f"{_rounded(self.num_target_words):,} target words, {distinct}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}"
 
@@ -231,12 +232,10 @@ def values_of(choices: Choices) -> Values:
 
 
 def _kept(values: Values, previous: Config) -> Values:
-    """The values, but those of a run for options that may not change."""
-    before = flat(previous)
+    """The values, but those of a run for all options that may not change."""
+    before = previous.model_dump(mode="json")
     return {
-        section: {
-            key: value if may_change(f"{section}.{key}") else before[f"{section}.{key}"] for key, value in own.items()
-        }
+        section: dict(own) | {key: old for key, old in before[section].items() if not may_change(f"{section}.{key}")}
         for section, own in values.items()
     }
 
@@ -256,4 +255,7 @@ def describe(facts: Facts, choices: Choices, resolved: Config) -> Iterator[str]:
         yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
     if by_config:
         yield f"  of the config  {', '.join(by_config)}"
+    max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
+    if max_steps and max_steps < 2 * warmup_steps:
+        yield f"  too short  training.max_steps {max_steps:,} is little more than the warm-up of {warmup_steps:,} steps"
     yield f"  expect     {expectation(facts)}"

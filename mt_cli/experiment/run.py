@@ -6,9 +6,11 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -43,6 +45,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
+    _import_now()
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
     scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.
@@ -61,8 +64,19 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
                 raise RunInterruptedError(message) from None
         else:
             say(f"This run is finished ({report['stopped_because']}); nothing is left to do.")
+            if setup.config.training.average_checkpoints and not report.get("averaged_steps"):
+                say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
     say(format_summary(report, directory.path))
     return report
+
+
+def _import_now() -> None:
+    """Import what would be imported later, some of it in threads.
+
+    A run that was stopped in that moment once waited for Python's import lock for ever.
+    """
+    import_module("torch.utils.tensorboard")
+    pa.array([0]).to_numpy()  # Imports pandas, if it is installed.
 
 
 def _prepare(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> tuple[Setup, RunState]:

@@ -20,15 +20,7 @@ _MIN_POSITIONS = 1024
 def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num_positions: int) -> Any:
     """CTranslate2's specification of a model, with its weights and at least `num_positions` sinusoidal positions."""
     config = model.config
-    spec = specs.TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
-        config.num_heads,
-        pre_norm=config.ends_in_norm,
-        activation=getattr(specs.Activation, _ACTIVATIONS[config.activation]),
-        ffn_glu=config.activation == "swiglu",
-    )
-    # `from_config` takes one argument for pre-norm and the norm at the end; they are separate options here.
-    spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
+    spec = _architecture(specs, config)
     num_positions = max(_MIN_POSITIONS, num_positions)
     _fill_embedding(spec.encoder.embeddings[0], spec.encoder, model.source_embedding, config, num_positions)
     _fill_embedding(spec.decoder.embeddings, spec.decoder, model.target_embedding, config, num_positions)
@@ -52,9 +44,28 @@ def specification(specs: Any, model: Transformer, tokenizers: TokenizerPair, num
     return spec
 
 
+def _architecture(specs: Any, config: ModelConfig) -> Any:
+    """A specification without weights."""
+    options = {
+        "num_heads": config.num_heads,
+        "pre_norm": config.ends_in_norm,
+        "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+        "ffn_glu": config.activation == "swiglu",
+        **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
+    }
+    encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
+    decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
+    # They take one argument for pre-norm and the norm at the end, which are separate options here.
+    spec.encoder.pre_norm = spec.decoder.pre_norm = config.norm_order == "pre"
+    return spec
+
+
 def _fill_embedding(theirs: Any, stack: Any, ours: Embedding, config: ModelConfig, num_positions: int) -> None:
     theirs.weight = _array(ours.table.weight)
     stack.scale_embeddings = True
+    if ours.positions is None:
+        return
     is_sinusoidal = isinstance(ours.positions, SinusoidalPositions)
     table = sinusoids(num_positions, config.d_model) if is_sinusoidal else ours.positions.weight
     stack.position_encodings.encodings = _array(table)  # type: ignore[arg-type]

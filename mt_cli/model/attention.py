@@ -15,6 +15,7 @@ from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.cache import KeysValues
 from mt_cli.model.kernels import attend, attention_weights, take_rows
+from mt_cli.model.positions import Rotation
 
 Append = Callable[[KeysValues], KeysValues]
 """Puts keys and values after those of a cache; returns all of them."""
@@ -28,21 +29,22 @@ class Attended(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions over slices of the width, in parallel."""
+    """Several attentions over slices of the width, in parallel. Rotary positions apply if it `is_self` attention."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, is_self: bool = False) -> None:
         super().__init__()
         self.num_heads = config.num_heads
         self.query = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.key = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.rotation = Rotation(config) if is_self and config.positions == "rotary" else None
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
         self.recorded: list[Tensor] | None = None  # Weights of every call, if requested.
 
     def keys_values(self, x_MD: Tensor, grid: Grid) -> KeysValues:
         """BxHxSxK keys and values of rows."""
-        keys_BHSK = split_heads(self.key(x_MD), grid, self.num_heads)
+        keys_BHSK = self._placed(self.key(x_MD), grid)
         return keys_BHSK, split_heads(self.value(x_MD), grid, self.num_heads)
 
     def forward(
@@ -55,12 +57,18 @@ class MultiHeadAttention(nn.Module):
         keys_BHSK, values_BHSK = self.keys_values(x_ND, grid) if memory is None else memory
         if append is not None:
             keys_BHSK, values_BHSK = append((keys_BHSK, values_BHSK))
-        query_BHTK = split_heads(self.query(x_ND), grid, self.num_heads)
+        query_BHTK = self._placed(self.query(x_ND), grid)
         if self.recorded is not None:
             self.recorded.append(attention_weights(query_BHTK, keys_BHSK, bias).detach())
         dropout = self.attention_dropout if self.training else 0.0
         mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout)
         return self.output(join_heads(mixed_BHTK, grid))
+
+    def _placed(self, x_ND: Tensor, grid: Grid) -> Tensor:
+        """BxHxTxK of queries or keys, turned by their positions if these are rotary."""
+        if self.rotation is not None:
+            x_ND = self.rotation(x_ND, grid)
+        return split_heads(x_ND, grid, self.num_heads)
 
 
 def split_heads(x_ND: Tensor, grid: Grid, num_heads: int) -> Tensor:

@@ -36,6 +36,7 @@ SENTENCES = ["one two.", "three four five.", "ten."]
         {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "none"},
         {"activation": "silu", "norm_order": "post", "output_bias": True},
         {"positions": "learned", "max_positions": 40, "num_decoder_layers": 1},
+        {"positions": "rotary", "num_decoder_layers": 2},
     ],
 )
 def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):

@@ -279,7 +279,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs are too few to hold some of them out"),
         (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
-        (("--file", "three.jsonl"), "has the languages en, de, fr; give --source-language and --target-language"),
+        (("--file", "three.jsonl"), "has the languages en, de, fr; give both --source-language and --target"),
         (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target?"),
         (("--file", "numbers.csv"), "numbers.csv: the source has no letters in the first 90 pairs; if the file has"),
         (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "both sides; it has en, de"),
@@ -302,3 +302,23 @@ def test_what_init_cannot_use_or_know_is_an_error_that_says_what_to_give(mt, tmp
     assert (status, out) == (2, "")
     assert message in err
     assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_heading_may_have_the_english_names_of_the_languages(mt, tmp_path):
+    lines = ["German,English", *(f"der Hund {number} und ich,the dog {number} and I" for number in range(30))]
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    command = ("init", "--file", "pairs.csv", "--source-language", "en", "--target-language", "de", "--name", "t")
+    status, _, err = mt(*command)
+    assert status == 0, err
+    config = load_config(tmp_path / "t.yaml")
+    assert config.corpus.languages == ("en", "de")
+    assert config.corpus.train[0].columns == ("English", "German")
+    assert mt("init", "--file", "pairs.csv", "--name", "u")[0] == 0
+    assert load_config(tmp_path / "u.yaml").corpus.languages == ("de", "en")
+
+
+def test_the_same_text_on_both_sides_is_refused(mt, tmp_path):
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("the same\n" * 20, encoding="utf-8")
+    status, _, err = mt("init", "--files", "a.en", "a.de")
+    assert (status, "both sides are the same text" in err) == (2, True), err

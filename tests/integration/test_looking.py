@@ -104,6 +104,14 @@ def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn)
         draw_model(learned, tmp_path, "png", 41)
 
 
+def test_no_positions_are_drawn_if_only_attention_knows_them(translator, tmp_path, drawn):
+    model = Transformer(ModelConfig(d_model=32, num_heads=2, positions="rotary"), 9, 9)
+    rotary = Translator(TransformerEngine(model), (None, None), translator.decoding, 6)
+    assert [path.name for path in draw_model(rotary, tmp_path, "png")] == ["embeddings.png"] and not drawn
+    with pytest.raises(InputError, match="7 positions: this model adds no encoding"):
+        draw_model(rotary, tmp_path, "png", 7)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -95,6 +95,15 @@ def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_r
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
+def test_a_run_with_rotary_positions_is_resumed_exactly(train, assert_same_run, tmp_path, monkeypatch):
+    options = "--set", "model.positions=rotary"
+    assert train("whole", *options, precision="bf16")[0] == 0
+    act_at(monkeypatch, 11, send(signal.SIGTERM))
+    assert train("parts", *options, precision="bf16")[0] == 130
+    assert train("parts", *options, precision="bf16")[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
 @pytest.mark.parametrize(
     "sampling", [{"algorithm": "bpe", "bpe_dropout": 0.2}, {"algorithm": "unigram", "unigram_alpha": 0.3}]
 )

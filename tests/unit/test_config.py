@@ -99,6 +99,7 @@ def test_an_unknown_key_names_its_neighbour():
         ),
         ({"training__muon_learning_rate": 0.1}, "muon_learning_rate: used only by Muon"),
         ({"model__num_heads": 7}, "do not divide"),
+        ({"model": {"positions": "rotary", "d_model": 20}}, "a head has 5 elements"),
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
@@ -278,7 +279,7 @@ def test_the_schema_and_the_loader_accept_the_same_trees(place, what, value):
     [
         ("training.max_epochs=abc", "training.max_epochs: found 'abc'; it should be a valid integer"),
         ("model.dropout=2", "model.dropout: found 2; it should be less than or equal to 0.99"),
-        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal' or 'learned'"),
+        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal', 'learned' or 'rotary'"),
     ],
 )
 def test_a_wrong_value_is_named_with_what_it_should_be(root, override, message):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,10 +9,11 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, sinusoids
+from mt_cli.model.positions import Embedding, rotate, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
+ROTARY = {"positions": "rotary"}
 SHAPES = {"d_model": 16, "d_ff": 24, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 3}
 
 
@@ -120,9 +122,9 @@ def test_stacks_end_in_a_norm_if_it_is_before_the_sub_layers_or_requested(norms,
 
 
 @pytest.mark.parametrize("norm_order", ["pre", "post"])
-@pytest.mark.parametrize("tie_embeddings", ["none", "target"])
-def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, tie_embeddings):
-    model = tiny(norm_order=norm_order, tie_embeddings=tie_embeddings)
+@pytest.mark.parametrize("options", [{"tie_embeddings": "none"}, {"tie_embeddings": "target"}, ROTARY])
+def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, options):
+    model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
     source, target = batch.source_grid, batch.target_grid
@@ -136,9 +138,9 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
         assert torch.allclose(one, other, atol=1e-4)
 
 
-@pytest.mark.parametrize("norm_order", ["pre", "post"])
-def test_padding_never_changes_a_sentence(norm_order):
-    model = tiny(norm_order=norm_order)
+@pytest.mark.parametrize("options", [{}, {"norm_order": "post"}, ROTARY])
+def test_padding_never_changes_a_sentence(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     with torch.no_grad():
         alone = model(src_ids[1:, :3], tgt_ids[1:, :2])
@@ -146,8 +148,9 @@ def test_padding_never_changes_a_sentence(norm_order):
     assert torch.allclose(alone, padded, atol=1e-5)
 
 
-def test_decoder_cannot_see_the_future():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, ROTARY])
+def test_decoder_cannot_see_the_future(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     changed = tgt_ids.clone()
     changed[:, 2:] = 9
@@ -166,6 +169,7 @@ def test_decoder_cannot_see_the_future():
         {"positions": "learned", "max_positions": 64, "activation": "gelu"},
         {"activation": "swiglu", "num_encoder_layers": 1},
         {"activation": "silu", "output_bias": True},
+        ROTARY,
     ],
 )
 def test_cached_decoding_equals_full_forward(options):
@@ -179,8 +183,9 @@ def test_cached_decoding_equals_full_forward(options):
     assert torch.allclose(torch.stack(steps, dim=1), full, atol=1e-4)
 
 
-def test_beams_share_the_memory_of_their_sentence_and_continue_their_parents():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, ROTARY])
+def test_beams_share_the_memory_of_their_sentence_and_continue_their_parents(options):
+    model = tiny(**options)
     src_ids = some_ids()[0]
     tgt_ids = torch.randint(4, 13, (6, 5))  # Three rows for each of two sentences.
     with torch.no_grad():
@@ -244,6 +249,36 @@ def test_the_table_of_sines_grows_with_the_sentence():
     assert torch.allclose(model.source_embedding.positions.table[:256], sinusoids(256, 16), atol=1e-5)
 
 
+def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
+    positions, d_head = torch.tensor([0, 3, 1, 99, 7]), 6
+    x = torch.randn(5, 2 * d_head)
+    turned = rotate(x, sinusoids(100, d_head)[positions])
+    for row, first in [(0, 0), (1, 0), (3, 2), (4, 4), (4, 10)]:
+        angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
+        matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
+        assert torch.allclose(turned[row, first : first + 2], matrix @ x[row, first : first + 2], atol=1e-5)
+
+
+def rotary_attention(rows, positions):
+    """The first self-attention of an encoder, of random rows at these positions of one sentence."""
+    attention = tiny(**ROTARY).encoder[0].self_attention
+    grid = replace(padded_grid(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99)
+    with torch.no_grad(), recorded_attention(attention) as record:
+        attention(rows, grid, torch.zeros(1))
+    return record[""][0]
+
+
+def test_rotary_attention_depends_on_the_distance_of_positions_and_not_on_the_positions():
+    rows, places = torch.randn(5, SHAPES["d_model"]), torch.tensor([0, 1, 2, 3, 4])
+    weights = []
+    for each in (places, places + 50, 2 * places):
+        torch.manual_seed(1)
+        weights.append(rotary_attention(rows, each))
+    here, elsewhere, further = weights
+    assert torch.allclose(here, elsewhere, atol=1e-5)
+    assert not torch.allclose(here, further, atol=1e-3)
+
+
 def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
     model = Transformer(ModelConfig(d_model=256, d_ff=512, num_heads=4), 1_000, 1_000)
     ids = torch.arange(4, 1_000)[None]
@@ -265,8 +300,9 @@ def test_recorded_attention_has_a_distribution_for_every_head_of_every_layer():
     assert (weights[1, :, :, 3:] == 0).all()
 
 
-def test_a_model_in_bf16_stays_near_fp32():
-    model = tiny()
+@pytest.mark.parametrize("options", [{}, ROTARY])
+def test_a_model_in_bf16_stays_near_fp32(options):
+    model = tiny(**options)
     src_ids, tgt_ids = some_ids()
     with torch.no_grad():
         exact = model(src_ids, tgt_ids)
@@ -275,7 +311,15 @@ def test_a_model_in_bf16_stays_near_fp32():
     assert (exact - rough.float()).abs().max() < 0.1 * exact.abs().max()
 
 
-@pytest.mark.parametrize("options", [{}, {"positions": "learned", "tie_embeddings": "all"}, {"norm_order": "post"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"positions": "learned", "tie_embeddings": "all"},
+        {"norm_order": "post"},
+        ROTARY,
+    ],
+)
 def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
     config = ModelConfig(d_model=8, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, **options)
     state = torch.get_rng_state()

@@ -13,7 +13,17 @@ from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import may_change
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError
-from mt_cli.experiment.presets import Facts, choose, describe, expectation, find_facts, resolve_preset, values_of
+from mt_cli.experiment.presets import (
+    _WORD,
+    Facts,
+    _kept,
+    choose,
+    describe,
+    expectation,
+    find_facts,
+    resolve_preset,
+    values_of,
+)
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
 LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})
@@ -206,3 +216,42 @@ def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
     resolved = resolve_preset(config, tmp_path / "cache")
     assert resolved.training.max_steps and resolved.training.max_epochs is None
     assert "preset auto: a stream of unknown size, cpu" in capsys.readouterr().err
+
+
+def test_options_of_a_config_with_auto_are_checked_against_the_values_that_it_chooses():
+    values = chosen(FACTS, tokenizer={"bpe_dropout": 0.1}, training={"muon_learning_rate": 0.01})
+    assert (values["tokenizer.bpe_dropout"], values["training.optimizer"]) == (0.1, "muon")
+    assert chosen(FACTS, model={"d_model": 132})["model.num_heads"] == 2
+    with pytest.raises(ConfigError, match=r"7 heads do not divide d_model 128"):
+        chosen(FACTS, model={"num_heads": 7})
+    with pytest.raises(ConfigError, match="d_model"):
+        parse_config(tree("auto", model={"d_model": "wide"}), "f.yaml")
+
+
+@pytest.mark.parametrize(("before", "after"), [((10e6, 10.0), (10e6, 100.0)), ((1e9, None), (1e9, 10.0))])
+def test_a_run_on_a_gpu_that_resumes_with_another_limit_keeps_what_may_not_change(before, after):
+    facts = [replace(FACTS, num_target_words=w, device="gpu", max_minutes=m) for w, m in (before, after)]
+    old, other = (with_values(parse_config(tree("auto"), "f.yaml"), values_of(choose(each))) for each in facts)
+    kept = with_values(parse_config(tree("auto"), "f.yaml"), _kept(values_of(choose(facts[1])), old))
+    assert [key for key, value in flat(kept).items() if value != flat(old)[key] and not may_change(key)] == []
+    assert [key for key, value in flat(other).items() if value != flat(old)[key] and not may_change(key)]
+
+
+def test_words_of_scripts_without_spaces_are_about_as_many_as_in_english():
+    sentences = {
+        "th": "ฉันชอบอ่านหนังสือในสวนสาธารณะทุกเย็นกับเพื่อนของฉัน",
+        "my": "ကျွန်တော်သည်ညနေတိုင်းသူငယ်ချင်းနှင့်အတူပန်းခြံတွင်စာအုပ်ဖတ်ရတာကြိုက်သည်",
+        "zh": "我喜欢每天晚上和朋友一起在公园里看书",
+        "en": "I like to read books in the park every evening with my friend",
+    }
+    for language, sentence in sentences.items():
+        assert 7 <= len(_WORD.findall(sentence)) <= 17, language
+
+
+def test_a_limit_of_steps_that_ends_in_the_warm_up_is_said():
+    config = parse_config(tree("auto", training={"max_steps": 3}), "f.yaml")
+    choices = choose(FACTS)
+    lines = list(describe(FACTS, choices, with_values(config, values_of(choices))))
+    assert any("too short  training.max_steps 3" in line for line in lines)
+    config = parse_config(tree("auto"), "f.yaml")
+    assert not any("too short" in line for line in describe(FACTS, choices, with_values(config, values_of(choices))))
