@@ -84,18 +84,11 @@ class ModelConfig(Section):
     final_norm: bool | None = None
     """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which
     needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
-<<<<<<< HEAD
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Positional encoding."""
-=======
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    """Activation function of the feed-forward blocks."""
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     """Positional encoding: a table added to the embeddings, or queries and keys of self-attention rotated by their
     position."""
->>>>>>> main
     max_positions: int = Field(default=1024, ge=1, le=2**20)
     """Size of the table of learned positions; the other kinds have no limit."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
@@ -396,12 +389,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> Config:
-<<<<<<< HEAD
         is_inherited = self.init.run is not None and not {"tokenizer", "model"} <= self.model_fields_set
         if self.preset is not None or is_inherited:  # Checked when values have taken their place.
-=======
-        if self.preset is not None:  # As `WILL_BE_FILLED`.
->>>>>>> main
             return self
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")

@@ -46,7 +46,7 @@ def import_sentencepiece() -> Any:
     try:
         from sentencepiece import sentencepiece_model_pb2
     except ImportError:
-        raise InputError("sentencepiece is not installed; pip install 'sentencepiece>=0.2' protobuf") from None
+        raise InputError("sentencepiece is not installed; pip install 'sentencepiece>=0.2' 'protobuf>=4'") from None
     return sentencepiece_model_pb2
 
 

@@ -53,7 +53,8 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
     if report is None:
         yield "There is no report of its training."
     else:
-        yield f"{report.num_parameters:,} parameters, {report.num_steps:,} updates, {report.num_target_tokens:,} target tokens."
+        tokens = f"{report.num_target_tokens:,} target tokens"
+        yield f"{report.num_parameters:,} parameters, {report.num_steps:,} updates, {tokens}."
         yield ""
         yield "| corpus | part | pairs |"
         yield "|---|---|---|"

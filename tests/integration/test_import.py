@@ -11,7 +11,7 @@ from mt_cli.translator import Translator
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
-NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 LINES = [
     *(
         " ".join(NUMBERS[(start + step * number) % 12] for number in range(6))
@@ -135,7 +135,7 @@ def test_imported_tokenizers_split_text_as_sentencepiece_does(marian, mt, tmp_pa
 
 
 def test_an_imported_model_translates_as_the_original(marian, mt, tmp_path):
-    folder, theirs, (source, target) = marian()
+    folder, theirs, (source, _target) = marian()
     assert mt("import", folder, "--output", "runs/opus")[0] == 0
     translator = Translator.load(tmp_path / "runs/opus", precision="fp32")
     vocabulary = json.loads((folder / "vocab.json").read_text())
