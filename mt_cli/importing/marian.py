@@ -1,4 +1,4 @@
-"""Published Marian models, in folders of Hugging Face `transformers`, as runs.
+"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, as runs.
 
 Knows both sets of names, and how Marian's architecture is expressed by the options of `model`. Their differences:
 
@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field, TypeAdapter
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, one_line, reason
+from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import check_regular, read_regular, reading
@@ -94,17 +95,22 @@ class _Side:
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT.
+    """The model in a folder of MarianMT, or of Marian itself (`decoder.yml`).
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
     """
-    found = _description(folder)
-    pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
+    if is_native(folder):
+        tree, vocabularies, weights = read_native(folder)
+        found = _description(folder / "decoder.yml", tree)
+    else:
+        found = _description(folder / "config.json")
+        vocabularies = [_vocabulary(folder / "vocab.json")]
+        if not found.share_encoder_decoder_embeddings:
+            vocabularies.append(_vocabulary(folder / "target_vocab.json"))
+        weights = _weights(folder, allow_pickle)
     is_shared = found.share_encoder_decoder_embeddings
-    vocabularies = [_vocabulary(folder / "vocab.json")]
-    if not is_shared:
-        vocabularies.append(_vocabulary(folder / "target_vocab.json"))
+    pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     sides = [
         _side(vocabulary, pieces if is_shared else [own], found)
         for vocabulary, own in zip(vocabularies, pieces, strict=False)
@@ -128,18 +134,21 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     )
     model = Transformer(config, len(source.rows), len(target.rows))
     try:
-        model.load_state_dict(_our_weights(_weights(folder, allow_pickle), model, source, target))
+        model.load_state_dict(_our_weights(weights, model, source, target))
     except (KeyError, IndexError, RuntimeError) as error:
-        raise InputError(f"{folder}: its weights do not fit its config.json: {one_line(error)}") from None
+        raise InputError(f"{folder}: its weights do not fit its description: {one_line(error)}") from None
     return Imported(model, tokenizers, is_shared, tags, found.num_beams)
 
 
-def _description(folder: Path) -> _Description:
-    path = folder / "config.json"
-    with reading(path):
-        content = read_regular(path, _MAX_JSON_BYTES)
+def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Description:
+    """The description in a file, or in a tree of it that was read already."""
     try:
-        found = _Description.model_validate_json(content)
+        if tree is not None:
+            found = _Description.model_validate(tree)
+        else:
+            with reading(path):
+                content = read_regular(path, _MAX_JSON_BYTES)
+            found = _Description.model_validate_json(content)
     except ValueError as error:
         raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
     for is_problem, problem in (

@@ -1,8 +1,10 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 import torch
+import yaml
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.tokenizer import EOS_ID, SOS_ID
@@ -10,6 +12,7 @@ from mt_cli.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 LINES = [
@@ -254,3 +257,100 @@ def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
     assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
     for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
         assert torch.equal(weight, other), name
+
+
+def write_native(theirs, source_folder, folder, is_tied=True):
+    """The same model in Marian's own files; the embedding of its padding must be zeros."""
+    folder.mkdir()
+    state = {name: weight.numpy() for name, weight in theirs.state_dict().items()}
+    size = theirs.config.vocab_size - 1  # Without <pad>, the last entry.
+    arrays = {"Wemb": state["model.shared.weight"][:size]} if is_tied else {}
+    if not is_tied:
+        arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:size] for side in ("encoder", "decoder")}
+        arrays["decoder_ff_logit_out_W"] = state["lm_head.weight"][:size].T
+    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, :size]
+    for name, weight in state.items():
+        if ".layers." not in name:
+            continue
+        _, stack, _, number, *module, kind = name.split(".")
+        scope = f"{stack}_l{int(number) + 1}"
+        block = {"self_attn": "self", "encoder_attn": "context"}.get(module[0].removesuffix("_layer_norm"))
+        if module[0].endswith("layer_norm"):
+            norm = f"{scope}_{block}_Wo_ln_" if block else f"{scope}_ffn_ffn_ln_"
+            arrays[norm + ("scale" if kind == "weight" else "bias")] = weight[None]
+        else:
+            part = module[-1][0] if block else module[-1].removeprefix("fc")
+            place = f"{scope}_{block}" if block else f"{scope}_ffn"
+            arrays[f"{place}_{'W' if kind == 'weight' else 'b'}{part}"] = weight.T if kind == "weight" else weight[None]
+    config = theirs.config
+    options = {
+        **{"type": "transformer", "dim-emb": config.d_model, "enc-depth": config.encoder_layers},
+        **{"dec-depth": config.decoder_layers, "transformer-heads": config.encoder_attention_heads},
+        **{"transformer-dim-ffn": config.encoder_ffn_dim, "transformer-ffn-activation": config.activation_function},
+        **{"transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d"},
+        **{"transformer-postprocess-top": "", "transformer-decoder-autoreg": "self-attention"},
+        **{"transformer-no-projection": False, "transformer-guided-alignment-layer": "last"},
+    }
+    text = yaml.safe_dump(options).encode() + b"\0"
+    arrays["special:model.yml"] = np.frombuffer(text, np.int8)
+    np.savez(folder / "model.npz", **arrays)
+    vocabulary = json.loads((source_folder / "vocab.json").read_text())
+    names = [name for name in sorted(vocabulary, key=vocabulary.__getitem__) if name != "<pad>"]
+    lines = [f"{json.dumps(name, ensure_ascii=False)}: {index}\n" for index, name in enumerate(names)]
+    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
+    decoder = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 6}
+    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
+    for side in ("source", "target"):
+        shutil.copy(source_folder / f"{side}.spm", folder)
+
+
+@pytest.mark.parametrize("options", [{}, {"activation_function": "relu", "encoder_layers": 6, "decoder_layers": 1}])
+def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2(marian, mt, tmp_path, options):
+    folder, theirs, (source, _target) = marian(**options)
+    with torch.no_grad():
+        theirs.model.shared.weight[-1] = 0
+        theirs.final_logits_bias[:, -1] = -1e9
+    theirs.save_pretrained(folder)
+    write_native(theirs, folder, tmp_path / "opus-en-de")
+    for name in ("opus-mt-en-de", "opus-en-de"):
+        status, _, err = mt("import", name, "--output", f"runs/{name}")
+        assert status == 0, err
+    one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("opus-mt-en-de", "opus-en-de"))
+    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+    converters = pytest.importorskip("ctranslate2.converters.marian")
+    vocab = str(tmp_path / "opus-en-de/vocab.yml")
+    converters.MarianConverter(str(tmp_path / "opus-en-de/model.npz"), [vocab, vocab]).convert(str(tmp_path / "ct2"))
+    engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu")
+    translator = Translator.load(tmp_path / "runs/opus-en-de", precision="fp32")
+    decoding = translator.decoding.model_copy(update={"beam_size": 1, "max_length": 20, "unk": "keep"})
+    lines = [line for line in LINES[:100:9]]
+    tokens = [source.encode(line, out_type=str) for line in lines]
+    expected = engine.translate_batch(tokens, beam_size=1, max_decoding_length=20)
+    found = translator.engine.search(translator.source_tokenizer.encode(lines), decoding)
+    for (hypothesis,), result in zip(found, expected, strict=True):
+        ours = [token.removeprefix("\ue000") for token in translator.target_tokenizer.tokens(hypothesis.ids)]
+        assert [{"[UNK]": "<unk>"}.get(token, token) for token in ours] == result.hypotheses[0][: len(ours)]
+        assert len(ours) == len(result.hypotheses[0])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "model.npz").write_bytes(b"PK"), "model.npz: cannot be read"),
+        (lambda folder: (folder / "model.npz").unlink(), "model.npz"),
+        (lambda folder: (folder / "decoder.yml").write_text("models: [../x.npz]\n"), "is not beside it"),
+        (lambda folder: (folder / "decoder.yml").write_text("{}"), "names no models"),
+        (lambda folder: (folder / "vocab.yml").write_text("a b c\n"), "not an entry of a vocabulary"),
+        (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"), "vocabularies 2 entries"),
+    ],
+)
+def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, message):
+    folder, theirs, _ = marian()
+    write_native(theirs, folder, tmp_path / "opus-en-de")
+    damage(tmp_path / "opus-en-de")
+    status, _, err = mt("import", "opus-en-de", "--output", "runs/opus")
+    assert status == 2
+    assert message in err, err
+    assert not (tmp_path / "runs/opus").exists()

@@ -1,0 +1,223 @@
+"""Marian's own files, as in the packages of OPUS-MT: `decoder.yml`, weights in a `.npz` and vocabularies in YAML.
+
+They are brought into the names and shapes of MarianMT in Hugging Face `transformers`, whose reader does the rest. What
+that conversion adds is added here, too: an entry `<pad>` with an embedding of zeros, with which translations begin.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from mt_cli.errors import InputError, one_line, reason
+from mt_cli.storage import check_regular, read_regular, reading
+
+_MAX_TEXT_BYTES = 2**26
+_PAD = "<pad>"
+_ACTIVATIONS = ("relu", "swish")
+_REQUIRED: Mapping[str, Any] = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-postprocess-emb": "d",
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-top": "",
+    "transformer-train-position-embeddings": False,
+    "transformer-tied-layers": [],
+    "lemma-dim-emb": 0,
+    "ulr": False,
+    "factors-combine": "sum",
+}
+"""The options of `special:model.yml` that are known here, where they exist, with their only value."""
+_PARTS = {"Wq": "q_proj", "Wk": "k_proj", "Wv": "v_proj", "Wo": "out_proj"}
+_BLOCKS = {"self": "self_attn", "context": "encoder_attn"}
+
+
+def is_native(folder: Path) -> bool:
+    """Whether a folder has a model in Marian's own format."""
+    return (folder / "decoder.yml").exists() and not (folder / "config.json").exists()
+
+
+def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dict[str, Tensor]]:
+    """The description, as in `config.json`, one or two vocabularies, and the weights by the names of MarianMT.
+
+    Raises InputError if a file is missing or damaged, or the model has something that MarianMT cannot have.
+    """
+    decoder = _yaml_of(folder / "decoder.yml")
+    path, vocabularies = folder / _name(folder, decoder, "models"), _vocabularies(folder, decoder)
+    arrays = _arrays(path)
+    options = _options(path, arrays)
+    weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if array.ndim}
+    try:
+        found = dict(_layers(weights, options)) | _tables(weights, [len(each) for each in vocabularies])
+    except KeyError as error:
+        raise InputError(f"{path}: has no weight {error}") from None
+    for vocabulary in vocabularies:
+        vocabulary[_PAD] = len(vocabulary)
+    heads, d_ff = options["transformer-heads"], options["transformer-dim-ffn"]
+    sizes = {"attention_heads": heads, "ffn_dim": d_ff}
+    description = {
+        "model_type": "marian",
+        "d_model": options["dim-emb"],
+        "vocab_size": len(vocabularies[0]),
+        "decoder_vocab_size": len(vocabularies[-1]),
+        **{"encoder_layers": options["enc-depth"], "decoder_layers": options["dec-depth"]},
+        **{f"{stack}_{key}": value for stack in ("encoder", "decoder") for key, value in sizes.items()},
+        "activation_function": options["transformer-ffn-activation"],
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": len(vocabularies) == 1,
+        "tie_word_embeddings": "lm_head.weight" not in found,
+        **{"pad_token_id": vocabularies[-1][_PAD], "decoder_start_token_id": vocabularies[-1][_PAD]},
+        **{"eos_token_id": vocabularies[0]["</s>"], "num_beams": decoder.get("beam-size", 6)},
+    }
+    return description, vocabularies, found
+
+
+def _yaml_of(path: Path) -> dict[str, Any]:
+    with reading(path):
+        content = read_regular(path, _MAX_TEXT_BYTES)
+    try:
+        tree = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid YAML: {one_line(error)}") from None
+    if not isinstance(tree, dict):
+        raise InputError(f"{path}: not a mapping")
+    return tree
+
+
+def _name(folder: Path, decoder: Mapping[str, Any], key: str, index: int = 0) -> str:
+    """A file name of `decoder.yml`; it must lie in the folder itself."""
+    names = decoder.get(key)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) <= index:
+        raise InputError(f"{folder / 'decoder.yml'}: names no {key}")
+    if key == "models" and len(names) > 1:
+        raise InputError(f"{folder / 'decoder.yml'}: an ensemble of {len(names)} models; import them one by one")
+    if Path(names[index]).name != names[index]:
+        raise InputError(f"{folder / 'decoder.yml'}: {names[index]} is not beside it")
+    return str(names[index])
+
+
+def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> list[dict[str, int]]:
+    """The vocabulary of both sides, or those of the source and of the target."""
+    names = list(dict.fromkeys(_name(folder, decoder, "vocabs", index) for index in range(2)))
+    if wrong := [name for name in names if not name.endswith((".yml", ".yaml"))]:
+        raise InputError(f"{folder / wrong[0]}: not supported: a vocabulary that is not a YAML file")
+    return [_vocabulary(folder / name) for name in names]
+
+
+_ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+(\d+)", re.DOTALL)
+
+
+def _vocabulary(path: Path) -> dict[str, int]:
+    """Entries with their ids, one on each line: `"entry": 7`; long entries are a key and a value on two lines."""
+    with reading(path):
+        text = read_regular(path, _MAX_TEXT_BYTES).decode("utf-8", errors="replace")
+    found: dict[int, str] = {}
+    for entry in re.split(r"\n(?!: )", text.replace("\r\n", "\n").strip("\n")):
+        match = _ENTRY.fullmatch(entry)
+        if match is None:
+            raise InputError(f"{path}: not an entry of a vocabulary: {entry[:60]!r}")
+        found[int(match[2])] = _unquoted(match[1])
+    names = [name for _, name in sorted(found.items())]
+    if sorted(found) != list(range(len(found))) or len(set(names)) != len(names):
+        raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}, or entries occur twice")
+    if names[:2] != ["</s>", "<unk>"]:
+        raise InputError(f"{path}: its first entries are not </s> and <unk>")
+    return {name: index for index, name in enumerate(names)}
+
+
+def _unquoted(text: str) -> str:
+    """A YAML scalar as text, whatever its type would be."""
+    if text[0] not in "\"'":
+        return text
+    try:
+        return str(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return text[1:-1]
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    try:
+        check_regular(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+
+
+def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """The options of the model, which are text in one of the arrays."""
+    if "special:model.yml" not in arrays:
+        raise InputError(f"{path}: has no description of the model (special:model.yml)")
+    try:
+        options = yaml.safe_load(arrays["special:model.yml"].tobytes().rstrip(b"\0").decode("utf-8"))
+        options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
+        for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
+            options[key] = int(options[key])
+    except (yaml.YAMLError, UnicodeDecodeError, TypeError, AttributeError, ValueError, KeyError) as error:
+        raise InputError(f"{path}: the description of the model cannot be read: {one_line(error)}") from None
+    for key, value in _REQUIRED.items():
+        if key in options and options[key] != value:
+            raise InputError(f"{path}: not supported: {key} {options[key]!r}")
+    if options["transformer-ffn-activation"] not in _ACTIVATIONS:
+        raise InputError(f"{path}: not supported: transformer-ffn-activation {options['transformer-ffn-activation']}")
+    if options.get("transformer-ffn-depth", 2) != 2 or options.get("transformer-decoder-dim-ffn", 0):
+        raise InputError(f"{path}: not supported: feed-forward blocks of other depths or sizes in the decoder")
+    return dict(options)
+
+
+def _layers(weights: Mapping[str, Tensor], options: Mapping[str, Any]) -> list[tuple[str, Tensor]]:
+    """The weights of the layers."""
+    found = []
+    for stack, depth in (("encoder", options["enc-depth"]), ("decoder", options["dec-depth"])):
+        for number in range(depth):
+            theirs, ours = f"{stack}_l{number + 1}", f"model.{stack}.layers.{number}"
+            for block in ("self", "context") if stack == "decoder" else ("self",):
+                for part, name in _PARTS.items():
+                    found.append((f"{ours}.{_BLOCKS[block]}.{name}.weight", weights[f"{theirs}_{block}_{part}"].T))
+                    bias = weights[f"{theirs}_{block}_b{part[1]}"].flatten()
+                    found.append((f"{ours}.{_BLOCKS[block]}.{name}.bias", bias))
+                found += _norm(weights, f"{theirs}_{block}_Wo", f"{ours}.{_BLOCKS[block]}_layer_norm")
+            for index in "12":
+                found.append((f"{ours}.fc{index}.weight", weights[f"{theirs}_ffn_W{index}"].T))
+                found.append((f"{ours}.fc{index}.bias", weights[f"{theirs}_ffn_b{index}"].flatten()))
+            found += _norm(weights, f"{theirs}_ffn_ffn", f"{ours}.final_layer_norm")
+    return [(name, weight.contiguous()) for name, weight in found]
+
+
+def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[str, Tensor]]:
+    names = {"weight": "scale", "bias": "bias"}
+    return [(f"{ours}.{key}", weights[f"{theirs}_ln_{value}"].flatten()) for key, value in names.items()]
+
+
+def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor]:
+    """Embeddings, projection and its bias, with zeros for the new entry; a bias that is never generated."""
+    tables = [weights[name] if name in weights else weights["Wemb"] for name in ("encoder_Wemb", "decoder_Wemb")]
+    for table, size in zip(tables, (sizes[0], sizes[-1]), strict=True):
+        if len(table) != size:
+            raise InputError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
+    found = {}
+    if "Wemb" in weights:
+        found["model.shared.weight"] = _with_zeros(tables[0])
+    else:
+        found["model.encoder.embed_tokens.weight"] = _with_zeros(tables[0])
+        found["model.decoder.embed_tokens.weight"] = _with_zeros(tables[1])
+    for name, is_transposed in (("decoder_ff_logit_out_W", True), ("decoder_ff_logit_out_Wt", False)):
+        if name in weights:
+            found["lm_head.weight"] = _with_zeros(weights[name].T if is_transposed else weights[name])
+    bias = weights["decoder_ff_logit_out_b"].flatten()
+    found["final_logits_bias"] = torch.cat([bias, bias.new_full((1,), -1e9)])[None]
+    return found
+
+
+def _with_zeros(table: Tensor) -> Tensor:
+    return torch.cat([table, table.new_zeros(1, table.shape[1])])
