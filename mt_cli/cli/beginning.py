@@ -79,7 +79,8 @@ def init(
 
 def import_model(
     model: Annotated[
-        str, Argument(metavar="FOLDER", help="Folder of a Marian model, or an id of the hub.", callback=utf8)
+        str,
+        Argument(metavar="FOLDER", help="Folder of a Marian model or a bundle, or a hub id.", callback=utf8),
     ],
     output: Annotated[Path, Option(metavar="DIR", callback=utf8, help="New run directory, such as runs/opus-en-it.")],
     source_language: Annotated[
@@ -90,21 +91,21 @@ def import_model(
     ] = None,
     allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
 ) -> None:
-    """Make a run of a published Marian model, such as those of OPUS-MT.
+    """Make a run of a published Marian model, such as those of OPUS-MT, or of a bundle of `mt export`.
 
-    It reads folders of Hugging Face transformers (MarianMT).
+    It reads folders of Hugging Face transformers (MarianMT) and Marian's own files (decoder.yml).
     """
     _check_languages(source_language, target_language)
     if os.path.lexists(output) and not (output.is_dir() and not any(output.iterdir())):
         raise InputError(f"{output}: exists already; give a new run directory with --output")
     from mt_cli.experiment import importing
 
-    run, imported = importing.import_model(model, output, (source_language, target_language), allow_pickle)
+    run = importing.import_model(model, output, (source_language, target_language), allow_pickle)
     source, target = run.config.corpus.languages
     num_parameters = sum(weight.numel() for weight in run.model.parameters())
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
-    if imported.tags:
-        say(f"Sentences begin with one of {len(imported.tags)} tags, such as {imported.tags[0]} (mt translate --tag)")
+    if tags := run.config.corpus.tags:
+        say(f"Sentences begin with one of {len(tags)} tags, such as {tags[0]} (mt translate --tag)")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
     show(str(output))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import save_checkpoint
@@ -17,10 +20,13 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary
-from mt_cli.errors import InputError, one_line
+from mt_cli.errors import InputError, RunError, one_line, reason
 from mt_cli.experiment.state import RunState
+from mt_cli.export.served import DESCRIPTION
 from mt_cli.importing.marian import Imported, read_marian
-from mt_cli.storage import new_folder, read_regular
+from mt_cli.model.transformer import Transformer
+from mt_cli.storage import check_regular, new_folder, read_regular, reading
+from mt_cli.tokenizer import Tokenizer, TokenizerPair
 
 _MAX_TOKENS = 512
 _MAX_JSON_BYTES = 2**24
@@ -29,23 +35,75 @@ _UNKNOWN_CORPUS = "unknown.tsv"
 _FILES = ("*.json", "*.spm", "model.safetensors", "pytorch_model.bin")
 
 
-def import_model(
-    name: str, output: Path, languages: Sequence[str | None], allow_pickle: bool = False
-) -> tuple[TrainedRun, Imported]:
-    """Write the Marian model in a folder or on the hub as a run into the new folder `output`; load it.
+def import_model(name: str, output: Path, languages: Sequence[str | None], allow_pickle: bool = False) -> TrainedRun:
+    """Write the Marian model in a folder or on the hub, or a bundle of ours, as a run into the new folder `output`.
 
     Raises InputError if it cannot be read, its languages are not known, or `output` exists.
     """
     folder = _folder_of(name)
-    both = _languages(name, folder, languages)
-    imported = read_marian(folder, allow_pickle)
-    config = _config_of(imported, output.name, both)
+    if (folder / DESCRIPTION).exists():
+        config, tokenizers, model = _read_bundle(folder, output.name, languages)
+    else:
+        both = _languages(name, folder, languages)
+        imported = read_marian(folder, allow_pickle)
+        config, tokenizers, model = _config_of(imported, output.name, both), imported.tokenizers, imported.model
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
-        directory.create(config, imported.tokenizers)
-        state = RunState(fingerprints=directory.tokenizer_digests(), longest_source=_MAX_TOKENS)
-        save_checkpoint(directory.best_path, imported.model, asdict(state))
-    return TrainedRun.load(output), imported
+        directory.create(config, tokenizers)
+        state = RunState(fingerprints=directory.tokenizer_digests(), longest_source=config.corpus.max_tokens)
+        save_checkpoint(directory.best_path, model, asdict(state))
+    return TrainedRun.load(output)
+
+
+class _Bundle(BaseModel):
+    """The keys of `model.json`."""
+
+    model: dict[str, Any]
+    tokenizer: dict[str, Any]
+    decoding: dict[str, Any]
+    source_language: str
+    target_language: str
+    tags: tuple[str, ...]
+    max_tokens: int
+
+
+def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tuple[Config, TokenizerPair, Transformer]:
+    path, weights_path = folder / DESCRIPTION, folder / "model.safetensors"
+    with reading(path):
+        content = read_regular(path, _MAX_JSON_BYTES)
+    try:
+        found = _Bundle.model_validate_json(content)
+    except ValueError as error:
+        raise InputError(f"{path}: not the description of a bundle: {reason(error)}") from None
+    if not weights_path.exists():
+        raise InputError(f"{folder}: has no weights; a CTranslate2 model cannot be imported, only a bundle")
+    both = languages[0] or found.source_language, languages[1] or found.target_language
+    corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
+    tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}
+    config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
+    try:
+        source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
+        target = source if config.tokenizer.shared else Tokenizer.load(folder / "tokenizer.target.json")
+        model = Transformer(config.model, source.vocab_size, target.vocab_size)
+        check_regular(weights_path)
+        weights = load_file(weights_path)
+        model.load_state_dict({**weights, **_tied(weights, model)})
+    except (RunError, OSError, SafetensorError, RuntimeError) as error:
+        raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
+    return config, (source, target), model
+
+
+def _tied(weights: Mapping[str, Tensor], model: Transformer) -> dict[str, Tensor]:
+    """The weights that have several names, by the names that a bundle leaves out."""
+    known = {id(weight): name for name, weight in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {name: weights[known[id(weight)]] for name, weight in every if known[id(weight)] in weights}
+
+
+def _unknown_corpus(tags: Sequence[str]) -> dict[str, Any]:
+    """A corpus section in place of the one that the model was trained on."""
+    train: list[dict[str, Any]] = [{"file": _UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
+    return {"train": train or {"file": _UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}
 
 
 def _folder_of(name: str) -> Path:
@@ -86,12 +144,11 @@ def _languages(name: str, folder: Path, given: Sequence[str | None]) -> tuple[st
 
 def _config_of(imported: Imported, name: str, languages: tuple[str, str]) -> Config:
     source, target = languages
-    train: list[dict[str, Any]] = [{"file": _UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in imported.tags]
     tree = {
         "name": name,
         "corpus": {
             **{"source": source, "target": target, "max_tokens": _MAX_TOKENS},
-            **{"train": train or {"file": _UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}},
+            **_unknown_corpus(imported.tags),
         },
         "tokenizer": {"algorithm": "sentencepiece", "shared": imported.is_shared},
         "model": imported.model.config.model_dump(mode="json"),

@@ -88,6 +88,7 @@ def _describe(run: TrainedRun, output: Path) -> None:
     description = {
         "architecture": "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py",
         "model": config.model.model_dump(mode="json"),
+        "tokenizer": config.tokenizer.model_dump(mode="json"),
         "decoding": config.decoding.model_dump(mode="json"),
         "source_language": config.corpus.source,
         "target_language": config.corpus.target,

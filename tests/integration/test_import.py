@@ -354,3 +354,19 @@ def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, messa
     assert status == 2
     assert message in err, err
     assert not (tmp_path / "runs/opus").exists()
+
+
+def test_a_bundle_becomes_a_run_again(mt, trained, tmp_path):
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
+    status, out, err = mt("import", "bundle", "--output", "runs/again")
+    assert (status, out) == (0, "runs/again\n"), err
+    one, two = TrainedRun.load(trained), TrainedRun.load(tmp_path / "runs/again")
+    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    assert (one.config.model, one.config.decoding) == (two.config.model, two.config.decoding)
+    for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+    expected = mt("translate", "--run", trained, "one two three.")[1]
+    assert mt("translate", "--run", "runs/again", "one two three.")[1] == expected
+    (tmp_path / "bundle/model.safetensors").unlink()
+    status, _, err = mt("import", "bundle", "--output", "runs/other")
+    assert (status, "has no weights" in err) == (2, True)
