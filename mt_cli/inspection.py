@@ -142,11 +142,11 @@ def draw_model(translator: Translator, folder: Path, suffix: str, num_positions:
     tables = {"source": embedding.table.weight, "target": model.target_embedding.table.weight}
     if tables["source"] is tables["target"]:
         tables = {"source and target": tables["source"]}
-    paths = [folder / f"positions.{suffix}", folder / f"embeddings.{suffix}"]
-    if table is None:
-        paths = paths[1:]
-    else:
-        save_positions(table, paths[0])
+    paths = []
+    if table is not None:
+        paths.append(folder / f"positions.{suffix}")
+        save_positions(table, paths[-1])
+    paths.append(folder / f"embeddings.{suffix}")
     save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[-1])
     return paths
 

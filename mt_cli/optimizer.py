@@ -36,8 +36,15 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._muon.param_groups = [group for group in self.param_groups if _is_muon(group)]
 
 
+_UPDATE_SIZE = 0.2
+"""Root mean square of the elements of a Muon update at learning rate 1, about that of AdamW (Liu et al. 2025, 2.2)."""
+
+
 class BatchedMuon(torch.optim.Muon):
-    """`torch.optim.Muon`, with the same results and state: matrices of one shape are orthogonalised together."""
+    """`torch.optim.Muon` with `match_rms_adamw`, the same bits and state: matrices of one shape are one batch."""
+
+    def __init__(self, params: Any, weight_decay: float) -> None:
+        super().__init__(params, weight_decay=weight_decay, adjust_lr_fn="match_rms_adamw")
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -58,7 +65,7 @@ class BatchedMuon(torch.optim.Muon):
             for shape, indices in alike.items():
                 matrices = torch.stack([updates[index] for index in indices])
                 changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
-                size = 0.2 * math.sqrt(max(shape))  # "match_rms_adamw"
+                size = _UPDATE_SIZE * math.sqrt(max(shape))
                 torch._foreach_add_([weights[i] for i in indices], changes.unbind(), alpha=-group["lr"] * size)
 
 
@@ -103,9 +110,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     if config.optimizer == "adamw":
         return adamw
     ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
-    muon = BatchedMuon(
-        [{"params": hidden, "rate_ratio": ratio}], weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw"
-    )
+    muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)
     return MuonWithAdamW(adamw, muon)
 
 
@@ -130,7 +135,7 @@ def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, T
     """Norm of all weights, and of the last update, recomputed from AdamW's averages; NaN before the first update.
 
     Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high. A Muon update counts
-    with the root mean square of 0.2 that it is scaled to.
+    with the root mean square that it is scaled to.
     """
     norms: tuple[list[Tensor], list[Tensor]] = [], []
     for group in optimizer.param_groups:
@@ -139,7 +144,7 @@ def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, T
             continue
         if _is_muon(group):
             norms[0].extend(weight.square().sum() for weight in weights)
-            norms[1].extend(weight.new_tensor((0.2 * group["lr"]) ** 2 * weight.numel()) for weight in weights)
+            norms[1].extend(weight.new_tensor((_UPDATE_SIZE * group["lr"]) ** 2 * weight.numel()) for weight in weights)
             continue
         states = [optimizer.state[weight] for weight in weights]
         (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.

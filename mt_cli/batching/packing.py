@@ -43,6 +43,7 @@ class Grid:
     num_sequences: int  # Sequences without the empty ones.
     rows: Tensor | None = None  # BxT, the row in each cell, of padding where there is no token. With heads, BxHxT.
     cells: Tensor | None = None  # N, the cell b*T + t of each row. With heads, NxH.
+    turns: Tensor | None = None  # NxC complex numbers, by which rotary attention turns the C pairs of each row.
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Grid:
         """The grid with each tensor moved, such as to a device."""

@@ -59,7 +59,7 @@ def init(
             raise InputError("--example: an example has a name and languages; give --output alone beside it")
         return _write(output or Path(f"{example}.yaml"), _example(example))
     if output == Path():
-        raise InputError("--output: the name is empty")
+        raise InputError("--output: give the name of a new file")
     if output is not None or name is not None:
         _check_new(output or Path(f"{name}.yaml"))
     from pydantic import TypeAdapter

@@ -94,11 +94,18 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     if isinstance(preset, str) and preset in PRESETS:
         tree = filled(tree, PRESETS[preset])
     try:
-        return Config.model_validate(tree, context=WILL_BE_FILLED if preset == "auto" else None)
+        return Config.model_validate(tree, context=WILL_BE_FILLED if _will_be_filled(tree) else None)
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
     raise ConfigError(f"{heading}:{separator}" + separator.join(dict.fromkeys(lines)))
+
+
+def _will_be_filled(tree: Mapping[str, Any]) -> bool:
+    """Whether values of the training text, or of the run that training begins with, will replace defaults."""
+    init = tree.get("init")
+    is_inherited = isinstance(init, dict) and init.get("run") is not None and not {"tokenizer", "model"} <= set(tree)
+    return tree.get("preset") == "auto" or is_inherited
 
 
 def with_values(config: Config, values: Values) -> Config:

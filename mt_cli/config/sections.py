@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
@@ -12,8 +13,18 @@ from mt_cli.config.corpora import CorpusConfig, Section
 
 T = TypeVar("T")
 
-WILL_BE_FILLED = {"preset": "auto"}
-"""The context of validation in which options need not fit together: values of the preset will replace defaults."""
+WILL_BE_FILLED = {"is_complete": False}
+"""The context of validation in which options need not fit together: values of a preset or of another run will replace
+defaults."""
+
+
+def _if_complete(check: Callable[[T], T]) -> Any:
+    """A validator that checks whether options fit together, unless the context is `WILL_BE_FILLED`."""
+
+    def validate(section: T, info: ValidationInfo) -> T:
+        return section if info.context == WILL_BE_FILLED else check(section)
+
+    return model_validator(mode="after")(validate)
 
 
 _MAY_CHANGE = "may change when a run resumes"
@@ -55,10 +66,8 @@ class TokenizerConfig(Section):
         """Whether training samples segmentations."""
         return self.bpe_dropout > 0 or self.unigram_alpha is not None
 
-    @model_validator(mode="after")
-    def _samples_what_it_has(self, info: ValidationInfo) -> TokenizerConfig:
-        if info.context == WILL_BE_FILLED:
-            return self
+    @_if_complete
+    def _samples_what_it_has(self) -> TokenizerConfig:
         if self.bpe_dropout and self.algorithm != "bpe":
             raise ValueError(f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe")
         if self.unigram_alpha is not None and self.algorithm != "unigram":
@@ -108,10 +117,8 @@ class ModelConfig(Section):
     feed_forward_dropout: float = Field(default=0.0, ge=0, le=0.99)
     """Dropout rate inside the feed-forward blocks, after the activation."""
 
-    @model_validator(mode="after")
-    def _sizes_fit(self, info: ValidationInfo) -> ModelConfig:
-        if info.context == WILL_BE_FILLED:
-            return self
+    @_if_complete
+    def _sizes_fit(self) -> ModelConfig:
         if self.d_model % self.num_heads:
             raise ValueError(f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}")
         if self.d_model % 2:
@@ -251,10 +258,8 @@ class TrainingConfig(Section):
             raise ValueError(f"unknown device {value!r}; use auto, cpu, cuda, cuda:1 or mps")
         return value
 
-    @model_validator(mode="after")
-    def _ends(self, info: ValidationInfo) -> TrainingConfig:
-        if info.context == WILL_BE_FILLED:
-            return self
+    @_if_complete
+    def _ends(self) -> TrainingConfig:
         if self.muon_learning_rate is not None and self.optimizer != "muon":
             raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
@@ -387,11 +392,8 @@ class Config(Section):
             )
         return value
 
-    @model_validator(mode="after")
+    @_if_complete
     def _sections_fit(self) -> Config:
-        is_inherited = self.init.run is not None and not {"tokenizer", "model"} <= self.model_fields_set
-        if self.preset is not None or is_inherited:  # Checked when values have taken their place.
-            return self
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")
         if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:

@@ -45,7 +45,6 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
-    _import_now()
     directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
     scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.
@@ -97,6 +96,7 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
         say(f"The old run was moved to {directory.move_aside()}.")
     if not resumes:
         directory.create(config, data.tokenizers)
+    _import_now()
     setup = Setup(directory, config, model, data)
     for line in setup.describe():
         say(line)

@@ -15,7 +15,7 @@ from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.cache import KeysValues
 from mt_cli.model.kernels import attend, attention_weights, take_rows
-from mt_cli.model.positions import Rotation
+from mt_cli.model.positions import rotate
 
 Append = Callable[[KeysValues], KeysValues]
 """Puts keys and values after those of a cache; returns all of them."""
@@ -37,7 +37,7 @@ class MultiHeadAttention(nn.Module):
         self.query = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.key = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
-        self.rotation = Rotation(config) if is_self and config.positions == "rotary" else None
+        self.is_rotary = is_self and config.positions == "rotary"
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
         self.recorded: list[Tensor] | None = None  # Weights of every call, if requested.
@@ -66,8 +66,9 @@ class MultiHeadAttention(nn.Module):
 
     def _placed(self, x_ND: Tensor, grid: Grid) -> Tensor:
         """BxHxTxK of queries or keys, turned by their positions if these are rotary."""
-        if self.rotation is not None:
-            x_ND = self.rotation(x_ND, grid)
+        if self.is_rotary:
+            assert grid.turns is not None
+            x_ND = rotate(x_ND, grid.turns)
         return split_heads(x_ND, grid, self.num_heads)
 
 

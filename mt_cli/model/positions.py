@@ -6,6 +6,7 @@ Legend of the shapes: N tokens, D d_model, H heads, K d_head.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -83,21 +84,24 @@ class Rotation(nn.Module):
         super().__init__()
         self.sinusoids = SinusoidalPositions(config.d_head)
 
-    def forward(self, x_ND: Tensor, grid: Grid) -> Tensor:
-        """NxD queries or keys to NxD, each head turned by the position of its row."""
-        return rotate(x_ND, self.sinusoids(grid.positions, grid.num_positions))
+    def forward(self, grid: Grid) -> Grid:
+        """The grid with the turns of its rows, which all layers share."""
+        return replace(grid, turns=turns_of(self.sinusoids(grid.positions, grid.num_positions)))
 
 
-def rotate(x_ND: Tensor, sinusoids_NK: Tensor) -> Tensor:
-    """`x_ND` with the elements 2i and 2i+1 of each head turned by an angle; `sinusoids_NK` has its sine and cosine.
+def turns_of(sinusoids_NK: Tensor) -> Tensor:
+    """NxC complex numbers cos a + i sin a of the angles a whose sines and cosines alternate in NxK; C = K/2."""
+    return torch.view_as_complex(sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2))
 
-    One row of sinusoids serves all rows. The product of complex numbers, in fp32, takes half the time of the same in
-    real numbers.
+
+def rotate(x_ND: Tensor, turns_NC: Tensor) -> Tensor:
+    """`x_ND` with the elements 2i and 2i+1 of each head, as a complex number, times turn i of the row.
+
+    One row of turns serves all rows. The product of complex numbers, in fp32, takes half the time of the same in real
+    numbers.
     """
-    cosines_first = sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2)
-    turns_N1C = torch.view_as_complex(cosines_first)[:, None]  # C = K/2.
-    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, *cosines_first.shape[1:]))
-    return torch.view_as_real(pairs_NHC * turns_N1C).view(x_ND.shape).to(x_ND.dtype)
+    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, turns_NC.shape[1], 2))
+    return torch.view_as_real(pairs_NHC * turns_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:

@@ -25,7 +25,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
-from mt_cli.model.positions import Embedding
+from mt_cli.model.positions import Embedding, Rotation
 
 
 class Transformer(nn.Module):
@@ -35,6 +35,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.max_positions = config.max_positions if config.positions == "learned" else None
+        self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.encoder_norm = final_norm(config)
@@ -69,7 +70,7 @@ class Transformer(nn.Module):
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
-        grid = cache.advance()
+        grid = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, grid)
         for index, layer in enumerate(self.decoder):
             memory = Attended(cache.memory[index], cache.memory_bias)
@@ -78,7 +79,8 @@ class Transformer(nn.Module):
 
     def _encode(self, src_ids: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
         """Memory MxD of source ids, and its grid of heads."""
-        x_MD, grid = self.source_embedding(src_ids, grid), grid.of_heads(self.config.num_heads)
+        grid = self.rotation(grid.of_heads(self.config.num_heads))
+        x_MD = self.source_embedding(src_ids, grid)
         bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
             x_MD = layer(x_MD, grid, bias)
@@ -86,7 +88,8 @@ class Transformer(nn.Module):
 
     def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
-        x_ND, grid = self.target_embedding(tgt_ids, grid), grid.of_heads(self.config.num_heads)
+        grid = self.rotation(grid.of_heads(self.config.num_heads))
+        x_ND = self.target_embedding(tgt_ids, grid)
         bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
         memory_bias = bias_of(memory_grid.mask[:, None, None])
         for layer in self.decoder:

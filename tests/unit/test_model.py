@@ -9,7 +9,7 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, rotate, sinusoids
+from mt_cli.model.positions import Embedding, rotate, sinusoids, turns_of
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
@@ -252,7 +252,7 @@ def test_the_table_of_sines_grows_with_the_sentence():
 def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
     positions, d_head = torch.tensor([0, 3, 1, 99, 7]), 6
     x = torch.randn(5, 2 * d_head)
-    turned = rotate(x, sinusoids(100, d_head)[positions])
+    turned = rotate(x, turns_of(sinusoids(100, d_head)[positions]))
     for row, first in [(0, 0), (1, 0), (3, 2), (4, 4), (4, 10)]:
         angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
         matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
@@ -261,10 +261,11 @@ def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
 
 def rotary_attention(rows, positions):
     """The first self-attention of an encoder, of random rows at these positions of one sentence."""
-    attention = tiny(**ROTARY).encoder[0].self_attention
+    model = tiny(**ROTARY)
+    attention = model.encoder[0].self_attention
     grid = replace(padded_grid(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99)
     with torch.no_grad(), recorded_attention(attention) as record:
-        attention(rows, grid, torch.zeros(1))
+        attention(rows, model.rotation(grid), torch.zeros(1))
     return record[""][0]
 
 
@@ -312,13 +313,7 @@ def test_a_model_in_bf16_stays_near_fp32(options):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"positions": "learned", "tie_embeddings": "all"},
-        {"norm_order": "post"},
-        ROTARY,
-    ],
+    "options", [{}, {"positions": "learned", "tie_embeddings": "all"}, {"norm_order": "post"}, ROTARY]
 )
 def test_an_outline_has_the_shapes_of_the_model_and_no_memory(options):
     config = ModelConfig(d_model=8, d_ff=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, **options)

@@ -151,9 +151,11 @@ def test_batched_muon_gives_the_bits_of_the_muon_of_torch():
     shapes = [(32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (1, 7)]
     start = [torch.randn(shape) for shape in shapes]
     models = [[torch.nn.Parameter(weight.clone()) for weight in start] for _ in range(2)]
-    kinds = (torch.optim.Muon, BatchedMuon)
-    options = {"lr": 0.01, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
-    optimizers = [kind(weights, **options) for kind, weights in zip(kinds, models, strict=True)]
+    optimizers = [
+        torch.optim.Muon(models[0], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"),
+        BatchedMuon(models[1], weight_decay=0.1),
+    ]
+    set_rate(optimizers[1], 0.01)
     for step in range(4):
         for index, pair in enumerate(zip(*models, strict=True)):
             gradient = None if (step, index) == (1, 2) else torch.randn(shapes[index])
