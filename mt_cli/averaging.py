@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from mt_cli.model.trainable import own_weights
+
 
 class MovingAverage:
     """An exponential moving average of the weights of a model (Polyak and Juditsky 1992).
@@ -18,8 +20,9 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._model, self._decay = model, decay
-        self._current = [weight.detach() for weight in model.parameters()]
-        self.weights: dict[str, Tensor] = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        current = {name: weight.detach() for name, weight in own_weights(model).items()}
+        self._current = list(current.values())
+        self.weights: dict[str, Tensor] = {name: weight.clone() for name, weight in current.items()}
         """The averages by the names of the weights."""
 
     def update(self, step: int) -> None:
@@ -42,7 +45,7 @@ class MovingAverage:
 def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Context manager inside which a model has other weights, by name; afterwards its own, equal to the last bit."""
     named = dict(model.named_parameters())
-    kept = {name: weight.detach().clone() for name, weight in named.items()}
+    kept = {name: named[name].detach().clone() for name in weights}
     try:
         _copy(named, weights)
         yield
@@ -52,5 +55,5 @@ def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
 
 @torch.no_grad()
 def _copy(named: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    for name, weight in named.items():
-        weight.copy_(weights[name])
+    for name, weight in weights.items():
+        named[name].copy_(weight)

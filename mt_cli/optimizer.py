@@ -107,7 +107,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     adamw = torch.optim.AdamW(
         groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
     )
-    if config.optimizer == "adamw":
+    if config.optimizer == "adamw" or not hidden:  # Adapters are no maps between hidden states either.
         return adamw
     ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
     muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)

@@ -18,8 +18,10 @@ from torch import Tensor, nn
 
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
-from mt_cli.config.sections import Config, may_change
+from mt_cli.config.sections import Config, InitConfig, may_change
 from mt_cli.errors import RunError, reason
+from mt_cli.model.trainable import add_adapters, freeze
+from mt_cli.model.transformer import Transformer
 from mt_cli.storage import (
     check_plain,
     check_regular,
@@ -46,6 +48,7 @@ class RunDirectory:
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
         checkpoints = path / "checkpoints"
+        self.base_path = checkpoints / "base.safetensors"
         self.last_path = checkpoints / "last.safetensors"
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
@@ -76,23 +79,50 @@ class RunDirectory:
         """Source and target tokenizer; the same object twice if it is shared."""
         return load_tokenizers(self.path, config)
 
-    def tokenizer_digests(self) -> dict[str, str]:
-        """The SHA-256 of each tokenizer file; raises RunError if one cannot be read."""
+    def fixed_digests(self) -> dict[str, str]:
+        """The SHA-256 of each file that training does not change: the tokenizers, and the weights below adapters.
+
+        Raises RunError if one cannot be read.
+        """
         digests = {}
         for path in sorted(self.path.glob("tokenizer*.json")):
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
+        if self.base_path.exists():
+            with open_checkpoint(self.base_path) as checkpoint:
+                digests[self.base_path.name] = checkpoint.digest
         return digests
 
-    def check_tokenizers(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise RunError unless they are those that a checkpoint with these fingerprints was trained with."""
-        digests = self.tokenizer_digests()
+    def check_fixed(self, fingerprints: Mapping[str, str]) -> None:
+        """Raise RunError unless these files are those that a checkpoint with these fingerprints was trained with."""
+        digests = self.fixed_digests()
         for name, digest in fingerprints.items():
-            if name.startswith("tokenizer") and digests.get(name) != digest:
+            is_base = name == self.base_path.name
+            if (is_base or name.startswith("tokenizer")) and digests.get(name) != digest:
+                effect = "so that its adapters fit other weights" if is_base else "so that its ids mean other words"
+                path = self.base_path if is_base else self.path / name
                 raise RunError(
-                    f"{self.path / name}: not the file that this model was trained with, so that its ids mean other "
-                    "words; restore it, or train again with --fresh"
+                    f"{path}: not the file that this model was trained with, {effect}; restore it, or train again with "
+                    "--fresh"
                 )
+
+    def save_base(self, model: Transformer) -> None:
+        """Write the weights that adapters are added to; raises MtError if they cannot be written."""
+        save_checkpoint(self.base_path, model, {})
+
+    def add_adapters(self, model: Transformer, config: InitConfig) -> None:
+        """Fill a model with the weights that `save_base` wrote, and add the adapters of a config, if it has any.
+
+        Raises RunError if the weights are missing or do not fit, and DamagedFileError if they are damaged.
+        """
+        if config.adapter_rank is None:
+            return
+        if not self.base_path.exists():
+            raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
+        with open_checkpoint(self.base_path) as checkpoint:
+            checkpoint.fill(model)
+        freeze(model, config.freeze)
+        add_adapters(model, config)
 
     def can_resume(self) -> bool:
         """Whether there is a saved state; raises RunError if there is a run without one."""

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.model.trainable import own_weights
 from mt_cli.storage import check_regular, write_atomically
 
 FORMAT = 2
@@ -47,7 +48,7 @@ def save_checkpoint(
 
     Raises MtError if it cannot be written; the previous file is then untouched.
     """
-    tensors = {f"model.{name}": weight.detach() for name, weight in model.named_parameters()}
+    tensors = {f"model.{name}": weight.detach() for name, weight in own_weights(model).items()}
     tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
     metadata = {"format": str(FORMAT), "sha256": _NO_CHECKSUM, "state": json.dumps(dict(state))}
     if optimizer is not None:
@@ -106,9 +107,9 @@ class Checkpoint:
         return self._metadata["sha256"]
 
     def check_fits(self, model: nn.Module) -> None:
-        """Raise RunError unless every parameter has a weight of its shape; the model may be on `meta`."""
+        """Raise RunError unless every weight of `own_weights` is there in its shape; the model may be on `meta`."""
         for kind in ("model", "average") if self._has_average else ("model",):
-            for name, weight in model.named_parameters():
+            for name, weight in own_weights(model).items():
                 saved, expected = self._shapes.get(f"{kind}.{name}"), list(weight.shape)
                 if saved is None:
                     raise RunError(f"{self.path}: no weight {name} in it; the config next to it is of another model")
@@ -121,7 +122,7 @@ class Checkpoint:
         Raises RunError as `check_fits`.
         """
         self.check_fits(model)
-        self._copy("average" if self._has_average else "model", dict(model.named_parameters()))
+        self._copy("average" if self._has_average else "model", own_weights(model))
 
     def restore(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
@@ -131,7 +132,7 @@ class Checkpoint:
         Raises RunError as `check_fits`.
         """
         self.check_fits(model)
-        self._copy("model", dict(model.named_parameters()))
+        self._copy("model", own_weights(model))
         self._copy("average", average or {})
         self._fill_optimizer(optimizer)
         self._set_random_states(next(model.parameters()).device)

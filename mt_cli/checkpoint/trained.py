@@ -11,6 +11,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError
+from mt_cli.model.trainable import merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer import TokenizerPair
 
@@ -31,10 +32,11 @@ class TrainedRun:
     """The SHA-256 of the checkpoint."""
 
     @classmethod
-    def load(cls, path: str | Path, checkpoint: str | None = None) -> TrainedRun:
+    def load(cls, path: str | Path, checkpoint: str | None = None, is_merged: bool = True) -> TrainedRun:
         """Load a checkpoint by its name, such as `last`; None is the best one, or the last if none was validated.
 
-        Of `last` and `step-N`, these are the averaged weights if the run has `training.ema_decay`.
+        Of `last` and `step-N`, these are the averaged weights if the run has `training.ema_decay`. Adapters are merged
+        into the weights that they adapt unless `is_merged` is false.
 
         Raises RunError if the directory is not a run, has no such checkpoint, or its files do not fit together. Raises
         DamagedFileError if the checkpoint is damaged; the message says what to do.
@@ -46,10 +48,14 @@ class TrainedRun:
         checkpoint_path = directory.checkpoint(checkpoint)
         try:
             with open_checkpoint(checkpoint_path) as saved:
-                directory.check_tokenizers(saved.state["fingerprints"])
-                saved.check_fits(outline(config.model, *sizes))  # Before memory is allocated.
+                directory.check_fixed(saved.state["fingerprints"])
+                if config.init.adapter_rank is None:
+                    saved.check_fits(outline(config.model, *sizes))  # Before memory is allocated.
                 model = Transformer(config.model, *sizes)
+                directory.add_adapters(model, config.init)
                 saved.fill(model)
+                if is_merged:
+                    merge_adapters(model)
                 longest = saved.state.get("longest_source") or config.corpus.max_tokens
                 max_tokens = min(config.corpus.max_tokens, longest)
                 return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)

@@ -335,6 +335,12 @@ class InitConfig(Section):
     """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
     model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure how much is lost
     by it)."""
+    adapter_rank: int | None = Field(default=None, ge=1)
+    """Train only low-rank adapters of this rank, added to the linear maps of attention and feed-forward blocks, and
+    nothing else (with `vocabulary: extend`, the embeddings too). Checkpoints hold only what is trained (Hu et al. 2022,
+    section 4)."""
+    adapter_alpha: float = Field(default=16.0, gt=0)
+    """The output of an adapter is multiplied by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
     replay: float | None = Field(default=None, gt=0, lt=1)
     """Share of the training pairs of an epoch that are pairs of that run, against forgetting (rehearsal, Robins 1995;
     mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`, and its test set to `corpus.extra_tests`."""
@@ -343,6 +349,8 @@ class InitConfig(Section):
     def _has_a_run(self) -> InitConfig:
         if self.freeze and self.run is None:
             raise ValueError("freeze: random weights would stay random; set run")
+        if self.adapter_rank is not None and self.run is None:
+            raise ValueError("adapter_rank: random weights would stay random; set run")
         if self.replay is not None and self.run is None:
             raise ValueError("replay: there are no earlier pairs; set run")
         return self

@@ -24,6 +24,7 @@ from mt_cli.experiment.resuming import check_data
 from mt_cli.experiment.setup import Setup
 from mt_cli.experiment.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.hardware import keep_memory, pick_device
+from mt_cli.model.trainable import own_weights
 from mt_cli.model.transformer import Transformer
 
 
@@ -32,7 +33,7 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
 
     Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
     """
-    sums = {name: torch.zeros(weight.shape, dtype=torch.float64) for name, weight in model.named_parameters()}
+    sums = {name: torch.zeros(weight.shape, dtype=torch.float64) for name, weight in own_weights(model).items()}
     for path in paths:
         with _opened(path) as checkpoint:
             checkpoint.check_fits(model)
@@ -74,7 +75,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
     directory.config()  # Raises now if this is no run, because the lock would make the directory.
     with directory.locked():
         steps = _chosen_steps(directory, last, best)
-        run = TrainedRun.load(path)
+        run = TrainedRun.load(path, is_merged=False)
         data = prepare(run.config, path.parent / ".cache", run.tokenizers)
         keep_memory()
         setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)

@@ -50,7 +50,7 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
-        state = RunState(fingerprints=directory.tokenizer_digests(), longest_source=config.corpus.max_tokens)
+        state = RunState(fingerprints=directory.fixed_digests(), longest_source=config.corpus.max_tokens)
         save_checkpoint(directory.best_path, model, asdict(state))
     return TrainedRun.load(output)
 

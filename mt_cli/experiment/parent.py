@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
@@ -21,6 +19,7 @@ from mt_cli.errors import ConfigError, RunError
 from mt_cli.experiment.data import Data, prepare, read, tokenizer_pairs
 from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.replay import with_replay
+from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import TokenizerPair
 from mt_cli.vocabulary import extended_pair, spellings
@@ -32,11 +31,6 @@ _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     ),
 }
 """Options that may have other values than those of the parent; with learned positions, `max_positions` may not."""
-_PARTS: Mapping[str, Sequence[str]] = {
-    "embeddings": ("source_embedding", "target_embedding"),
-    "encoder": ("encoder", "encoder_norm"),
-    "decoder": ("decoder", "decoder_norm"),
-}
 
 
 @dataclass(frozen=True)
@@ -106,7 +100,7 @@ def _adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
-        trainable_weights(run.model, config.init.freeze)
+        check_trainable(run.model, config.init)
         if config.init.vocabulary == "keep":
             return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
     except RunError as error:
@@ -137,35 +131,3 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
 
 def _shown(value: Any) -> str:
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def freeze(model: nn.Module, names: Sequence[str]) -> None:
-    """Exclude the parts of a model with these names from training."""
-    if names:
-        trained = set(trainable_weights(model, names))
-        for name, weight in model.named_parameters():
-            weight.requires_grad_(name in trained)
-
-
-def trainable_weights(model: nn.Module, frozen: Sequence[str]) -> list[str]:
-    """The names of the weights that are not in the parts `frozen`.
-
-    Raises ConfigError for a part that does not exist, or if nothing remains.
-    """
-    excluded = {id(weight) for name in frozen for module in _modules(model, name) for weight in module.parameters()}
-    names = [name for name, weight in model.named_parameters() if id(weight) not in excluded]
-    if not names:
-        raise ConfigError("init.freeze: nothing is left to train")
-    return names
-
-
-def _modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
-    modules = {
-        each: module for each, module in model.named_modules() if each and any(True for _ in module.parameters())
-    }
-    known = [*_PARTS, *modules]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
-        raise ConfigError(f"init.freeze: this model has no part {name!r}{hint}")
-    return (modules[each] for each in _PARTS.get(name, (name,)) if each in modules)

@@ -109,7 +109,7 @@ def _load_state(
 
 def check_data(setup: Setup, state: RunState) -> None:
     """Raise RunError unless corpora and tokenizers are those that a state was trained on."""
-    setup.directory.check_tokenizers(state.fingerprints)
+    setup.directory.check_fixed(state.fingerprints)
     now, before = setup.fingerprints, state.fingerprints
     changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
     if changed:

@@ -96,6 +96,9 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
         say(f"The old run was moved to {directory.move_aside()}.")
     if not resumes:
         directory.create(config, data.tokenizers)
+        if config.init.adapter_rank is not None:
+            directory.save_base(model)
+    directory.add_adapters(model, config.init)
     _import_now()
     setup = Setup(directory, config, model, data)
     for line in setup.describe():

@@ -13,9 +13,10 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
-from mt_cli.experiment.parent import Parent, freeze
+from mt_cli.experiment.parent import Parent
 from mt_cli.experiment.validation import Validator
 from mt_cli.hardware import describe_hardware, memory_of, pick_precision
+from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
@@ -41,7 +42,7 @@ class Setup:
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         self.validator = Validator(self.objective, data, config, self.dtype)
-        self.fingerprints = fingerprints_of(data, config) | directory.tokenizer_digests()
+        self.fingerprints = fingerprints_of(data, config) | directory.fixed_digests()
         self.pairs = training_pairs(data, config)
         num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
         num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)

@@ -95,6 +95,67 @@ def test_a_run_with_frozen_parts_that_is_stopped_ends_as_one_that_was_not(child,
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
+ADAPTERS = "init.adapter_rank=4", "training.learning_rate=1e-2"
+
+
+def test_adapters_are_saved_small_and_merged_wherever_the_run_is_used(child, mt, tmp_path, assert_same_run):
+    options = *ADAPTERS, "training.ema_decay=0.9", "training.optimizer=muon", "training.keep_validated=2"
+    status, _, err = child(*options, "name=whole")
+    assert status == 0, err
+    assert child(*options, "name=parts", "training.max_steps=5")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child(*options, "name=parts")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    run, parent = tmp_path / "runs/whole/checkpoints", weights(tmp_path / "moved/checkpoints/best.safetensors")
+    base, best = weights(run / "base.safetensors"), weights(run / "best.safetensors")
+    assert all(torch.equal(weight, base[name]) for name, weight in parent.items())
+    assert all(name.endswith((".up", ".down")) for name in best)
+    assert any(float(weight.abs().max()) > 0 for name, weight in best.items() if name.endswith(".up"))
+    merged = TrainedRun.load(run.parent).model.state_dict()
+    assert f"model.{next(iter(merged))}" in base and not any(name.endswith(".up") for name in merged)
+    assert mt("average", "--run", "runs/whole", "--last", "2")[0] == 0
+    translated = mt("translate", "--run", "runs/whole", "one two.")
+    assert translated[0] == 0
+    assert mt("export", "--run", "runs/whole", "--format", "bundle", "--output", "bundle")[0] == 0
+    assert mt("import", "bundle", "--output", "runs/merged")[0] == 0
+    assert mt("translate", "--run", "runs/merged", "one two.")[1] == translated[1]
+    assert child("name=grandchild", "init.run=runs/whole", "training.max_steps=1")[0] == 0
+    assert child("name=stacked", "init.run=runs/whole", *ADAPTERS, "training.max_steps=1")[0] == 0
+
+
+def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
+    assert child(*ADAPTERS, "training.max_steps=3")[0] == 0
+    base = tmp_path / "runs/child/checkpoints/base.safetensors"
+    content = base.read_bytes()
+    shutil.copy(tmp_path / "runs/parent/checkpoints/last.safetensors", base)
+    for command in (lambda: mt("translate", "--run", "runs/child", "one"), lambda: child(*ADAPTERS)):
+        status, _, err = command()
+        assert (status, "not the file that this model was trained with, so that its adapters fit" in err) == (2, True)
+    base.unlink()
+    assert "base.safetensors" in mt("translate", "--run", "runs/child", "one")[2]
+    base.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    status, _, err = mt("translate", "--run", "runs/child", "one")
+    assert (status, "damaged checkpoint" in err) == (2, True)
+    assert "rank: random weights would stay random" in child("init.run=null", "init.adapter_rank=4")[2]
+
+
+def test_adapters_with_an_extended_vocabulary_train_the_new_entries(child, mt, tmp_path):
+    lines = ["一只猫在睡觉。", "one cat"] * 20
+    for side in ("en", "xx"):
+        text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
+        (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
+    settings = "corpus.train={files: [new.en, new.xx], filters: {identical: false, min_script_share: null}}"
+    status, _, err = child(*ADAPTERS, settings, "init.vocabulary=extend", "training.max_steps=3")
+    assert status == 0, err
+    best = weights(tmp_path / "runs/child/checkpoints/best.safetensors")
+    assert {name for name in best if not name.endswith((".up", ".down"))} == {
+        "model.source_embedding.table.weight",
+        "model.target_embedding.table.weight",
+    }
+    assert mt("translate", "--run", "runs/child", "一只猫")[0] == 0
+
+
 def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
     for settings, message in (
         (("model.d_model=32", "model.num_heads=2"), "model.d_model: is 16 there, not 32"),

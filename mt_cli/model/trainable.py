@@ -1,0 +1,148 @@
+"""Which weights of a model are trained: all, those outside of frozen parts, or low-rank adapters.
+
+Adapters are those of Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+
+Legend of the shapes: N rows of tokens, I and O widths of input and output, R rank.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mt_cli.config.sections import InitConfig
+from mt_cli.errors import ConfigError
+from mt_cli.model.attention import MultiHeadAttention
+from mt_cli.model.transformer import FeedForward, Transformer
+
+_PARTS: Mapping[str, Sequence[str]] = {
+    "embeddings": ("source_embedding", "target_embedding"),
+    "encoder": ("encoder", "encoder_norm"),
+    "decoder": ("decoder", "decoder_norm"),
+}
+
+
+def freeze(model: nn.Module, names: Sequence[str]) -> None:
+    """Exclude the parts of a model with these names from training."""
+    if names:
+        trained = set(_trained(model, names))
+        for name, weight in model.named_parameters():
+            weight.requires_grad_(name in trained)
+
+
+def check_trainable(model: Transformer, config: InitConfig) -> None:
+    """Raise ConfigError if a part to freeze does not exist, nothing is left to train, or a rank is too large."""
+    trained = _trained(model, config.freeze)
+    if not trained:
+        raise ConfigError("init.freeze: nothing is left to train")
+    if config.adapter_rank is None:
+        return
+    weights = dict(model.named_parameters())
+    adapted = {linear.weight for block in _blocks(model) for linear in _linear(block).values()}
+    sizes = [min(weights[name].shape) for name in trained if weights[name] in adapted]
+    if not sizes:
+        raise ConfigError("init.freeze: no attention or feed-forward block is left for adapters")
+    if config.adapter_rank > min(sizes):
+        raise ConfigError(f"init.adapter_rank: {config.adapter_rank} is more than the width {min(sizes)} of this model")
+
+
+def _trained(model: nn.Module, frozen: Sequence[str]) -> list[str]:
+    """The names of the weights that are not in frozen parts; raises ConfigError for a part that does not exist."""
+    excluded = {id(weight) for name in frozen for module in _modules(model, name) for weight in module.parameters()}
+    return [name for name, weight in model.named_parameters() if id(weight) not in excluded]
+
+
+def _modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
+    modules = {
+        each: module for each, module in model.named_modules() if each and any(True for _ in module.parameters())
+    }
+    known = [*_PARTS, *modules]
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
+        raise ConfigError(f"init.freeze: this model has no part {name!r}{hint}")
+    return (modules[each] for each in _PARTS.get(name, (name,)) if each in modules)
+
+
+class LowRankLinear(nn.Linear):
+    """A linear map whose weight is `weight + scale * up @ down`, of which `up` and `down` alone are trained.
+
+    `up` begins as zeros, so that the map is the one that it adapts.
+    """
+
+    def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
+        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        self.weight, self.bias = linear.weight, linear.bias
+        for parameter in linear.parameters():
+            parameter.requires_grad_(False)
+        self.scale = scale
+        self.down = nn.Parameter(linear.weight.new_empty(rank, linear.in_features))
+        self.up = nn.Parameter(linear.weight.new_zeros(linear.out_features, rank))
+        nn.init.uniform_(self.down, -1 / math.sqrt(linear.in_features), 1 / math.sqrt(linear.in_features))
+
+    def forward(self, x_NI: Tensor) -> Tensor:
+        """NxI to NxO."""
+        x_NO = F.linear(x_NI, self.weight, self.bias)
+        return torch.addmm(x_NO, x_NI @ self.down.T, self.up.T, alpha=self.scale)
+
+    @torch.no_grad()
+    def merged(self) -> nn.Linear:
+        """The same map as an ordinary one."""
+        has_bias = self.bias is not None
+        linear = nn.Linear(self.in_features, self.out_features, has_bias, device="meta")
+        linear.weight = nn.Parameter(torch.addmm(self.weight, self.up, self.down, alpha=self.scale))
+        linear.bias = self.bias
+        return linear
+
+
+def add_adapters(model: Transformer, config: InitConfig) -> None:
+    """Give the attentions and feed-forward blocks of a model adapters, if the config says so; they alone are trained.
+
+    Parts that are frozen already get none. The embeddings are trained too if the vocabulary is extended.
+    """
+    if config.adapter_rank is None:
+        return
+    trained = {weight for weight in model.parameters() if weight.requires_grad}
+    tables = [embedding.table.weight for embedding in (model.source_embedding, model.target_embedding)]
+    model.requires_grad_(False)
+    for weight in tables:
+        weight.requires_grad_(config.vocabulary == "extend" and weight in trained)
+    scale = config.adapter_alpha / config.adapter_rank
+    for block in _blocks(model):
+        for name, linear in _linear(block).items():
+            if linear.weight in trained:
+                setattr(block, name, LowRankLinear(linear, config.adapter_rank, scale))
+
+
+def merge_adapters(model: Transformer) -> None:
+    """Make a model with adapters the ordinary model that computes the same, up to rounding."""
+    for block in _blocks(model):
+        for name, linear in _linear(block).items():
+            if isinstance(linear, LowRankLinear):
+                setattr(block, name, linear.merged())
+    model.requires_grad_(True)
+
+
+def _blocks(model: nn.Module) -> list[nn.Module]:
+    """The attentions and feed-forward blocks of a model."""
+    return [module for module in model.modules() if isinstance(module, MultiHeadAttention | FeedForward)]
+
+
+def _linear(block: nn.Module) -> dict[str, nn.Linear]:
+    return {name: part for name, part in block.named_children() if isinstance(part, nn.Linear)}
+
+
+def has_adapters(model: nn.Module) -> bool:
+    """Whether a model, or an objective with a model, has adapters."""
+    return any(isinstance(module, LowRankLinear) for module in model.modules())
+
+
+def own_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights that a run saves, by name: all of them, or if the model has adapters, those that are trained."""
+    is_adapted = has_adapters(model)
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad or not is_adapted}

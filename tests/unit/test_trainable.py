@@ -1,0 +1,68 @@
+import pytest
+import torch
+
+from mt_cli.config.sections import InitConfig, ModelConfig
+from mt_cli.errors import ConfigError
+from mt_cli.model.trainable import LowRankLinear, add_adapters, check_trainable, freeze, merge_adapters, own_weights
+from mt_cli.model.transformer import Transformer
+
+SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1}
+
+
+def adapted(**init):
+    torch.manual_seed(3)
+    model = Transformer(ModelConfig(**SIZES, activation="swiglu", dropout=0.0), 40, 50).eval()
+    config = InitConfig(run="parent", adapter_rank=4, **init)
+    freeze(model, config.freeze)
+    add_adapters(model, config)
+    return model
+
+
+def logits(model):
+    ids = torch.arange(4, 28).view(3, 8)
+    return model(ids, ids.flip(0))
+
+
+def test_a_model_with_new_adapters_computes_what_it_did():
+    torch.manual_seed(3)
+    before = Transformer(ModelConfig(**SIZES, activation="swiglu", dropout=0.0), 40, 50).eval()
+    assert torch.equal(logits(adapted()), logits(before))
+
+
+def test_merged_adapters_compute_the_same():
+    model = adapted(adapter_alpha=7.0)
+    for name, weight in own_weights(model).items():
+        if name.endswith("up"):
+            torch.nn.init.normal_(weight)
+    before = logits(model)
+    merge_adapters(model)
+    assert not any(isinstance(module, LowRankLinear) for module in model.modules())
+    assert all(weight.requires_grad for weight in model.parameters())
+    torch.testing.assert_close(logits(model), before, atol=1e-4, rtol=1e-4)
+
+
+def test_adapters_alone_are_trained_and_saved():
+    weights = own_weights(adapted())
+    assert len(weights) == 2 * (2 * 6 + 10)  # Six linear maps of an encoder layer, ten of a decoder layer.
+    assert all(name.endswith((".up", ".down")) and weight.requires_grad for name, weight in weights.items())
+
+
+def test_frozen_parts_get_no_adapters_and_an_extended_vocabulary_is_trained():
+    weights = own_weights(adapted(freeze=("encoder", "decoder.0.cross_attention"), vocabulary="extend"))
+    parts = {name.rsplit(".", 2)[0] for name in weights}
+    expected = {"decoder.0.self_attention", "decoder.0.feed_forward", "source_embedding", "target_embedding"}
+    assert parts == expected
+
+
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        ({"freeze": ("encoder", "decoder")}, "no attention or feed-forward block is left for adapters"),
+        ({"adapter_rank": 17}, "17 is more than the width 16 of this model"),
+        ({"freeze": ("decoder.3",)}, "this model has no part 'decoder.3', did you mean decoder.0"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused(init, message):
+    model = Transformer(ModelConfig(**SIZES), 40, 50)
+    with pytest.raises(ConfigError, match=message):
+        check_trainable(model, InitConfig(**{"run": "parent", "adapter_rank": 4} | init))
