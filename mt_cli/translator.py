@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.trained import TrainedRun, check_same_vocabularies
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
@@ -78,12 +78,8 @@ class Translator:
         at it.
         """
         paths = [run] if isinstance(run, str | Path) else list(run)
-        trained = [TrainedRun.load(path, checkpoint) for path in paths]
-        first = trained[0]
-        for path, other in zip(paths[1:], trained[1:], strict=True):
-            own, theirs = ([each.to_json() for each in one.tokenizers] for one in (first, other))
-            if own != theirs:
-                raise InputError(f"{path}: has other vocabularies than {paths[0]}; an ensemble needs equal ones")
+        runs = [TrainedRun.load(path, checkpoint) for path in paths]
+        first, *_ = trained = check_same_vocabularies(paths, runs, "an ensemble")
         torch_device, corpus = pick_device(device), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         engine = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())

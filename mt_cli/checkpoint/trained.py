@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config
-from mt_cli.errors import DamagedFileError
+from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.model.trainable import merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer import TokenizerPair
@@ -66,3 +66,12 @@ class TrainedRun:
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
+
+
+def check_same_vocabularies(paths: Sequence[str | Path], runs: Sequence[TrainedRun], purpose: str) -> list[TrainedRun]:
+    """The runs; raises InputError if their vocabularies differ. `purpose` is what needs equal ones."""
+    own = [each.to_json() for each in runs[0].tokenizers]
+    for path, run in zip(paths, runs, strict=True):
+        if [each.to_json() for each in run.tokenizers] != own:
+            raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
+    return list(runs)

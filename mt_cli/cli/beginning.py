@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from mt_cli.cli.options import RUNS, utf8
+from mt_cli.cli.options import RUNS, check_new_run, utf8
 from mt_cli.cli.streams import show
 from mt_cli.console import say
 from mt_cli.errors import InputError, reason
@@ -96,8 +96,7 @@ def import_model(
     It reads folders of Hugging Face transformers (MarianMT) and Marian's own files (decoder.yml).
     """
     _check_languages(source_language, target_language)
-    if os.path.lexists(output) and not (output.is_dir() and not any(output.iterdir())):
-        raise InputError(f"{output}: exists already; give a new run directory with --output")
+    check_new_run(output)
     from mt_cli.experiment import importing
 
     run = importing.import_model(model, output, (source_language, target_language), allow_pickle)

@@ -40,7 +40,7 @@ def inspect(
 
     if sentence is None:
         paths = inspection.draw_model(translator, _picture_folder(path, output), suffix, positions)
-        show(*inspection.parameter_table(translator.model))
+        show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
         trace = inspection.trace_translation(translator, sentence)
         paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
@@ -51,6 +51,17 @@ def inspect(
             say(f"mt: {note}")
     for each in paths:
         say(f"wrote {each}")
+
+
+def _lineage(run: Path, checkpoint: str | None) -> list[str]:
+    """Lines on the runs that a run comes from."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.checkpoint.files import open_checkpoint
+    from mt_cli.experiment.lineage import describe_lineage
+
+    with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
+        lines = list(describe_lineage(saved.state.get("parents", [])))
+    return [*lines, ""] if lines else []
 
 
 def _picture_folder(run: Path, output: Path | None) -> Path:

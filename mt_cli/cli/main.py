@@ -19,7 +19,7 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import beginning, looking, options, translation
-from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
+from mt_cli.cli.options import RUNS, check_choice, check_new_run, check_no_files, load_config, run_path, run_paths, utf8
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.console import say, show_progress
 from mt_cli.cpus import spin_less_if_busy
@@ -214,20 +214,32 @@ def export(
 
 @app.command()
 def average(
-    run: options.RunOption = None,
+    runs: options.RunsOption = None,
     last: Annotated[int | None, Option(min=2, help="Average this number of the last validated checkpoints.")] = None,
     best: Annotated[int | None, Option(min=2, help="Average this number of the best validated checkpoints.")] = None,
+    output: Annotated[
+        Path | None, Option(metavar="DIR", callback=utf8, help="New run directory for the mean of several runs.")
+    ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Average validated checkpoints of a run.
+    """Average validated checkpoints of a run, or several runs with one parent.
 
-    The mean becomes the best checkpoint if it is better on the validation set. The one before it stays as
-    --checkpoint before_average.
+    The mean of checkpoints becomes the best one if it is better on the validation set. The one before it stays as
+    --checkpoint before_average. The mean of runs is a new run.
     """
     show_progress(progress)
-    from mt_cli.experiment.averages import average_run
+    paths = run_paths(runs)
+    if len(paths) == 1 and output is None:
+        from mt_cli.experiment.averages import average_run
 
-    show(*average_run(run_path(run), last, best))
+        return show(*average_run(paths[0], last, best))
+    if len(paths) == 1 or output is None or last is not None or best is not None:
+        raise InputError("for a mean of runs, give --run twice or more and --output DIR, without --last and --best")
+    check_new_run(output)
+    from mt_cli.experiment.lineage import average_runs
+
+    say("\n".join(average_runs(paths, output)))
+    return show(str(output))
 
 
 app.add_typer(data_app, name="data")

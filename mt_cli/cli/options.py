@@ -119,6 +119,12 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
     return runs or [run_path(None)]
 
 
+def check_new_run(path: Path) -> None:
+    """Raise InputError unless the path of a run to write is free, or an empty folder."""
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise InputError(f"{path}: exists already; give a new run directory with --output")
+
+
 def load_translator(
     path: Path | list[Path],
     device: str = "auto",

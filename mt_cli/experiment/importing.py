@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary
 from mt_cli.errors import InputError, RunError, one_line, reason
-from mt_cli.experiment.state import RunState
+from mt_cli.experiment.lineage import write_run
 from mt_cli.export.served import DESCRIPTION
 from mt_cli.importing.marian import Imported, read_marian
 from mt_cli.model.transformer import Transformer
-from mt_cli.storage import check_regular, new_folder, read_regular, reading
+from mt_cli.storage import check_regular, read_regular, reading
 from mt_cli.tokenizer import Tokenizer, TokenizerPair
 
 _MAX_TOKENS = 512
@@ -47,12 +44,7 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
         both = _languages(name, folder, languages)
         imported = read_marian(folder, allow_pickle)
         config, tokenizers, model = _config_of(imported, output.name, both), imported.tokenizers, imported.model
-    with new_folder(output) as folder:
-        directory = RunDirectory(folder)
-        directory.create(config, tokenizers)
-        state = RunState(fingerprints=directory.fixed_digests(), longest_source=config.corpus.max_tokens)
-        save_checkpoint(directory.best_path, model, asdict(state))
-    return TrainedRun.load(output)
+    return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
 
 
 class _Bundle(BaseModel):

@@ -53,13 +53,6 @@ class Parent:
             weights[name] = torch.cat([old, *(old[ids].mean(dim=0, keepdim=True) for ids in entries)])
         model.load_state_dict(weights)
 
-    @property
-    def lineage(self) -> dict[str, Any]:
-        """What `report.json` says about it."""
-        config, state = self.run.config, self.run.state
-        languages = list(config.corpus.languages)
-        return {"run": config.name, "languages": languages, "step": state["best_step"], "weights": self.run.digest}
-
     def describe(self) -> str:
         """Where training begins, for people."""
         source, target = self.run.config.corpus.languages

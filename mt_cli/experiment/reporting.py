@@ -56,7 +56,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         "run": setup.config.name,
         **first,
         "extra_tests": {each["split"]: each for each in others},
-        "parent": state.parent,
+        "parents": state.parents,
         "stopped_because": stopped_because,
         "best_step": state.best_step,
         "averaged_steps": averaged_steps(directory.best_state() or {}),

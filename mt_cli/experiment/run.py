@@ -20,6 +20,7 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import longest_source, prepare, scorer_of
+from mt_cli.experiment.lineage import lineage_of
 from mt_cli.experiment.parent import prepare_new
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
@@ -105,7 +106,7 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
         say(line)
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-    return setup, resume(setup, changed) if resumes else RunState(parent=parent.lineage if parent else None)
+    return setup, resume(setup, changed) if resumes else RunState(parents=[lineage_of(parent.run)] if parent else [])
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:

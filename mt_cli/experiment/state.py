@@ -85,8 +85,9 @@ class RunState:
     """Tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of the corpora and tokenizers that the run began with."""
-    parent: dict[str, Any] | None = None
-    """The run whose weights this run began with: its name, languages and step, and the SHA-256 of its checkpoint."""
+    parents: list[dict[str, Any]] = field(default_factory=list)
+    """The run whose weights this run began with, or of a mean of runs, these: name, languages, step, the SHA-256 of the
+    checkpoint, and parents."""
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> RunState:

@@ -51,7 +51,7 @@ def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, t
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     trained = TrainedRun.load(parent)
     expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state["best_step"]}
-    assert report["parent"] == expected | {"weights": trained.digest}
+    assert report["parents"] == [expected | {"weights": trained.digest, "parents": []}]
 
 
 def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same_run, monkeypatch):
@@ -287,6 +287,41 @@ def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt, corpus):
         for runs in (["parent"], ["child"], ["parent", "child"])
     ]
     assert min(log_probs[:2]) - 0.1 <= log_probs[2] <= max(log_probs[:2]) + 0.1
+
+
+def test_the_mean_of_runs_of_one_lineage_is_a_run(child, mt, tmp_path):
+    for name, parent in (("one", "parent"), ("two", "parent"), ("three", "one")):
+        settings = f"name={name}", f"init.run=runs/{parent}", f"training.seed={len(name)}", "training.max_steps=2"
+        assert child(*settings)[0] == 0
+    mean = "average", "--run", "runs/one", "--run", "runs/three", "--run", "runs/two", "--output", "runs/mean"
+    status, out, err = mt(*mean)
+    assert (status, out) == (0, "runs/mean\n"), err
+    assert "  from three, en to xx, step 2 (" in err and "\n      from parent, " in err
+    one, two, three, mean = (
+        weights(tmp_path / f"runs/{name}/checkpoints/best.safetensors") for name in ("one", "two", "three", "mean")
+    )
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (one[name] + two[name] + three[name]) / 3)
+    assert mt("translate", "--run", "runs/mean", "one two.")[0] == 0
+    assert mt("evaluate", "--run", "runs/mean", "--split", "test")[0] == 0
+    status, out, _ = mt("inspect", "--run", "runs/three")
+    assert re.match(r"from one, en to xx, step 2 \([0-9a-f]{12}\)\n  from parent, en to xx, step \d+ \(.*\)\n\n", out)
+
+
+def test_a_mean_of_runs_without_a_common_ancestor_is_refused(child, mt, tmp_path):
+    assert mt("train", "--config", "parent.yaml", "--set", "name=other", "--set", "training.learning_rate=1e-4")[0] == 0
+    both = "average", "--run", "runs/parent", "--run", "runs/other"
+    status, _, err = mt(*both, "--output", "runs/mean")
+    assert (status, "runs/other: does not come from the same run as runs/parent" in err) == (2, True)
+    for options in (
+        both,
+        (*both, "--output", "x", "--last", "2"),
+        ("average", "--run", "runs/parent", "--output", "x"),
+    ):
+        status, _, err = mt(*options)
+        assert (status, "give --run twice or more and --output DIR" in err) == (2, True)
+    assert "exists already" in mt(*both, "--output", "runs/other")[2]
+    assert not (tmp_path / "runs/mean").exists()
 
 
 def test_runs_of_different_vocabularies_are_no_ensemble(child, mt, tmp_path):

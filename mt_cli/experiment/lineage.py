@@ -1,0 +1,93 @@
+"""Where the weights of a run come from: the runs that it began with, and those that these began with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.files import save_checkpoint
+from mt_cli.checkpoint.trained import TrainedRun, check_same_vocabularies
+from mt_cli.config.sections import Config, InitConfig
+from mt_cli.errors import InputError
+from mt_cli.experiment.state import RunState
+from mt_cli.model.transformer import Transformer
+from mt_cli.storage import new_folder
+from mt_cli.tokenizer import TokenizerPair
+
+Lineage = Mapping[str, Any]
+
+
+def lineage_of(run: TrainedRun) -> dict[str, Any]:
+    """What the state and the report of a run say about the one that it began with, whose lineage is in it."""
+    state = run.state
+    return {
+        "run": run.config.name,
+        "languages": list(run.config.corpus.languages),
+        "step": state["best_step"],
+        "weights": run.digest,
+        "parents": state.get("parents", []),
+    }
+
+
+def describe_lineage(parents: Sequence[Lineage], depth: int = 0) -> Iterator[str]:
+    """A line for each run that a run comes from, the nearest first, indented by generation."""
+    for parent in parents:
+        source, target = parent["languages"]
+        indent = "  " * depth
+        yield f"{indent}from {parent['run']}, {source} to {target}, step {parent['step']:,} ({parent['weights'][:12]})"
+        yield from describe_lineage(parent["parents"], depth + 1)
+
+
+def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
+    """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
+
+    Means of models that were fine-tuned from one parent are often better than each (Wortsman et al. 2022, "Model
+    soups"). Raises InputError if the vocabularies differ, or two runs have no common ancestor: a mean of models that
+    began with different random weights is of no use.
+    """
+    runs = check_same_vocabularies(paths, [TrainedRun.load(path) for path in paths], "a mean")
+    ancestors = [set(_digests([lineage_of(run)])) for run in runs]
+    for path, theirs in zip(paths[1:], ancestors[1:], strict=True):
+        if not ancestors[0] & theirs:
+            raise InputError(
+                f"{path}: does not come from the same run as {paths[0]}; give runs that were fine-tuned from one parent"
+            )
+    model = runs[0].model
+    weights = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, weight in weights.items():
+            each = [dict(run.model.named_parameters())[name].double() for run in runs]
+            weight.copy_(torch.stack(each).mean(dim=0))
+    longest, parents = max(run.max_tokens for run in runs), [lineage_of(run) for run in runs]
+    write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents)
+    return [f"{output}: the mean of {len(runs)} runs", *describe_lineage(parents, depth=1)]
+
+
+def _digests(lineages: Sequence[Lineage]) -> Iterator[str]:
+    for each in lineages:
+        yield each["weights"]
+        yield from _digests(each["parents"])
+
+
+def write_run(
+    output: Path,
+    config: Config,
+    tokenizers: TokenizerPair,
+    model: Transformer,
+    longest_source: int,
+    parents: Sequence[dict[str, Any]] = (),
+) -> TrainedRun:
+    """Write a model that was not trained here as a run into the new folder `output`, whose name it gets."""
+    config = config.model_copy(update={"name": output.name, "init": InitConfig()})
+    with new_folder(output) as folder:
+        directory = RunDirectory(folder)
+        directory.create(config, tokenizers)
+        digests = directory.fixed_digests()
+        state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+        save_checkpoint(directory.best_path, model, asdict(state))
+    return TrainedRun.load(output)
