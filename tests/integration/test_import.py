@@ -298,20 +298,35 @@ def write_native(theirs, source_folder, folder, is_tied=True):
     names = [name for name in sorted(vocabulary, key=vocabulary.__getitem__) if name != "<pad>"]
     lines = [f"{json.dumps(name, ensure_ascii=False)}: {index}\n" for index, name in enumerate(names)]
     (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
-    decoder = {"models": ["model.npz"], "vocabs": ["vocab.yml", "vocab.yml"], "beam-size": 6}
+    if not is_tied:
+        shutil.copy(folder / "vocab.yml", folder / "vocab.trg.yml")
+    vocabs = ["vocab.yml", "vocab.yml" if is_tied else "vocab.trg.yml"]
+    decoder = {"models": ["model.npz"], "vocabs": vocabs, "beam-size": 6}
     (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
     for side in ("source", "target"):
         shutil.copy(source_folder / f"{side}.spm", folder)
 
 
-@pytest.mark.parametrize("options", [{}, {"activation_function": "relu", "encoder_layers": 6, "decoder_layers": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"activation_function": "relu", "encoder_layers": 6, "decoder_layers": 1},
+        {"share_encoder_decoder_embeddings": False, "tie_word_embeddings": False},
+    ],
+)
 def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2(marian, mt, tmp_path, options):
     folder, theirs, (source, _target) = marian(**options)
+    is_shared = options.get("share_encoder_decoder_embeddings", True)
     with torch.no_grad():
-        theirs.model.shared.weight[-1] = 0
+        for embedding in (theirs.get_encoder(), theirs.get_decoder()):
+            embedding.embed_tokens.weight[-1] = 0
+        theirs.lm_head.weight[-1] = 0
         theirs.final_logits_bias[:, -1] = -1e9
     theirs.save_pretrained(folder)
-    write_native(theirs, folder, tmp_path / "opus-en-de")
+    write_native(theirs, folder, tmp_path / "opus-en-de", is_shared)
+    if not is_shared:
+        shutil.copy(folder / "vocab.json", folder / "target_vocab.json")
     for name in ("opus-mt-en-de", "opus-en-de"):
         status, _, err = mt("import", name, "--output", f"runs/{name}")
         assert status == 0, err
