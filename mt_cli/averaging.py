@@ -44,8 +44,8 @@ class MovingAverage:
 @contextmanager
 def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Context manager inside which a model has other weights, by name; afterwards its own, equal to the last bit."""
-    named = dict(model.named_parameters())
-    kept = {name: named[name].detach().clone() for name in weights}
+    named = own_weights(model)
+    kept = {name: weight.detach().clone() for name, weight in named.items()}
     try:
         _copy(named, weights)
         yield
@@ -55,5 +55,5 @@ def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
 
 @torch.no_grad()
 def _copy(named: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    for name, weight in weights.items():
-        named[name].copy_(weight)
+    for name, weight in named.items():
+        weight.copy_(weights[name])

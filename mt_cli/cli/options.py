@@ -79,7 +79,7 @@ BeamSizeOption = Annotated[
 def check_choice(option: str, value: str, *choices: str) -> None:
     """Raise InputError unless the value of an option is one of the choices."""
     if value not in choices:
-        raise InputError(f"{option} {value}: use {' or '.join(choices)}")
+        raise InputError(f"{option} {value}: use {', '.join(choices[:-1])} or {choices[-1]}")
 
 
 def check_no_files(texts: Sequence[str], advice: str) -> None:

@@ -29,11 +29,11 @@ from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import check_regular, read_regular, reading
-from mt_cli.tokenizer import SOS_ID, SPECIAL_TOKENS, TokenizerPair
+from mt_cli.tokenizer import PAD_ID, SOS_ID, SPECIAL_TOKENS, TokenizerPair
 
 _MAX_JSON_BYTES = 2**26
-_NEVER = -1e9
-"""The logit of an entry that is never generated."""
+_NEVER = -1e4
+"""The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
 _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
     "swish": "silu",
     "silu": "silu",
@@ -106,10 +106,12 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     else:
         found = _description(folder / "config.json")
         vocabularies = [_vocabulary(folder / "vocab.json")]
-        if not found.share_encoder_decoder_embeddings:
-            vocabularies.append(_vocabulary(folder / "target_vocab.json"))
+        target_path = folder / "target_vocab.json"  # Tables may be separate and have one vocabulary.
+        if not found.share_encoder_decoder_embeddings and target_path.exists():
+            vocabularies.append(_vocabulary(target_path))
         weights = _weights(folder, allow_pickle)
-    is_shared = found.share_encoder_decoder_embeddings
+    is_shared = len(vocabularies) == 1
+    ties: Literal["all", "target"] = "all" if found.share_encoder_decoder_embeddings else "target"
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     sides = [
         _side(vocabulary, pieces if is_shared else [own], found)
@@ -126,7 +128,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         num_decoder_layers=found.decoder_layers,
         norm_order="post",
         activation=_ACTIVATIONS[found.activation_function],
-        tie_embeddings="none" if not found.tie_word_embeddings else "all" if is_shared else "target",
+        tie_embeddings=ties if found.tie_word_embeddings else "none",
         output_bias=True,
         dropout=found.dropout,
         attention_dropout=found.attention_dropout,
@@ -253,7 +255,7 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
             raise KeyError(name)
         found[name] = table[side.rows][:, order]
     bias = theirs["final_logits_bias"].flatten()[target.rows]
-    bias[SOS_ID] = _NEVER
+    bias[[PAD_ID, SOS_ID]] = _NEVER
     bias[target.num_known :] = _NEVER
     found["projection.bias"] = bias
     return found

@@ -190,7 +190,7 @@ def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--format", "onnx"), "use ctranslate2 or bundle"),
+        (("--format", "onnx"), "use ctranslate2, huggingface or bundle"),
         (("--format", "ctranslate2", "--quantization", "int4"), "use one of float32"),
         (("--format", "bundle", "--quantization", "int8"), "--quantization is for --format ctranslate2"),
     ],

@@ -240,19 +240,9 @@ def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
             atol=1e-4,
             rtol=1e-4,
         )
-    assert (
-        mt(
-            "import",
-            "opus-mt-en-de-back",
-            "--output",
-            "runs/again",
-            "--source-language",
-            "en",
-            "--target-language",
-            "de",
-        )[0]
-        == 0
-    )
+    languages = "--source-language", "en", "--target-language", "de"
+    status, _, err = mt("import", "opus-mt-en-de-back", "--output", "runs/again", *languages)
+    assert status == 0, err
     one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("opus", "again"))
     assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
     for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
