@@ -225,7 +225,7 @@ def average(
     """Average validated checkpoints of a run, or several runs with one parent.
 
     The mean of checkpoints becomes the best one if it is better on the validation set. The one before it stays as
-    --checkpoint before_average. The mean of runs is a new run.
+    --checkpoint before_average. The mean of runs is a new run; so is that of one run with adapters, which are merged.
     """
     show_progress(progress)
     paths = run_paths(runs)
@@ -233,8 +233,8 @@ def average(
         from mt_cli.experiment.averages import average_run
 
         return show(*average_run(paths[0], last, best))
-    if len(paths) == 1 or output is None or last is not None or best is not None:
-        raise InputError("for a mean of runs, give --run twice or more and --output DIR, without --last and --best")
+    if output is None or last is not None or best is not None:
+        raise InputError("for a mean of runs, give --output DIR, without --last and --best")
     check_new_run(output)
     from mt_cli.experiment.lineage import average_runs
 
