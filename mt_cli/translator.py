@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.trained import TrainedRun, check_same_vocabularies
+from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
@@ -73,13 +73,12 @@ class Translator:
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
-        Several runs with equal vocabularies are an ensemble; search options and tags are those of the first. InputError
-        is raised if their vocabularies differ. `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is fast
-        at it.
+        Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
+        first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is
+        fast at it.
         """
         paths = [run] if isinstance(run, str | Path) else list(run)
-        runs = [TrainedRun.load(path, checkpoint) for path in paths]
-        first, *_ = trained = check_same_vocabularies(paths, runs, "an ensemble")
+        first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         engine = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())

@@ -18,6 +18,8 @@ from mt_cli.tokenizer import BYTES, SPECIAL_TOKENS, Tokenizer, TokenizerPair, un
 
 _MAX_CHARACTERS = 0.75
 """Maximum share of new sub-words that are single characters."""
+_MIN_FREQUENCY, _MAX_LENGTH = 5, 12
+"""How often a sub-word of several characters must occur to become an entry, and how many characters it may have."""
 _RESERVED = frozenset("\ue000\x10\x11\x12")
 """Characters that stand for markers in text; see `tokenizer`."""
 
@@ -119,6 +121,10 @@ def _trained(kind: str, units: dict[str, int], max_entries: int) -> dict[str, An
     backend = tokenizers.Tokenizer(models.Unigram() if kind == "Unigram" else models.BPE())
     size = max_entries + len(set("".join(units)))
     options: dict[str, Any] = {"vocab_size": size, "show_progress": False, "special_tokens": []}
-    trainer: Any = trainers.UnigramTrainer(**options) if kind == "Unigram" else trainers.BpeTrainer(**options)
+    trainer: Any
+    if kind == "Unigram":
+        trainer = trainers.UnigramTrainer(max_piece_length=_MAX_LENGTH, **options)
+    else:
+        trainer = trainers.BpeTrainer(min_frequency=_MIN_FREQUENCY, max_token_length=_MAX_LENGTH, **options)
     backend.train_from_iterator((unit for unit, count in units.items() for _ in range(count)), trainer)
     return dict(json.loads(backend.to_str())["model"])

@@ -68,10 +68,14 @@ class TrainedRun:
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
 
 
-def check_same_vocabularies(paths: Sequence[str | Path], runs: Sequence[TrainedRun], purpose: str) -> list[TrainedRun]:
-    """The runs; raises InputError if their vocabularies differ. `purpose` is what needs equal ones."""
-    own = [each.to_json() for each in runs[0].tokenizers]
+def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
+    """Several runs; raises InputError if their languages or vocabularies differ. `purpose` is what needs equal ones."""
+    runs = [TrainedRun.load(path, checkpoint) for path in paths]
+    own, languages = [each.to_json() for each in runs[0].tokenizers], runs[0].config.corpus.languages
     for path, run in zip(paths, runs, strict=True):
+        if run.config.corpus.languages != languages:
+            theirs, ours = (" to ".join(each) for each in (run.config.corpus.languages, languages))
+            raise InputError(f"{path}: translates {theirs}, and {paths[0]} {ours}; {purpose} needs equal languages")
         if [each.to_json() for each in run.tokenizers] != own:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
-    return list(runs)
+    return runs

@@ -54,7 +54,7 @@ RunsOption = Annotated[
         "--run",
         metavar="DIR",
         callback=utf8,
-        help="Run directory, repeated for an ensemble; default: the newest below ./runs.",
+        help="Run directory, repeated for an ensemble or a mean; default: the newest below ./runs.",
     ),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
@@ -120,7 +120,11 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
 
 
 def check_new_run(path: Path) -> None:
-    """Raise InputError unless the path of a run to write is free, or an empty folder."""
+    """Raise InputError unless a path for a new run is free, or an empty folder, and has a name that a run may have."""
+    from mt_cli.config.sections import RUN_NAME
+
+    if not RUN_NAME.fullmatch(path.name):
+        raise InputError(f"--output {path}: the name of a run has letters, digits, dots, hyphens and underscores")
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 

@@ -210,8 +210,10 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         return where + message
     found = repr(problem["input"])
     shown = found if len(found) < 60 else type(problem["input"]).__name__
-    message = message[:1].lower() + message[1:].replace("Input should", "it should")
-    return f"{where}found {shown}; {message.replace('input should', 'it should')}"
+    message = message[:1].lower() + message[1:]
+    for old, new in (("Input should", "it should"), ("input should", "it should"), ("valid tuple", "valid list")):
+        message = message.replace(old, new)
+    return f"{where}found {shown}; {message}"
 
 
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:

@@ -27,6 +27,8 @@ def _if_complete(check: Callable[[T], T]) -> Any:
     return model_validator(mode="after")(validate)
 
 
+RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
+
 _MAY_CHANGE = "may change when a run resumes"
 Changeable = Annotated[T, _MAY_CHANGE]
 """The type of an option, or of a section of options, that may change when a run resumes."""
@@ -343,16 +345,15 @@ class InitConfig(Section):
     """The output of an adapter is multiplied by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
     replay: float | None = Field(default=None, gt=0, lt=1)
     """Share of the training pairs of an epoch that are pairs of that run, against forgetting (rehearsal, Robins 1995;
-    mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`, and its test set to `corpus.extra_tests`."""
+    mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`. If the languages are the same, its test set
+    is added to `corpus.extra_tests`; if not, all corpora need tags."""
 
     @model_validator(mode="after")
     def _has_a_run(self) -> InitConfig:
-        if self.freeze and self.run is None:
-            raise ValueError("freeze: random weights would stay random; set run")
-        if self.adapter_rank is not None and self.run is None:
-            raise ValueError("adapter_rank: random weights would stay random; set run")
-        if self.replay is not None and self.run is None:
-            raise ValueError("replay: there are no earlier pairs; set run")
+        defaults = {name: field.default for name, field in InitConfig.model_fields.items()}
+        changed = [name for name, default in defaults.items() if getattr(self, name) != default]
+        if changed and self.run is None:
+            raise ValueError(f"{changed[0]}: needs another run to begin with; set init.run")
         return self
 
 
@@ -393,7 +394,7 @@ class Config(Section):
     @field_validator("name")
     @classmethod
     def _name_stays_in_runs(cls, value: str) -> str:
-        if not re.fullmatch(r"[\w][\w.-]{0,99}", value):
+        if not RUN_NAME.fullmatch(value):
             raise ValueError(
                 f"{value!r} is not a directory name; use letters, digits, dots, hyphens and underscores, "
                 "beginning with a letter or digit"

@@ -18,7 +18,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary
 from mt_cli.errors import InputError, RunError, one_line, reason
-from mt_cli.experiment.lineage import write_run
+from mt_cli.experiment.lineage import UNKNOWN_CORPUS, write_run
 from mt_cli.export.served import DESCRIPTION
 from mt_cli.importing.marian import Imported, read_marian
 from mt_cli.model.transformer import Transformer
@@ -27,8 +27,6 @@ from mt_cli.tokenizer import Tokenizer, TokenizerPair
 
 _MAX_TOKENS = 512
 _MAX_JSON_BYTES = 2**24
-_UNKNOWN_CORPUS = "unknown.tsv"
-"""Stands in the config for the corpus that the model was trained on."""
 _FILES = ("*.json", "*.spm", "model.safetensors", "pytorch_model.bin")
 
 
@@ -38,6 +36,10 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     Raises InputError if it cannot be read, its languages are not known, or `output` exists.
     """
     folder = _folder_of(name)
+    if (folder / "config.yaml").exists():
+        raise InputError(f"{folder}: is a run already; use it with --run")
+    if not any((folder / each).exists() for each in (DESCRIPTION, "config.json", "decoder.yml")):
+        raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model = _read_bundle(folder, output.name, languages)
     else:
@@ -94,8 +96,8 @@ def _tied(weights: Mapping[str, Tensor], model: Transformer) -> dict[str, Tensor
 
 def _unknown_corpus(tags: Sequence[str]) -> dict[str, Any]:
     """A corpus section in place of the one that the model was trained on."""
-    train: list[dict[str, Any]] = [{"file": _UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
-    return {"train": train or {"file": _UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}
+    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
+    return {"train": train or {"file": UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}
 
 
 def _folder_of(name: str) -> Path:

@@ -11,7 +11,7 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import save_checkpoint
-from mt_cli.checkpoint.trained import TrainedRun, check_same_vocabularies
+from mt_cli.checkpoint.trained import TrainedRun, load_together
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.errors import InputError
 from mt_cli.experiment.state import RunState
@@ -20,6 +20,8 @@ from mt_cli.storage import new_folder
 from mt_cli.tokenizer import TokenizerPair
 
 Lineage = Mapping[str, Any]
+UNKNOWN_CORPUS = "unknown.tsv"
+"""Stands in the config of an imported run for the corpus that it was trained on."""
 
 
 def lineage_of(run: TrainedRun) -> dict[str, Any]:
@@ -47,10 +49,15 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
 
     Means of models that were fine-tuned from one parent are often better than each (Wortsman et al. 2022, "Model
-    soups"). Raises InputError if the vocabularies differ, or two runs have no common ancestor: a mean of models that
-    began with different random weights is of no use.
+    soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages or
+    vocabularies differ, or two runs have no common ancestor: a mean of models that began with different random weights
+    is of no use.
     """
-    runs = check_same_vocabularies(paths, [TrainedRun.load(path) for path in paths], "a mean")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError("a run is given twice; give different runs")
+    runs = load_together(paths, "a mean")
+    if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
+        raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")
     ancestors = [set(_digests([lineage_of(run)])) for run in runs]
     for path, theirs in zip(paths[1:], ancestors[1:], strict=True):
         if not ancestors[0] & theirs:
@@ -65,7 +72,8 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
             weight.copy_(torch.stack(each).mean(dim=0))
     longest, parents = max(run.max_tokens for run in runs), [lineage_of(run) for run in runs]
     write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents)
-    return [f"{output}: the mean of {len(runs)} runs", *describe_lineage(parents, depth=1)]
+    title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
+    return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 
 
 def _digests(lineages: Sequence[Lineage]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import ConfigError, CorpusError
 from mt_cli.experiment.data import read
+from mt_cli.experiment.lineage import UNKNOWN_CORPUS
 
 Tree = dict[str, Any]
 
@@ -21,8 +22,8 @@ Tree = dict[str, Any]
 def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
     """The config with the corpora of its parent, if `init.replay` asks for them and it does not have them yet.
 
-    Weights make them the share `init.replay` of the pairs of an epoch. The test set of the parent becomes an extra
-    test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read.
+    Weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same languages
+    becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read.
     """
     share, own, theirs = config.init.replay, config.corpus, parent.corpus
     if share is None or _is_mixed(own, parent.name):
@@ -34,6 +35,14 @@ def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
     ):
         if is_problem:
             raise ConfigError(f"init.replay: {problem}")
+    if any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in theirs.train):
+        raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
+    has_tags = all(source.tag is not None for source in (*own.train, *theirs.train))
+    if own.languages != theirs.languages and not has_tags:
+        both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
+        raise ConfigError(
+            f"init.replay: a model for {both} needs a tag for each corpus; this run or its parent has none"
+        )
     new = [_dumped(source) for source in own.train]
     old = _adopted(theirs.train, theirs, own, parent.name)
     counts = _num_pairs(_with_corpora(config, train=[*new, *old]), cache_path, parent.name)

@@ -163,7 +163,7 @@ def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
         (("init.freeze=[encode]",), "init.freeze: this model has no part 'encode', did you mean encoder?"),
         (("init.freeze=[zzz]",), "no part 'zzz'; use embeddings, encoder, decoder, or modules such as decoder.0"),
         (("init.freeze=[embeddings, encoder, decoder]",), "init.freeze: nothing is left to train"),
-        (("init.run=null", "init.freeze=[encoder]"), "freeze: random weights would stay random"),
+        (("init.run=null", "init.freeze=[encoder]"), "freeze: needs another run to begin with"),
         (("init.run=runs/paren",), "init.run: runs/paren: no such run directory, did you mean runs/parent?"),
     ):
         status, out, err = child(*settings)
@@ -229,9 +229,34 @@ def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set
     assert_same_run(tmp_path / "runs/again", tmp_path / "runs/whole")
 
 
+def test_runs_of_other_languages_are_not_mixed(child, mt, tmp_path):
+    valid = "corpus.valid={files: [v.en, v.en]}"
+    (tmp_path / "v.en").write_text("one\ntwo three\n")
+    other = "corpus.target=fr", "training.max_steps=1"
+    status, _, err = child(*other)
+    assert status == 0, err
+    both = "--run", "runs/parent", "--run", "runs/child"
+    for command in (("translate", *both, "one"), ("average", *both, "--output", "runs/mean")):
+        status, _, err = mt(*command)
+        assert (status, "runs/child: translates en to fr, and runs/parent en to xx" in err) == (2, True)
+    assert "needs a tag for each corpus" in child(*other, valid, "name=mixed", "init.replay=0.5")[2]
+
+
+def test_an_imported_parent_has_no_pairs_to_replay(child, mt, tmp_path):
+    valid = "corpus.valid={files: [v.en, v.en]}"
+    (tmp_path / "v.en").write_text("one\ntwo three\n")
+    assert child("training.max_steps=1")[0] == 0
+    assert mt("export", "--run", "runs/child", "--format", "bundle", "--output", "bundle")[0] == 0
+    assert mt("import", "bundle", "--output", "runs/imported")[0] == 0
+    status, _, err = child(valid, "name=new", "init.run=runs/imported", "init.replay=0.5")
+    assert (status, "init.replay: imported was imported, so its pairs are not known" in err) == (2, True)
+    for folder, message in (("runs/child", "is a run already"), ("runs", "has no model: no config.json")):
+        assert message in mt("import", folder, "--output", "runs/x")[2]
+
+
 def test_replay_that_cannot_be_counted_is_refused(child):
     assert "corpus.valid would hold out pairs of both runs" in child("init.replay=0.5")[2]
-    assert "replay: there are no earlier pairs; set run" in child("init.run=null", "init.replay=0.5")[2]
+    assert "replay: needs another run to begin with" in child("init.run=null", "init.replay=0.5")[2]
     assert "init.replay: found 1.0" in child("init.replay=1.0")[2]
 
 
@@ -317,6 +342,10 @@ def test_a_mean_of_runs_without_a_common_ancestor_is_refused(child, mt, tmp_path
         status, _, err = mt(*options)
         assert (status, "for a mean of runs, give --output DIR, without --last and --best" in err) == (2, True)
     assert "exists already" in mt(*both, "--output", "runs/other")[2]
+    assert "the name of a run has letters" in mt(*both, "--output", "runs/a b")[2]
+    once = "average", "--run", "runs/parent", "--output", "runs/mean"
+    assert "a single run without adapters" in mt(*once)[2]
+    assert "a run is given twice" in mt(*once, "--run", "runs/../runs/parent")[2]
     assert not (tmp_path / "runs/mean").exists()
 
 

@@ -191,7 +191,7 @@ def test_pickled_weights_are_read_only_if_that_is_allowed(marian, mt, tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda folder: (folder / "config.json").unlink(), "config.json: no such file"),
+        (lambda folder: (folder / "config.json").unlink(), "has no model: no config.json, decoder.yml or model.json"),
         (lambda folder: (folder / "source.spm").write_bytes(b"no model"), "source.spm: not"),
         (lambda folder: (folder / "vocab.json").write_text("[]"), "vocab.json: not a vocabulary"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 20), "model.safetensors: cannot be read"),
