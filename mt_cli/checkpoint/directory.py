@@ -80,7 +80,7 @@ class RunDirectory:
         return load_tokenizers(self.path, config)
 
     def fixed_digests(self) -> dict[str, str]:
-        """The SHA-256 of each file that training does not change: the tokenizers, and the weights below adapters.
+        """The SHA-256 of what training does not change: tokenizer files, and the weights below adapters.
 
         Raises RunError if one cannot be read.
         """
@@ -90,7 +90,7 @@ class RunDirectory:
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
         if self.base_path.exists():
             with open_checkpoint(self.base_path) as checkpoint:
-                digests[self.base_path.name] = checkpoint.digest
+                digests[self.base_path.name] = checkpoint.fingerprint()
         return digests
 
     def check_fixed(self, fingerprints: Mapping[str, str]) -> None:

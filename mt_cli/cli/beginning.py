@@ -91,9 +91,10 @@ def import_model(
     ] = None,
     allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
 ) -> None:
-    """Make a run of a published Marian model, such as those of OPUS-MT, or of a bundle of `mt export`.
+    """Make a run of a published Marian model or of a bundle.
 
-    It reads folders of Hugging Face transformers (MarianMT) and Marian's own files (decoder.yml).
+    It reads folders of Hugging Face transformers (MarianMT), such as those of OPUS-MT, Marian's own files (decoder.yml)
+    and bundles of mt export.
     """
     _check_languages(source_language, target_language)
     check_new_run(output)

@@ -181,7 +181,7 @@ def export(
         str | None, Option("--license", metavar="ID", help="Licence in the model card of huggingface: cc-by-4.0, ...")
     ] = None,
 ) -> None:
-    """Export a model for CTranslate2, for Hugging Face transformers, or as a bundle."""
+    """Export a model for CTranslate2, transformers or your own program."""
     check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
     if kind != "ctranslate2" and quantization:
         raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
@@ -222,10 +222,11 @@ def average(
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Average validated checkpoints of a run, or several runs with one parent.
+    """Average checkpoints of a run, or several runs.
 
     The mean of checkpoints becomes the best one if it is better on the validation set. The one before it stays as
-    --checkpoint before_average. The mean of runs is a new run; so is that of one run with adapters, which are merged.
+    --checkpoint before_average. The mean of runs, which must come from one parent, is a new run. So is a run with
+    adapters alone, which are merged.
     """
     show_progress(progress)
     paths = run_paths(runs)

@@ -20,7 +20,7 @@ from mt_cli.storage import new_folder
 from mt_cli.tokenizer import TokenizerPair
 
 Lineage = Mapping[str, Any]
-UNKNOWN_CORPUS = "unknown.tsv"
+UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
 """Stands in the config of an imported run for the corpus that it was trained on."""
 
 
@@ -98,4 +98,4 @@ def write_run(
         digests = directory.fixed_digests()
         state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
         save_checkpoint(directory.best_path, model, asdict(state))
-    return TrainedRun.load(output)
+        return TrainedRun.load(folder)

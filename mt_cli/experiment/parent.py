@@ -46,8 +46,8 @@ class Parent:
         """Fill a model of the same architecture, with rows for the new entries, with the weights of the parent."""
         source, target = self.new_entries
         new_rows = {"source_embedding.table.weight": source, "target_embedding.table.weight": target}
-        new_rows["projection.weight"] = target
         weights = self.run.model.state_dict()
+        new_rows |= {name: target for name in ("projection.weight", "projection.bias") if name in weights}
         for name, entries in new_rows.items():
             old = weights[name]
             weights[name] = torch.cat([old, *(old[ids].mean(dim=0, keepdim=True) for ids in entries)])
@@ -98,6 +98,8 @@ def _adopt(
             return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
+    if config.tokenizer.algorithm == "sentencepiece":
+        raise ConfigError("init.vocabulary: extend is not possible with the SentencePiece models of an imported model")
     pairs = tokenizer_pairs(read(config, Cache(cache_path, say), stream_rows), config)
     tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, config.init.max_new_entries)
     source, target = (spellings(*each) for each in zip(run.tokenizers, tokenizers, strict=True))

@@ -27,7 +27,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, one_line, reason
 from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
-from mt_cli.model.transformer import Transformer
+from mt_cli.model.transformer import Transformer, outline
 from mt_cli.storage import check_regular, read_regular, reading
 from mt_cli.tokenizer import PAD_ID, SOS_ID, SPECIAL_TOKENS, TokenizerPair
 
@@ -63,8 +63,8 @@ class _Description(BaseModel):
     scale_embedding: bool = False
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
-    pad_token_id: int
-    eos_token_id: int
+    pad_token_id: int = Field(ge=0)
+    eos_token_id: int = Field(ge=0)
     decoder_start_token_id: int
     num_beams: int = 6
     normalize_before: bool = False
@@ -111,7 +111,6 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
             vocabularies.append(_vocabulary(target_path))
         weights = _weights(folder, allow_pickle)
     is_shared = len(vocabularies) == 1
-    ties: Literal["all", "target"] = "all" if found.share_encoder_decoder_embeddings else "target"
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     sides = [
         _side(vocabulary, pieces if is_shared else [own], found)
@@ -120,7 +119,23 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     source, target = sides[0], sides[-1]
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
-    config = ModelConfig(
+    try:
+        config = _model_config(found)
+        _check_weights(weights, [len(vocabularies[0]), len(vocabularies[-1])])
+        planned = outline(config, len(source.rows), len(target.rows))
+        ours = _our_weights(weights, planned, source, target)
+        planned.load_state_dict({name: weight.to("meta") for name, weight in ours.items()})
+        model = Transformer(config, len(source.rows), len(target.rows))  # After a check that needs no memory.
+        model.load_state_dict(ours)
+    except (KeyError, IndexError, RuntimeError, ValueError) as error:
+        raise InputError(f"{folder}: its weights do not fit its description: {one_line(error)}") from None
+    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+
+
+def _model_config(found: _Description) -> ModelConfig:
+    """The options of the model; raises ValueError if one has no possible value."""
+    ties: Literal["all", "target"] = "all" if found.share_encoder_decoder_embeddings else "target"
+    return ModelConfig(
         d_model=found.d_model,
         d_ff=found.encoder_ffn_dim,
         num_heads=found.encoder_attention_heads,
@@ -134,12 +149,17 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         attention_dropout=found.attention_dropout,
         feed_forward_dropout=found.activation_dropout,
     )
-    model = Transformer(config, len(source.rows), len(target.rows))
-    try:
-        model.load_state_dict(_our_weights(weights, model, source, target))
-    except (KeyError, IndexError, RuntimeError) as error:
-        raise InputError(f"{folder}: its weights do not fit its description: {one_line(error)}") from None
-    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+
+
+def _check_weights(weights: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
+    """Raise ValueError unless all are finite numbers, and tables have the sizes of the vocabularies."""
+    for name, weight in weights.items():
+        if not weight.is_floating_point() or not weight.isfinite().all():
+            raise ValueError(f"{name} has values that are not finite numbers")
+    for side, size in (("shared", sizes[0]), ("encoder.embed_tokens", sizes[0]), ("decoder.embed_tokens", sizes[1])):
+        table = weights.get(f"model.{side}.weight")
+        if table is not None and len(table) != size:
+            raise ValueError(f"model.{side}.weight has {len(table):,} rows, and the vocabulary {size:,} entries")
 
 
 def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Description:
@@ -160,6 +180,7 @@ def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Descript
         (found.normalize_before, "norms come first (normalize_before)"),
         (found.encoder_ffn_dim != found.decoder_ffn_dim, "encoder_ffn_dim and decoder_ffn_dim differ"),
         (found.encoder_attention_heads != found.decoder_attention_heads, "encoder and decoder differ in heads"),
+        (found.eos_token_id == found.pad_token_id, "the end and the padding are one token"),
         (found.decoder_start_token_id != found.pad_token_id, "translations do not begin with the padding"),
         (found.d_model % 2 == 1 or found.d_model % found.encoder_attention_heads > 0, f"d_model {found.d_model}"),
     ):
@@ -204,9 +225,13 @@ def _weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     try:
         check_regular(path)
         found = load_file(path) if path != pickled else torch.load(path, "cpu", weights_only=True)
-    except (OSError, SafetensorError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
+    except pickle.UnpicklingError:
+        raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
+    except (OSError, SafetensorError, RuntimeError, EOFError) as error:
         raise InputError(f"{path}: cannot be read: {reason(error)}") from None
-    return {name: weight.float() for name, weight in found.items()}
+    if not isinstance(found, dict) or not all(isinstance(weight, Tensor) for weight in found.values()):
+        raise InputError(f"{path}: holds other values than the weights of a model")
+    return {name: weight.float() if weight.is_floating_point() else weight for name, weight in found.items()}
 
 
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -241,9 +266,11 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
     """The state of our model."""
     order = interleaved(model.config.d_model)
     found = {}
-    for name in model.state_dict():
-        if name.startswith(("encoder.", "decoder.")):
-            found[name] = reordered(theirs[their_name(name)], name, order)
+    layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder.", "decoder."))}
+    if more := [name for name in theirs if ".layers." in name and name not in layers]:
+        raise KeyError(f"{more[0]} belongs to no layer")
+    for their, name in layers.items():
+        found[name] = reordered(theirs[their], name, order)
     shared = theirs.get("model.shared.weight")
     tables = {
         "source_embedding.table.weight": (theirs.get("model.encoder.embed_tokens.weight", shared), source),

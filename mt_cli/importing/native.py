@@ -56,11 +56,13 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
     path, vocabularies = folder / _name(folder, decoder, "models"), _vocabularies(folder, decoder)
     arrays = _arrays(path)
     options = _options(path, arrays)
-    weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if array.ndim}
     try:
+        weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if array.ndim}
         found = dict(_layers(weights, options)) | _tables(weights, [len(each) for each in vocabularies])
     except KeyError as error:
         raise InputError(f"{path}: has no weight {error}") from None
+    except (ValueError, IndexError, RuntimeError) as error:
+        raise InputError(f"{path}: its weights do not have the shapes of a Transformer: {one_line(error)}") from None
     for vocabulary in vocabularies:
         vocabulary[_PAD] = len(vocabulary)
     heads, d_ff = options["transformer-heads"], options["transformer-dim-ffn"]
@@ -120,7 +122,11 @@ _ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+(\d+)", re.DOTALL)
 def _vocabulary(path: Path) -> dict[str, int]:
     """Entries with their ids, one on each line: `"entry": 7`; long entries are a key and a value on two lines."""
     with reading(path):
-        text = read_regular(path, _MAX_TEXT_BYTES).decode("utf-8", errors="replace")
+        content = read_regular(path, _MAX_TEXT_BYTES)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 at byte {error.start}") from None
     found: dict[int, str] = {}
     for entry in re.split(r"\n(?!: )", text.replace("\r\n", "\n").strip("\n")):
         match = _ENTRY.fullmatch(entry)
@@ -148,7 +154,10 @@ def _unquoted(text: str) -> str:
 def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     try:
         check_regular(path)
-        with np.load(path, allow_pickle=False) as file:
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise ValueError("a single array")
+        with file:
             return {name: file[name] for name in file.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: cannot be read: {reason(error)}") from None
@@ -201,6 +210,9 @@ def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[s
 
 def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor]:
     """Embeddings, projection and its bias, with zeros for the new entry; a bias that is never generated."""
+    for name, table in weights.items():
+        if name.endswith(("Wemb", "out_W", "out_Wt")) and table.ndim != 2:
+            raise ValueError(f"{name} is no matrix")
     tables = [weights[name] if name in weights else weights["Wemb"] for name in ("encoder_Wemb", "decoder_Wemb")]
     for table, size in zip(tables, (sizes[0], sizes[-1]), strict=True):
         if len(table) != size:

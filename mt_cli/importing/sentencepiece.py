@@ -6,6 +6,7 @@ import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def read_pieces(path: Path) -> Pieces:
     kinds = {piece.type for piece in proto.pieces}
     for is_problem, problem in (
         (not proto.pieces, "it has no pieces"),
+        (any(not piece.piece or not isfinite(piece.score) for piece in proto.pieces), "pieces without text or score"),
         (trainer.model_type not in (_UNIGRAM, _BPE), "neither a unigram nor a bpe model"),
         (_BYTE in kinds, "it falls back to bytes"),
         (_USER_DEFINED in kinds, "it has user-defined symbols"),
@@ -103,7 +105,10 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
     else:
         scored = [(name, known.get(name, _LOWEST_SCORE)) for name in vocab]
         model = models.Unigram(scored, unk_id=UNK_ID)
-    backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
+    try:
+        backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
+    except Exception as error:  # The library raises nothing more specific.
+        raise InputError(f"a SentencePiece model has a damaged normalisation: {one_line(error)}") from None
     return Tokenizer(backend, tags)
 
 

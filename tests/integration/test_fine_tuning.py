@@ -7,6 +7,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
 from mt_cli.tokenizer import EOS_ID, SOS_ID
@@ -16,7 +17,7 @@ from mt_cli.tokenizer import EOS_ID, SOS_ID
 def child(mt, tiny_tree, tmp_path):
     """Runs `mt train` on other pairs of the tiny corpus, beginning with the run `parent`, which it trains first."""
     tree = tiny_tree | {"name": "parent"}
-    tree["model"] |= {"dropout": 0.3, "norm_order": "post"}
+    tree["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
     tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 300, "shared": True}
     (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     status, _, err = mt("train", "--config", "parent.yaml")
@@ -128,7 +129,9 @@ def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
     assert child(*ADAPTERS, "training.max_steps=3")[0] == 0
     base = tmp_path / "runs/child/checkpoints/base.safetensors"
     content = base.read_bytes()
-    shutil.copy(tmp_path / "runs/parent/checkpoints/last.safetensors", base)
+    other = TrainedRun.load(tmp_path / "runs/parent").model
+    torch.nn.init.ones_(other.projection.bias)
+    save_checkpoint(base, other, {})
     for command in (lambda: mt("translate", "--run", "runs/child", "one"), lambda: child(*ADAPTERS)):
         status, _, err = command()
         assert (status, "not the file that this model was trained with, so that its adapters fit" in err) == (2, True)
@@ -137,7 +140,7 @@ def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
     base.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     status, _, err = mt("translate", "--run", "runs/child", "one")
     assert (status, "damaged checkpoint" in err) == (2, True)
-    assert "rank: random weights would stay random" in child("init.run=null", "init.adapter_rank=4")[2]
+    assert "adapter_rank: needs another run to begin with" in child("init.run=null", "init.adapter_rank=4")[2]
 
 
 def test_adapters_with_an_extended_vocabulary_train_the_new_entries(child, mt, tmp_path):
@@ -162,7 +165,7 @@ def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
         (("tokenizer.algorithm=unigram",), "tokenizer.algorithm: is bpe there, not unigram"),
         (("init.freeze=[encode]",), "init.freeze: this model has no part 'encode', did you mean encoder?"),
         (("init.freeze=[zzz]",), "no part 'zzz'; use embeddings, encoder, decoder, or modules such as decoder.0"),
-        (("init.freeze=[embeddings, encoder, decoder]",), "init.freeze: nothing is left to train"),
+        (("init.freeze=[embeddings, encoder, decoder, projection]",), "init.freeze: nothing is left to train"),
         (("init.run=null", "init.freeze=[encoder]"), "freeze: needs another run to begin with"),
         (("init.run=runs/paren",), "init.run: runs/paren: no such run directory, did you mean runs/parent?"),
     ):

@@ -1,10 +1,13 @@
 import json
+import os
 import shutil
+from io import BytesIO
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.tokenizer import EOS_ID, SOS_ID
@@ -12,6 +15,7 @@ from mt_cli.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
+sentencepiece_model_pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -188,9 +192,77 @@ def test_pickled_weights_are_read_only_if_that_is_allowed(marian, mt, tmp_path):
     assert mt("import", folder, "--output", "runs/opus", "--allow-pickle")[0] == 0
 
 
+class Command:
+    """A value that runs a command when it is unpickled."""
+
+    def __reduce__(self):
+        return os.system, ("touch was_run",)
+
+
+@pytest.mark.parametrize("content", [Command(), [1, 2], {"epoch": 3, "model": {}}])
+def test_a_pickle_with_other_values_than_tensors_is_not_read(marian, mt, tmp_path, content):
+    folder, _, _ = marian()
+    (folder / "model.safetensors").unlink()
+    torch.save(content, folder / "pytorch_model.bin")
+    status, _, err = mt("import", folder, "--output", "runs/opus", "--allow-pickle")
+    assert status == 2
+    assert "pytorch_model.bin: " in err and "holds" in err and "weights_only" not in err
+    assert not (tmp_path / "was_run").exists() and not (tmp_path / "runs/opus").exists()
+
+
+def with_options(**options):
+    """A change of `config.json`."""
+
+    def change(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | options))
+
+    return change
+
+
+def with_weights(change):
+    """A change of each of the weights."""
+
+    def change_file(folder):
+        path = folder / "model.safetensors"
+        save_file({name: change(weight) for name, weight in load_file(path).items()}, path)
+
+    return change_file
+
+
+def npy():
+    """The content of a file with a single array."""
+    content = BytesIO()
+    np.save(content, np.zeros(3))
+    return content.getvalue()
+
+
+def without_last_entries(folder):
+    vocabulary = json.loads((folder / "vocab.json").read_text())
+    kept = sorted(vocabulary, key=vocabulary.__getitem__)[:60]
+    (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(kept)}))
+
+
+def with_other_normalisation(folder):
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString((folder / "source.spm").read_bytes())
+    proto.normalizer_spec.precompiled_charsmap = b"abc"
+    (folder / "source.spm").write_bytes(proto.SerializeToString())
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (without_last_entries, "do not fit its description"),
+        (with_other_normalisation, "damaged normalisation"),
+        (with_options(encoder_layers=1), "belongs to no layer"),
+        (with_options(encoder_layers=3), "do not fit its description"),
+        (with_options(d_model=65536), "do not fit its description"),
+        (with_options(dropout=5.0), "do not fit its description"),
+        (with_options(eos_token_id=-5), "eos_token_id"),
+        (with_options(eos_token_id=99_999), "do not fit its description"),
+        (with_weights(lambda weight: weight.to(torch.int8)), "not finite numbers"),
+        (with_weights(lambda weight: weight * float("nan")), "not finite numbers"),
         (lambda folder: (folder / "config.json").unlink(), "has no model: no config.json, decoder.yml or model.json"),
         (lambda folder: (folder / "source.spm").write_bytes(b"no model"), "source.spm: not"),
         (lambda folder: (folder / "vocab.json").write_text("[]"), "vocab.json: not a vocabulary"),
@@ -348,6 +420,8 @@ def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2
         (lambda folder: (folder / "decoder.yml").write_text("models: [../x.npz]\n"), "is not beside it"),
         (lambda folder: (folder / "decoder.yml").write_text("{}"), "names no models"),
         (lambda folder: (folder / "vocab.yml").write_text("a b c\n"), "not an entry of a vocabulary"),
+        (lambda folder: (folder / "vocab.yml").write_bytes(b'"\xff": 0\n'), "vocab.yml: not UTF-8 at byte 1"),
+        (lambda folder: (folder / "model.npz").write_bytes(npy()), "model.npz: cannot be read"),
         (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"), "vocabularies 2 entries"),
     ],
 )
