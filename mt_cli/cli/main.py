@@ -181,7 +181,7 @@ def export(
         str | None, Option("--license", metavar="ID", help="Licence in the model card of huggingface: cc-by-4.0, ...")
     ] = None,
 ) -> None:
-    """Export a model for CTranslate2, transformers or your own program."""
+    """Export a model to CTranslate2, transformers or a bundle."""
     check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
     if kind != "ctranslate2" and quantization:
         raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
