@@ -54,5 +54,7 @@ class EnsembleCache:
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    log_probs = torch.stack([each.float().log_softmax(dim=-1) for each in logits])
-    return log_probs.logsumexp(dim=0) - math.log(len(logits))
+    total, *others = (each.float().log_softmax(dim=-1) for each in logits)
+    for log_probs in others:
+        total = torch.logaddexp(total, log_probs)
+    return total - math.log(len(logits))
