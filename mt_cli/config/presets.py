@@ -2,7 +2,7 @@
 
 Sources: Vaswani et al. 2017, table 3 (base, big); Sennrich and Zhang 2019 and Gowda and May 2020 (vocabulary by corpus
 size); Araabi and Monz 2020 (few pairs: fewer layers and heads, more dropout and label smoothing, smaller batches).
-`docs/recipes.md` has the measurements behind `tiny` and `small`.
+`docs/recipes.md` has the measurements behind `tiny`, `small` and the vocabulary for 55,000 words.
 """
 
 from __future__ import annotations
@@ -99,8 +99,12 @@ LEVELS = (
         150_000,
         "tiny",
         4_000,
-        "BLEU in the tens, for short and similar sentences such as captions in the twenties. More pairs help most.",
-        {**_FEW_PAIRS, "training": {**_FEW_PAIRS["training"], "batch_tokens": 3072}},
+        "BLEU in the tens, for short and similar sentences such as captions about thirty. More pairs help most.",
+        {
+            "tokenizer": dict(bpe_dropout=0.1),
+            "model": dict(feed_forward_dropout=0.1),
+            "training": dict(batch_tokens=3072),
+        },
     ),
     Level(
         600_000,
@@ -124,7 +128,7 @@ LEVELS = (
         "good translations of many kinds of text; `preset: big` gains more if there are days of a large GPU.",
     ),
 )
-VOCABULARY = ((12_000, 1_000), (60_000, 2_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))
+VOCABULARY = ((12_000, 1_000), (50_000, 8_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))
 """Target words of the training pairs, and the vocabulary for both languages, its 256 bytes included; in between,
 interpolated on logarithmic scales."""
 OWN_VOCABULARY_SHARE = 0.6
@@ -154,6 +158,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
         own = dict(values.get(section, {}))
         if section == "tokenizer" and given.get("algorithm", "bpe") in ("word_level", "char"):
             own.pop("vocab_size", None)
+        if section == "tokenizer" and given.get("algorithm", "bpe") != "bpe":
+            own.pop("bpe_dropout", None)
         if section == "model" and _tokenizer_is_separate(result):
             own["tie_embeddings"] = "target"
         if section == "training" and any(given.get(name) is not None for name in _LIMITS):

@@ -141,6 +141,7 @@ def choose(facts: Facts) -> Choices:
     reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
     reasons |= dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
     reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
+    reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
     reasons["label_smoothing"] = "the fewer pairs, the more"
     chosen = {
         section: {key: Choice(value, reasons.get(key, f"recipe of size {size}")) for key, value in values.items()}
