@@ -300,7 +300,11 @@ LATIN = "perché".encode("latin-1")
         ),
         ("a.tmx", b"<tmx>\n<tu><tuv><seg>a<seg>b</seg></seg></tuv></tu></tmx>", r"line 2: <seg> within <seg>"),
         ("a.tmx", b"<tmx>\n<tu>\n<tu></tu></tu></tmx>", r"line 3: <tu> within <tu>"),
-        ("a.tsv", gzip.compress(b"a\tb\n", mtime=0), r"a\.tsv: it is compressed with gzip; its name should end in \.gz"),
+        (
+            "a.tsv",
+            gzip.compress(b"a\tb\n", mtime=0),
+            r"a\.tsv: it is compressed with gzip; its name should end in \.gz",
+        ),
         ("a.tmx", gzip.compress(b"<tmx/>", mtime=0), r"it is compressed with gzip; its name should end in \.gz"),
         ("a.csv", b"PK\x03\x04...", r"a\.csv: it is a ZIP archive, as \.xlsx"),
         ("a.tsv", b"a\tb\rc\td\r", r"a\.tsv: its lines end at carriage returns alone"),
