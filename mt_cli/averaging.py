@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -39,6 +39,15 @@ class MovingAverage:
         """Context manager inside which the model has the averaged weights."""
         with replaced(self._model, self.weights):
             yield
+
+
+def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tensor]:
+    """The mean, in fp32, of the weights of `number` models, by name; they are read one after another."""
+    sums: dict[str, Tensor] = {}
+    for weights in models:
+        for name, weight in weights.items():
+            sums[name] = sums[name] + weight if name in sums else weight.detach().double()
+    return {name: (total / number).float() for name, total in sums.items()}
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     is killed leaves `NAME.unfinished-XXXXXXXX`, which does not prevent a second attempt. Raises InputError if the name
     is taken or the folder cannot be made, MtError if it cannot be written.
     """
-    if folder.name in ("", "..") or (os.path.lexists(folder) and not _is_empty_folder(folder)):
+    if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
     unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(4)}")
     with ExitStack() as removals:
@@ -145,6 +145,11 @@ def new_folder(folder: Path) -> Iterator[Path]:
                 raise InputError(f"{folder}: another process has made it in the meantime; give a new folder") from None
     with suppress(OSError):
         flush(folder.parent)
+
+
+def is_free(folder: Path) -> bool:
+    """Whether a folder can be made under this path: nothing has the name, or an empty folder."""
+    return not os.path.lexists(folder) or _is_empty_folder(folder)
 
 
 def _is_empty_folder(path: Path) -> bool:

@@ -20,7 +20,7 @@ from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, InitConfig, may_change
 from mt_cli.errors import RunError, reason
-from mt_cli.model.trainable import add_adapters, freeze
+from mt_cli.model.trainable import add_adapters
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import (
     check_plain,
@@ -121,7 +121,6 @@ class RunDirectory:
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
         with open_checkpoint(self.base_path) as checkpoint:
             checkpoint.fill(model)
-        freeze(model, config.freeze)
         add_adapters(model, config)
 
     def can_resume(self) -> bool:

@@ -11,7 +11,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError, InputError
-from mt_cli.model.trainable import add_adapters, freeze, merge_adapters
+from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer import TokenizerPair
 
@@ -50,7 +50,6 @@ class TrainedRun:
             with open_checkpoint(checkpoint_path) as saved:
                 directory.check_fixed(saved.state["fingerprints"])
                 planned = outline(config.model, *sizes)
-                freeze(planned, config.init.freeze)
                 add_adapters(planned, config.init)
                 saved.check_fits(planned)  # Before memory is allocated.
                 model = Transformer(config.model, *sizes)

@@ -122,10 +122,11 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
 def check_new_run(path: Path) -> None:
     """Raise InputError unless a path for a new run is free, or an empty folder, and has a name that a run may have."""
     from mt_cli.config.sections import RUN_NAME
+    from mt_cli.storage import is_free
 
     if not RUN_NAME.fullmatch(path.name):
         raise InputError(f"--output {path}: the name of a run has letters, digits, dots, hyphens and underscores")
-    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+    if not is_free(path):
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 
 

@@ -15,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from mt_cli.config.corpora import KINDS, Section
-from mt_cli.config.presets import PRESETS, Values, filled
+from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import WILL_BE_FILLED, Config
 from mt_cli.errors import ConfigError, reason
 
@@ -103,8 +103,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
 
 def _will_be_filled(tree: Mapping[str, Any]) -> bool:
     """Whether values of the training text, or of the run that training begins with, will replace defaults."""
-    init = tree.get("init")
-    is_inherited = isinstance(init, dict) and init.get("run") is not None and not {"tokenizer", "model"} <= set(tree)
+    is_inherited = begins_with_run(tree) and not {"tokenizer", "model"} <= set(tree)
     return tree.get("preset") == "auto" or is_inherited
 
 

@@ -149,9 +149,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     `init.run`, tokenizer and model are those of that run.
     """
     result = dict(tree) | {"preset": None}
-    init = tree.get("init")
-    has_parent = isinstance(init, Mapping) and init.get("run") is not None
-    for section in ("training",) if has_parent else SECTIONS:
+    for section in ("training",) if begins_with_run(tree) else SECTIONS:
         given = tree.get(section, {})
         if not isinstance(given, Mapping):
             continue  # A ConfigError will say so.
@@ -166,6 +164,12 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
             own |= dict.fromkeys(("max_steps", "max_epochs"))
         result[section] = own | dict(given)
     return result
+
+
+def begins_with_run(tree: Mapping[str, Any]) -> bool:
+    """Whether the tree of a config has `init.run`."""
+    init = tree.get("init")
+    return isinstance(init, Mapping) and init.get("run") is not None
 
 
 def _tokenizer_is_separate(tree: Mapping[str, Any]) -> bool:

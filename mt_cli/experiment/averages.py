@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from mt_cli.averaging import replaced
+from mt_cli.averaging import mean, replaced
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
@@ -24,7 +23,6 @@ from mt_cli.experiment.resuming import check_data
 from mt_cli.experiment.setup import Setup
 from mt_cli.experiment.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.hardware import keep_memory, pick_device
-from mt_cli.model.trainable import own_weights
 from mt_cli.model.transformer import Transformer
 
 
@@ -33,13 +31,13 @@ def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
 
     Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
     """
-    sums = {name: torch.zeros(weight.shape, dtype=torch.float64) for name, weight in own_weights(model).items()}
-    for path in paths:
-        with _opened(path) as checkpoint:
-            checkpoint.check_fits(model)
-            for name, weight in checkpoint.weights().items():
-                sums[name] += weight
-    return {name: (total / len(paths)).float() for name, total in sums.items()}
+    return mean((_weights(path, model) for path in paths), len(paths))
+
+
+def _weights(path: Path, model: Transformer) -> dict[str, Tensor]:
+    with _opened(path) as checkpoint:
+        checkpoint.check_fits(model)
+        return checkpoint.weights()
 
 
 @contextmanager

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from mt_cli.averaging import mean
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun, load_together
@@ -65,11 +64,7 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
                 f"{path}: does not come from the same run as {paths[0]}; give runs that were fine-tuned from one parent"
             )
     model = runs[0].model
-    weights = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, weight in weights.items():
-            each = [dict(run.model.named_parameters())[name].double() for run in runs]
-            weight.copy_(torch.stack(each).mean(dim=0))
+    model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
     longest, parents = max(run.max_tokens for run in runs), [lineage_of(run) for run in runs]
     write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"

@@ -103,10 +103,11 @@ class LowRankLinear(nn.Linear):
 def add_adapters(model: Transformer, config: InitConfig) -> None:
     """Give the attentions and feed-forward blocks of a model adapters, if the config says so; they alone are trained.
 
-    Parts that are frozen already get none. The embeddings are trained too if the vocabulary is extended.
+    Frozen parts get none. The embeddings are trained too if the vocabulary is extended.
     """
     if config.adapter_rank is None:
         return
+    freeze(model, config.freeze)
     trained = {weight for weight in model.parameters() if weight.requires_grad}
     tables = [embedding.table.weight for embedding in (model.source_embedding, model.target_embedding)]
     model.requires_grad_(False)
@@ -137,12 +138,7 @@ def _linear(block: nn.Module) -> dict[str, nn.Linear]:
     return {name: part for name, part in block.named_children() if isinstance(part, nn.Linear)}
 
 
-def has_adapters(model: nn.Module) -> bool:
-    """Whether a model, or an objective with a model, has adapters."""
-    return any(isinstance(module, LowRankLinear) for module in model.modules())
-
-
 def own_weights(model: nn.Module) -> dict[str, nn.Parameter]:
     """The weights that a run saves, by name: all of them, or if the model has adapters, those that are trained."""
-    is_adapted = has_adapters(model)
+    is_adapted = any(isinstance(module, LowRankLinear) for module in model.modules())
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad or not is_adapted}
