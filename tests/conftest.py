@@ -32,6 +32,12 @@ def one_seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The number of threads of above again, which a test before, or CTranslate2 in it, may have changed."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def root():
     return ROOT
