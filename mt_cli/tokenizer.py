@@ -40,6 +40,8 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 """The entries for single bytes, in order of their values."""
 
 _JOINER, _SPACE, _NEVER_SEEN = "￭", "▁", "\ue000"
+ABSENT = _NEVER_SEEN
+"""In an imported tokenizer, put before entries that no text is split into; a SentencePiece model has no such piece."""
 _ESCAPES = {"\x10": "\x10\x12", _SPACE: "\x10\x11"}
 """How sub-words escape characters that look like a marker; undone from last to first."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])

@@ -1,12 +1,13 @@
 """Extension of the vocabulary of a tokenizer. Knows entries and how they are spelled; does not know models.
 
 Old ids keep their meaning. The ids of a text do not change unless it has characters, words or tags that had no entry:
-with `bpe` and `unigram`, each new entry has such a character.
+with sub-words, each new entry has such a character.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models, trainers
 
-from mt_cli.tokenizer import BYTES, SPECIAL_TOKENS, Tokenizer, TokenizerPair, untagged
+from mt_cli.tokenizer import ABSENT, BYTES, SPECIAL_TOKENS, Tokenizer, TokenizerPair, untagged
 
 _MAX_CHARACTERS = 0.75
 """Maximum share of new sub-words that are single characters."""
@@ -27,39 +28,66 @@ _RESERVED = frozenset("\ue000\x10\x11\x12")
 def extended(tokenizer: Tokenizer, texts: Iterable[str], tags: Sequence[str], max_entries: int) -> Tokenizer:
     """A tokenizer with up to `max_entries` more entries, for what `texts` have and the tokenizer has no entries for.
 
-    It has an entry for each tag, too. With `bpe` and `unigram`, new sub-words are learnt from the words with characters
-    that had no entry.
+    It has an entry for each tag, too. With `bpe`, `unigram` and SentencePiece models, new sub-words are learnt from the
+    words with characters that had no entry.
     """
-    state = json.loads(tokenizer.to_json())
-    model, backend = state["model"], tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    known = set(backend.get_vocab())
-    units = _units(backend, (untagged(text, tags) for text in texts))
-    if model["type"] == "WordLevel":
-        missing = {unit: count for unit, count in units.items() if unit not in known and _RESERVED.isdisjoint(unit)}
+    return _extended([tokenizer], texts, tags, max_entries)[0]
+
+
+def extended_pair(
+    pair: TokenizerPair,
+    pairs: Callable[[], Iterable[tuple[str, str]]],
+    tags: Sequence[str],
+    max_entries: int,
+    is_shared: bool,
+) -> TokenizerPair:
+    """Both tokenizers, extended for the sides of the pairs that each call of `pairs` reads again.
+
+    `is_shared`: they have the same entries. Two SentencePiece models may be such tokenizers; both get all new entries.
+    """
+    source, target = pair
+    if is_shared:
+        group = [source] if source is target else [source, target]
+        found = _extended(group, (side for each in pairs() for side in each), tags, max_entries)
+        return found[0], found[-1]
+    sources, targets = ((each[side] for each in pairs()) for side in (0, 1))
+    return extended(source, sources, tags, max_entries), extended(target, targets, (), max_entries)
+
+
+def _extended(
+    group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
+) -> list[Tokenizer]:
+    """Tokenizers of one kind with the same entries, extended by the same ones."""
+    states = [json.loads(tokenizer.to_json()) for tokenizer in group]
+    known = [set(tokenizers.Tokenizer.from_str(tokenizer.to_json()).get_vocab()) for tokenizer in group]
+    names = {entry.removeprefix(ABSENT) for entries in known for entry in entries}
+    kind = states[0]["model"]["type"]
+    units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
+    merges: list[list[str]] = []
+    if kind == "WordLevel":
+        missing = {unit: count for unit, count in units.items() if unit not in names and _RESERVED.isdisjoint(unit)}
         learnt = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
     else:
-        learnt = _subwords(model, known, units, max_entries)
-    new = [(tag, 0.0) for tag in tags if tag not in known] + learnt
+        learnt, merges = _subwords(kind, names, set.intersection(*known), units, max_entries)
+    new = [(tag, -math.inf) for tag in tags if tag not in names] + learnt
+    backends = [_with_entries(state, len(entries), new, merges) for state, entries in zip(states, known, strict=True)]
+    return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
+
+
+def _with_entries(
+    state: dict[str, Any], first_id: int, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]
+) -> tokenizers.Tokenizer:
+    """The tokenizer of the library with more entries, with their scores, and more merges."""
+    model = state["model"]
     if model["type"] == "Unigram":
         lowest = min(score for _, score in model["vocab"])
         # Lower scores would change the score of unknown characters, which is relative to the lowest one.
         model["vocab"] += [[entry, max(score, lowest)] for entry, score in new]
     else:
-        first = len(known)
-        model["vocab"] |= {entry: first + number for number, (entry, _) in enumerate(new)}
-    return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
-
-
-def extended_pair(
-    pair: TokenizerPair, pairs: Callable[[], Iterable[tuple[str, str]]], tags: Sequence[str], max_entries: int
-) -> TokenizerPair:
-    """Both tokenizers, extended for the sides of the pairs that each call of `pairs` reads again."""
-    source, target = pair
-    if source is target:
-        shared = extended(source, (side for each in pairs() for side in each), tags, max_entries)
-        return shared, shared
-    sources, targets = ((each[side] for each in pairs()) for side in (0, 1))
-    return extended(source, sources, tags, max_entries), extended(target, targets, (), max_entries)
+        model["vocab"] |= {entry: first_id + number for number, (entry, _) in enumerate(new)}
+        if model["type"] == "BPE":
+            model["merges"] += merges
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
 
 
 def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
@@ -69,14 +97,13 @@ def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     return [[token.id for token in backend.model.tokenize(entry)] for entry in entries]
 
 
-def _units(backend: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:
+def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str]) -> Counter[str]:
     """How often each unit occurs that is segmented on its own, such as a word, in texts with unknown characters."""
-    known = {entry for entry in backend.get_vocab() if len(entry) == 1}
-    is_word_level = json.loads(backend.to_str())["model"]["type"] == "WordLevel"
+    backend = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     counts: Counter[str] = Counter()
     for text in texts:
         normal = backend.normalizer.normalize_str(text)
-        if is_word_level or not known.issuperset(normal):
+        if kind == "WordLevel" or not known.issuperset(normal):
             counts.update(unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(normal))
     return counts
 
@@ -86,34 +113,40 @@ def _most_common(counts: Mapping[str, int], number: int) -> list[str]:
     return sorted(counts, key=lambda key: (-counts[key], key))[:number]
 
 
-def _subwords(model: dict[str, Any], known: set[str], units: Counter[str], max_entries: int) -> list[tuple[str, float]]:
-    """New sub-words with their scores, and with `bpe`, their merges, which are added to the model.
+def _subwords(
+    kind: str, known: set[str], usable: set[str], units: Counter[str], max_entries: int
+) -> tuple[list[tuple[str, float]], list[list[str]]]:
+    """New sub-words with their scores, and with `bpe`, their merges. Each has a character that is not in `known`.
 
-    Each has a character without an entry.
+    Merges join entries that are `usable`, or new. There is one for every two entries that are an entry together, as in
+    SentencePiece.
     """
     characters: Counter[str] = Counter()
     for unit, count in units.items():
         characters.update(dict.fromkeys(set(unit) - known - _RESERVED, count))
     chosen = _most_common(characters, int(max_entries * _MAX_CHARACTERS))
     if not chosen:
-        return []
+        return [], []
     texts = {unit: count for unit, count in units.items() if not set(chosen).isdisjoint(unit)}
-    learnt = _trained(model["type"], texts, max_entries)
-    entries = dict.fromkeys(chosen, min(score for _, score in learnt["vocab"]) if model["type"] == "Unigram" else 0.0)
-    may_use = known - {*SPECIAL_TOKENS, *BYTES} | entries.keys()
-    if model["type"] == "Unigram":
+    learnt = _trained(kind, texts, max_entries)
+    entries = dict.fromkeys(chosen, min(score for _, score in learnt["vocab"]) if kind == "Unigram" else 0.0)
+    may_use = usable - {*SPECIAL_TOKENS, *BYTES} | entries.keys()
+    merges: list[list[str]] = []
+    if kind == "Unigram":
         for piece, score in sorted(learnt["vocab"], key=lambda each: -each[1]):
             is_new = not entries.keys().isdisjoint(piece)
             if is_new and may_use.issuperset(piece) and (piece in entries or len(entries) < max_entries):
                 entries[piece] = score
-        return list(entries.items())
-    for left, right in learnt["merges"]:
-        is_new = not set(chosen).isdisjoint(left + right)
-        if is_new and {left, right} <= may_use and len(entries) < max_entries:
-            entries[left + right] = 0.0
-            may_use.add(left + right)
-            model["merges"].append([left, right])
-    return list(entries.items())
+    else:
+        for left, right in learnt["merges"]:
+            is_new = not set(chosen).isdisjoint(left + right)
+            if is_new and {left, right} <= may_use and len(entries) < max_entries:
+                entry = left + right
+                entries[entry] = 0.0
+                may_use.add(entry)
+                cuts = ([entry[:place], entry[place:]] for place in range(1, len(entry)))
+                merges += [cut for cut in cuts if may_use.issuperset(cut)]
+    return list(entries.items()), merges
 
 
 def _trained(kind: str, units: dict[str, int], max_entries: int) -> dict[str, Any]:

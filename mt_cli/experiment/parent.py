@@ -60,8 +60,7 @@ class Parent:
         return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state['best_step']:,}", *added])
 
     def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
-        source, target = self.run.tokenizers
-        names = ("shared",) if source is target else ("source", "target")
+        names = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")
         return zip(names, self.new_entries, strict=False)
 
 
@@ -98,10 +97,9 @@ def _adopt(
             return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
-    if config.tokenizer.algorithm == "sentencepiece":
-        raise ConfigError("init.vocabulary: extend is not possible with the SentencePiece models of an imported model")
     pairs = tokenizer_pairs(read(config, Cache(cache_path, say), stream_rows), config)
-    tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, config.init.max_new_entries)
+    limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
+    tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, limit, is_shared)
     source, target = (spellings(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, Parent(parent_path, run, (source, target))
 

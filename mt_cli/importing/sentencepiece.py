@@ -15,6 +15,7 @@ from tokenizers import models
 from mt_cli.errors import InputError, one_line
 from mt_cli.storage import read_regular, reading
 from mt_cli.tokenizer import (
+    ABSENT,
     MAX_FILE_BYTES,
     SPECIAL_TOKENS,
     UNK,
@@ -25,8 +26,6 @@ from mt_cli.tokenizer import (
 
 _UNIGRAM, _BPE = 1, 2
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
-_ABSENT = "\ue000"
-"""Put before entries that no text is split into. It never occurs in text: SentencePiece has no piece with it."""
 _LOWEST_SCORE = -1e6
 
 
@@ -95,7 +94,7 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
     The special tokens of `mt` have the ids 0 to 3. Entries that are no pieces of the model can only be decoded.
     """
     known = pieces.scores
-    names = [each if each in known or each in tags else _ABSENT + each for each in entries]
+    names = [each if each in known or each in tags else ABSENT + each for each in entries]
     vocab = [*SPECIAL_TOKENS, *names]
     model: Any
     if pieces.is_bpe:
@@ -126,7 +125,7 @@ def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
 
 def entry_names(tokenizer: Tokenizer) -> list[str]:
     """The entries of an imported tokenizer from id 4 on, as they were called."""
-    return [token.removeprefix(_ABSENT) for token in tokenizer.tokens(range(len(SPECIAL_TOKENS), tokenizer.vocab_size))]
+    return [token.removeprefix(ABSENT) for token in tokenizer.tokens(range(len(SPECIAL_TOKENS), tokenizer.vocab_size))]
 
 
 def model_file(tokenizer: Tokenizer) -> bytes:
@@ -138,7 +137,7 @@ def model_file(tokenizer: Tokenizer) -> bytes:
     proto.trainer_spec.model_type = _BPE if is_bpe else _UNIGRAM
     proto.pieces.add(piece="<unk>", score=0.0, type=_UNKNOWN)
     for piece, score in _ranked(state["model"]) if is_bpe else state["model"]["vocab"]:
-        if piece not in SPECIAL_TOKENS and not piece.startswith(_ABSENT):
+        if piece not in SPECIAL_TOKENS and not piece.startswith(ABSENT):
             proto.pieces.add(piece=piece, score=score, type=_NORMAL)
     normalizer, steps = proto.normalizer_spec, state["normalizer"]["normalizers"]
     normalizer.name = "imported"

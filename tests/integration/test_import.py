@@ -182,6 +182,51 @@ def test_an_imported_model_is_fine_tuned(marian, mt, corpus, tmp_path):
     assert mt("translate", "--run", "runs/child", "one two.")[0] == 0
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("tags", [(), (">>deu<<",)], ids=["no tags", "tags"])
+def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(marian, mt, corpus, tmp_path, kind, tags):
+    folder, _, _ = marian(kind, tags)
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    chinese = ["一个男人在睡觉。", "两只狗在看一个男人。", "一个女人在看书。", "狗在睡觉。"] * 20
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in LINES[:80]), encoding="utf-8")
+    (tmp_path / "train.zh").write_text("".join(f"{line}\n" for line in chinese), encoding="utf-8")
+    source = {"files": ["train.en", "train.zh"]} | ({"tag": ">>zho<<", "name": "zho"} if tags else {})
+    tree = {
+        "name": "child",
+        "corpus": {
+            **{
+                "source": "en",
+                "target": "zh",
+                "valid": {"fraction": 0.1},
+                "max_tokens": 100,
+                "filters": {"duplicates": False, "overlap": False},
+            },
+            "train": [source],
+        },
+        "init": {"run": "runs/opus", "vocabulary": "extend"},
+        "training": {"max_steps": 2, "batch_tokens": 1000, "validate_every_steps": 1, "learning_rate": 1e-4},
+    }
+    (tmp_path / "child.yaml").write_text(json.dumps(tree))
+    status, _, err = mt("train", "--config", "child.yaml")
+    assert status == 0, err
+    parent, child = TrainedRun.load(tmp_path / "runs/opus"), TrainedRun.load(tmp_path / "runs/child")
+    before, after = parent.tokenizers[1], child.tokenizers[1]
+    assert any(1 in ids for ids in before.encode(chinese))
+    assert not any(1 in ids for ids in after.encode(chinese))
+    assert after.decode(after.encode(chinese)) == chinese
+    for old, new in zip(parent.tokenizers, child.tokenizers, strict=True):
+        assert new.encode(LINES) == old.encode(LINES)
+    assert [each.vocab_size for each in child.tokenizers] == [after.vocab_size] * 2
+    if tags:
+        assert len(child.tokenizers[0].encode([">>zho<<"])[0]) == 1
+    status, _, err = mt("export", "--run", "runs/child", "--format", "huggingface", "--output", "back")
+    assert status == 0, err
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "back/target.spm"))
+    assert [theirs.encode(line, out_type=str) for line in chinese[:4]] == list(map(after.pieces, chinese[:4]))
+    names = json.loads((tmp_path / "back/vocab.json").read_text())
+    assert set(names).issuperset(piece for line in chinese for piece in after.pieces(line))
+
+
 def test_pickled_weights_are_read_only_if_that_is_allowed(marian, mt, tmp_path):
     folder, theirs, _ = marian()
     torch.save(theirs.state_dict(), folder / "pytorch_model.bin")
