@@ -357,10 +357,13 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
     from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
+    from mt_cli.experiment.lineage import is_imported
 
     if source is not None and reference is not None:
         return "files", _pairs_in_files(source, reference)
     assert config is not None
+    if is_imported(config):
+        raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
     sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
     if split is None:
         split = "valid" if config.corpus.test is None else "test"

@@ -23,6 +23,11 @@ UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
 """Stands in the config of an imported run for the corpus that it was trained on."""
 
 
+def is_imported(config: Config) -> bool:
+    """Whether the config is that of an imported run, whose corpora are not known."""
+    return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)
+
+
 def lineage_of(run: TrainedRun) -> dict[str, Any]:
     """What the state and the report of a run say about the one that it began with, whose lineage is in it."""
     state = run.state

@@ -14,7 +14,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import ConfigError, CorpusError
 from mt_cli.experiment.data import read
-from mt_cli.experiment.lineage import UNKNOWN_CORPUS
+from mt_cli.experiment.lineage import is_imported
 
 Tree = dict[str, Any]
 
@@ -35,7 +35,7 @@ def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
     ):
         if is_problem:
             raise ConfigError(f"init.replay: {problem}")
-    if any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in theirs.train):
+    if is_imported(parent):
         raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
     has_tags = all(source.tag is not None for source in (*own.train, *theirs.train))
     if own.languages != theirs.languages and not has_tags:

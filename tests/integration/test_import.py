@@ -113,6 +113,8 @@ def test_an_imported_model_gives_the_logits_of_the_original(marian, mt, tmp_path
     assert (status, out) == (0, "runs/opus\n"), err
     run = TrainedRun.load(tmp_path / "runs/opus")
     assert run.config.corpus.languages == ("en", "de")
+    status, _, err = mt("evaluate", "--run", "runs/opus")
+    assert status == 2 and "its corpora are not known" in err
     for line in LINES[::5]:
         ids = their_ids(folder, source, line)
         ours = in_ours(run, folder, ids)
