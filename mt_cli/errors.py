@@ -63,7 +63,7 @@ def reason(error: Exception) -> str:
 
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
+        return ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"].lower()])
     text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
     return text.removeprefix("Error while serializing: I/O error: ").lower()  # The prefix is that of safetensors.
 

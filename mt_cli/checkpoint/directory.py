@@ -16,10 +16,10 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, InitConfig, may_change
-from mt_cli.errors import RunError, reason
+from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.trainable import add_adapters
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import (
@@ -89,7 +89,7 @@ class RunDirectory:
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
         if self.base_path.exists():
-            with open_checkpoint(self.base_path) as checkpoint:
+            with self._opened_base() as checkpoint:
                 digests[self.base_path.name] = checkpoint.fingerprint()
         return digests
 
@@ -113,15 +113,24 @@ class RunDirectory:
     def add_adapters(self, model: Transformer, config: InitConfig) -> None:
         """Fill a model with the weights that `save_base` wrote, and add the adapters of a config, if it has any.
 
-        Raises RunError if the weights are missing or do not fit, and DamagedFileError if they are damaged.
+        Raises RunError if the weights are missing or damaged, or do not fit.
         """
         if config.adapter_rank is None:
             return
         if not self.base_path.exists():
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
-        with open_checkpoint(self.base_path) as checkpoint:
+        with self._opened_base() as checkpoint:
             checkpoint.fill(model)
         add_adapters(model, config)
+
+    @contextmanager
+    def _opened_base(self) -> Iterator[Checkpoint]:
+        """Context manager that opens the weights below adapters, which no later training can make again."""
+        try:
+            with open_checkpoint(self.base_path) as checkpoint:
+                yield checkpoint
+        except DamagedFileError as error:
+            raise RunError(f"{error}; restore it, or train again with --fresh") from None
 
     def can_resume(self) -> bool:
         """Whether there is a saved state; raises RunError if there is a run without one."""

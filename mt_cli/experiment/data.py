@@ -193,10 +193,10 @@ def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
     return [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
 
 
-def fingerprints_of(data: Data, config: Config) -> dict[str, str]:
+def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:
     """Fingerprints of a run's corpora, which tell whether they have changed; of a stream, only of its first rows."""
     found: dict[str, str] = {}
-    for name, corpus in data.corpora.items():
+    for name, corpus in corpora.items():
         for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
             statuses = corpus.statuses[part.first_row : part.first_row + part.num_rows]
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()

@@ -75,7 +75,7 @@ def prepare_new(
     """
     config, tokenizers, parent = _adopt(config, cache_path, path, stream_rows)
     if parent is not None:
-        config = with_replay(config, parent.run.config, cache_path)
+        config = with_replay(config, parent.run, cache_path)
     config = resolve_preset(config, cache_path, stream_rows=stream_rows)
     return config, prepare(config, cache_path, tokenizers, stream_rows), parent
 

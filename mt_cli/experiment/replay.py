@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig, HeldOut, TextSource
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
@@ -13,20 +14,22 @@ from mt_cli.console import say
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import ConfigError, CorpusError
-from mt_cli.experiment.data import read
+from mt_cli.experiment.data import fingerprints_of, read
 from mt_cli.experiment.lineage import is_imported
 
 Tree = dict[str, Any]
 
 
-def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
+def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
     """The config with the corpora of its parent, if `init.replay` asks for them and it does not have them yet.
 
     Weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same languages
-    becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read.
+    becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read or is
+    not the text that the parent was trained on.
     """
+    parent = run.config
     share, own, theirs = config.init.replay, config.corpus, parent.corpus
-    if share is None or _is_mixed(own, parent.name):
+    if share is None or _is_mixed(own, theirs, parent.name):
         return config
     for is_problem, problem in (
         (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
@@ -43,9 +46,11 @@ def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
         raise ConfigError(
             f"init.replay: a model for {both} needs a tag for each corpus; this run or its parent has none"
         )
+    _check_unchanged(run, cache_path)
     new = [_dumped(source) for source in own.train]
     old = _adopted(theirs.train, theirs, own, parent.name)
-    counts = _num_pairs(_with_corpora(config, train=[*new, *old]), cache_path, parent.name)
+    train = read(_with_corpora(config, train=[*new, *old]), Cache(cache_path, say))["train"]
+    counts = [train.num_kept(part) for part in train.parts]
     totals = [
         sum(number * (source.get("weight") or 1.0) for number, source in zip(some, sources, strict=True))
         for some, sources in ((counts[: len(new)], new), (counts[len(new) :], old))
@@ -62,8 +67,22 @@ def with_replay(config: Config, parent: Config, cache_path: Path) -> Config:
     return _with_corpora(config, train=[*new, *old], extra_tests=tests)
 
 
-def _is_mixed(corpus: CorpusConfig, name: str) -> bool:
-    return any((source.name or "").startswith(f"{name}/") for source in corpus.train)
+def _is_mixed(own: CorpusConfig, theirs: CorpusConfig, name: str) -> bool:
+    return {source.name for source in own.train}.issuperset(f"{name}/{title}" for title in names_of(theirs.train))
+
+
+def _check_unchanged(run: TrainedRun, cache_path: Path) -> None:
+    """Raise CorpusError unless the corpora of the parent have the text that it was trained on."""
+    before = run.state["fingerprints"]
+    try:
+        now = fingerprints_of(read(run.config, Cache(cache_path, say)), run.config)
+    except CorpusError as error:
+        raise CorpusError(f"{error} (init.replay reads the corpora of {run.config.name} again)") from None
+    if changed := [name for name, digest in now.items() if before.get(name, digest) != digest]:
+        raise CorpusError(
+            f"init.replay: {', '.join(changed)}: not the text that {run.config.name} was trained on; relative paths of "
+            "its config begin in the folder in which it was trained, so run mt train there, or restore the files"
+        )
 
 
 def _dumped(source: Any) -> Tree:
@@ -89,21 +108,15 @@ def _with_corpora(config: Config, **corpora: Any) -> Config:
     return parse_config(tree, "init.replay")
 
 
-def _num_pairs(config: Config, cache_path: Path, name: str) -> list[int]:
-    """The number of pairs of each training corpus."""
-    try:
-        train = read(config, Cache(cache_path, say))["train"]
-    except CorpusError as error:
-        raise CorpusError(f"{error} (init.replay reads the corpora of {name} again)") from None
-    return [train.num_kept(part) for part in train.parts]
-
-
 def replayed_before(config: Config, previous: Config) -> Config:
     """The config of a run that resumes with the corpora that it took from its parent in the beginning."""
     own, before = config.corpus, previous.corpus
+    added = before.train[len(own.train) :]
+    parent = (added[-1].name or "").partition("/")[0] if added else ""
     is_same = list(own.train) == list(before.train[: len(own.train)])
+    is_same = is_same and all((source.name or "").startswith(f"{parent}/") for source in added)
     if config.init.replay is None or config.init.replay != previous.init.replay or not is_same:
         return config
-    extra_tests = dict(before.extra_tests) | own.extra_tests
-    corpus = own.model_copy(update={"train": before.train, "extra_tests": extra_tests})
+    tests = {name: sources for name, sources in before.extra_tests.items() if name == parent}
+    corpus = own.model_copy(update={"train": before.train, "extra_tests": tests | dict(own.extra_tests)})
     return config.model_copy(update={"corpus": corpus})

@@ -19,7 +19,7 @@ from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
-from mt_cli.experiment.data import longest_source, prepare, scorer_of
+from mt_cli.experiment.data import prepare, scorer_of
 from mt_cli.experiment.lineage import lineage_of
 from mt_cli.experiment.parent import prepare_new
 from mt_cli.experiment.policy import Signals, follow
@@ -106,7 +106,12 @@ def _prepare(config: Config, directory: RunDirectory, device: torch.device, fres
         say(line)
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-    return setup, resume(setup, changed) if resumes else RunState(parents=[lineage_of(parent.run)] if parent else [])
+        start = RunState(parents=[lineage_of(parent.run)], longest_source=parent.run.max_tokens)
+    else:
+        start = RunState()
+    state = resume(setup, changed) if resumes else start
+    setup.validator.allow(state.longest_source)
+    return setup, state
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
@@ -214,7 +219,7 @@ class _Loop:
         if self._saved == now:
             return
         state.tracked_bytes = self._tracker.flush()
-        state.fingerprints, state.longest_source = setup.fingerprints, longest_source(setup.data, setup.config)
+        state.fingerprints, state.longest_source = setup.fingerprints, setup.validator.longest_source
         step, keep_last = state.position.step, setup.config.training.keep_last
         good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
         setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)

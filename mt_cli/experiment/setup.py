@@ -42,7 +42,7 @@ class Setup:
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         self.validator = Validator(self.objective, data, config, self.dtype)
-        self.fingerprints = fingerprints_of(data, config) | directory.fixed_digests()
+        self.fingerprints = fingerprints_of(data.corpora, config) | directory.fixed_digests()
         self.pairs = training_pairs(data, config)
         num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
         num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)

@@ -57,12 +57,19 @@ class Validator:
 
     def __init__(self, objective: Objective, data: Data, config: Config, dtype: torch.dtype) -> None:
         self._objective, self._data, self._config, self._dtype = objective, data, config, dtype
+        self.longest_source = longest_source(data, config)
+        """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
         self._scorer = scorer_of(config, "valid")
         metric = config.training.best_metric
         self.best_metric = self._scorer.default_metric if metric == "auto" else metric
         """The metric that selects the best checkpoint."""
         self.measure = f"bleu/{self._scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
+
+    def allow(self, longest_source: int | None) -> None:
+        """Translate sources of this length, too: the model was trained on them before this run."""
+        if self.longest_source is not None and longest_source is not None:
+            self.longest_source = min(self._config.corpus.max_tokens, max(self.longest_source, longest_source))
 
     def describe(self, found: Validation) -> str:
         """The scores that select the best checkpoint."""
@@ -78,7 +85,7 @@ class Validator:
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
             engine = TransformerEngine(objective.model, progress.advance)
-            max_tokens = longest_source(data, config) or config.corpus.max_tokens
+            max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.decoding.greedy
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
             try:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from pydantic import BaseModel, Field
 
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.decoding.engine import Ids, Reading
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, RunError, reason
@@ -99,12 +101,42 @@ class CTranslate2Engine:
         prefixes: Sequence[Ids],
         with_attention: bool = False,
     ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source.
+
+        CTranslate2 has one maximum length for all sources. Those whose translations are longer than their own maximum
+        are searched again with it, so that a translation does not depend on the other sources.
+        """
+        limits = []
+        for ids, prefix in zip_longest(sources, prefixes, fillvalue=()):
+            longest = int(len(ids) * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
+            limits.append(max(min(longest, decoding.max_length or longest), len(prefix), decoding.min_length))
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        rows = {max(limits, default=0): list(range(len(sources)))}
+        while rows:
+            limit, places = rows.popitem()
+            given = [prefixes[row] for row in places] if prefixes else ()
+            results = self._limited([sources[row] for row in places], decoding, num_best, given, limit, with_attention)
+            for row, hypotheses in zip(places, results, strict=True):
+                found[row] = hypotheses
+                if limits[row] < min(limit, max(len(each.ids) for each in hypotheses)):
+                    rows.setdefault(limits[row], []).append(row)
+        return found
+
+    def _limited(
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int,
+        prefixes: Sequence[Ids],
+        limit: int,
+        with_attention: bool,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, of at most `limit` tokens."""
         if not sources:
             return []
         self._library.set_random_seed(decoding.seed)
         source, target = self._tokenizers
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
-        longest = int(max(map(len, sources)) * decoding.max_length_ratio) + 10
         sampling = {
             "sampling_topk": decoding.top_k or 0,
             "sampling_topp": decoding.top_p or 1.0,
@@ -121,7 +153,7 @@ class CTranslate2Engine:
             no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
             disable_unk=decoding.unk == "avoid",
             max_input_length=0,
-            max_decoding_length=max(min(longest, decoding.max_length or longest), *map(len, prefixes), 0),
+            max_decoding_length=limit,
             min_decoding_length=decoding.min_length,
             return_scores=True,
             return_attention=with_attention,

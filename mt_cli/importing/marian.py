@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.errors import InputError, one_line, reason
+from mt_cli.errors import InputError, reason
 from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer, outline
@@ -57,16 +57,16 @@ class _Description(BaseModel):
     encoder_ffn_dim: int = Field(ge=1)
     decoder_ffn_dim: int = Field(ge=1)
     activation_function: str
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    activation_dropout: float = 0.0
+    dropout: float = Field(default=0.1, ge=0, le=0.99)
+    attention_dropout: float = Field(default=0.0, ge=0, le=0.99)
+    activation_dropout: float = Field(default=0.0, ge=0, le=0.99)
     scale_embedding: bool = False
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
     pad_token_id: int = Field(ge=0)
     eos_token_id: int = Field(ge=0)
     decoder_start_token_id: int
-    num_beams: int = 6
+    num_beams: int = Field(default=6, ge=1)
     normalize_before: bool = False
 
 
@@ -128,7 +128,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         model = Transformer(config, len(source.rows), len(target.rows))  # After a check that needs no memory.
         model.load_state_dict(ours)
     except (KeyError, IndexError, RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: its weights do not fit its description: {one_line(error)}") from None
+        raise InputError(f"{folder}: its weights do not fit its description: {reason(error)}") from None
     return Imported(model, tokenizers, is_shared, tags, found.num_beams)
 
 
@@ -199,6 +199,8 @@ def _vocabulary(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: not a vocabulary: {reason(error)}") from None
     if sorted(found.values()) != list(range(len(found))):
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}")
+    if reserved := sorted(found.keys() & set(SPECIAL_TOKENS)):
+        raise InputError(f"{path}: not supported: an entry is called {reserved[0]}, as a special token of mt")
     if "<unk>" not in found:
         raise InputError(f"{path}: has no entry <unk>")
     return dict(sorted(found.items(), key=lambda item: item[1]))

@@ -68,6 +68,7 @@ def read_pieces(path: Path) -> Pieces:
         (trainer.model_type not in (_UNIGRAM, _BPE), "neither a unigram nor a bpe model"),
         (_BYTE in kinds, "it falls back to bytes"),
         (_USER_DEFINED in kinds, "it has user-defined symbols"),
+        (any(piece.piece in SPECIAL_TOKENS for piece in proto.pieces), "a piece is called as a special token of mt"),
         (trainer.treat_whitespace_as_suffix, "it treats spaces as suffixes"),
         (not normalizer.escape_whitespaces, "it does not escape spaces"),
     ):

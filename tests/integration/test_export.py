@@ -119,6 +119,14 @@ def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus)
     assert mt("translate", *options, "--run", served, "--engine", "ctranslate2")[1].startswith("ONE TWO.\n")
 
 
+def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(trained, served):
+    lines = ["one", "two three", "one two three four five six seven eight nine ten eleven twelve " * 2]
+    translator = load_served(served)
+    options = {"max_length_ratio": 0.2, "min_length": 11, "beam_size": 1}  # At least as long as the limit of a word.
+    together = translator.translate(lines, **options)
+    assert together == [translator.translate([line], **options)[0] for line in lines]
+
+
 def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
     ours, theirs = Translator.load(trained, "cpu", "fp32"), load_served(served, "cpu")
     for length_penalty in (0.0, 1.0):

@@ -232,6 +232,55 @@ def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set
     assert_same_run(tmp_path / "runs/again", tmp_path / "runs/whole")
 
 
+def test_replay_reads_the_text_that_the_parent_was_trained_on_and_no_other(child, corpus, tmp_path):
+    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
+    (tmp_path / "new.en").write_text("new one\n" * 3)
+    path = corpus / "train.xx"
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"\n", b" more\n", 1))
+    try:
+        status, _, err = child(f"corpus.valid={valid}", "corpus.train={files: [new.en, new.en]}", "init.replay=0.5")
+    finally:
+        path.write_bytes(before)
+    assert status == 2
+    assert "not the text that parent was trained on" in err
+
+
+def test_a_run_with_replay_resumes_with_its_own_corpora_only(child, corpus, tmp_path):
+    for name in ("one", "two"):
+        lines = "".join(f"{name} {number}\n" for number in range(30))
+        for side, text in (("en", lines), ("xx", lines.upper())):
+            (tmp_path / f"{name}.{side}").write_text(text)
+    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
+    both = "corpus.train=[{files: [one.en, one.xx]}, {files: [two.en, two.xx]}]"
+    options = f"corpus.valid={valid}", "init.replay=0.5"
+    assert child(*options, both, "training.max_steps=1")[0] == 0
+    status, _, err = child(*options, "corpus.train={files: [one.en, one.xx]}", "training.max_steps=2")
+    assert status == 2, err
+    assert "corpus.train" in err
+
+
+def test_a_child_of_short_sentences_still_translates_sentences_as_long_as_its_parent(child, tmp_path):
+    for side, text in (("en", "one two"), ("xx", "ONE TWO")):
+        (tmp_path / f"short.{side}").write_text("".join(f"{text} {number}\n" for number in range(30)))
+    status, _, err = child("corpus.train={files: [short.en, short.xx]}", "training.max_steps=3")
+    assert status == 0, err
+    parent, run = (TrainedRun.load(tmp_path / "runs" / name) for name in ("parent", "child"))
+    assert run.max_tokens == parent.max_tokens > 8
+    assert child("corpus.train={files: [short.en, short.xx]}", "training.max_steps=5")[0] == 0
+    assert TrainedRun.load(tmp_path / "runs/child").max_tokens == parent.max_tokens
+
+
+def test_damaged_weights_below_adapters_are_refused_with_what_helps(child, mt, tmp_path):
+    assert child(*ADAPTERS, "training.max_steps=1")[0] == 0
+    path = tmp_path / "runs/child/checkpoints/base.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    status, _, err = mt("translate", "--run", "runs/child", "one")
+    assert status == 2 and "base.safetensors: damaged" in err and "train again with --fresh" in err, err
+
+
 def test_runs_of_other_languages_are_not_mixed(child, mt, tmp_path):
     valid = "corpus.valid={files: [v.en, v.en]}"
     (tmp_path / "v.en").write_text("one\ntwo three\n")

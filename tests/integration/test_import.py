@@ -482,6 +482,18 @@ def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, messa
     assert not (tmp_path / "runs/opus").exists()
 
 
+def test_the_bundle_of_an_imported_model_is_imported_with_both_tokenizers(marian, mt, tmp_path):
+    folder, _, _ = marian()
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    assert mt("export", "--run", "runs/opus", "--format", "bundle", "--output", "bundle")[0] == 0
+    status, _, err = mt("import", "bundle", "--output", "runs/again")
+    assert status == 0, err
+    for one, other in zip(
+        *(TrainedRun.load(tmp_path / "runs" / name).tokenizers for name in ("opus", "again")), strict=True
+    ):
+        assert one.to_json() == other.to_json()
+
+
 def test_a_bundle_becomes_a_run_again(mt, trained, tmp_path):
     assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
     status, out, err = mt("import", "bundle", "--output", "runs/again")
