@@ -160,7 +160,7 @@ class Tokenizer:
     def pieces(self, text: str) -> list[str]:
         """The tokens of a text, with [UNK] and single bytes."""
         tag, rest = self._split_tag(text)
-        return [*self.tokens(tag), *self._backend.encode(rest).tokens]
+        return self.tokens([*tag, *self._backend.encode(rest).ids])
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end of each token in the text; of the bytes of a character, only the first has a non-empty span."""

@@ -70,7 +70,9 @@ class RunDirectory:
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")
         if not os.path.lexists(self.config_path):
-            raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it")
+            is_export = (self.path / "model.json").is_file() or (self.path / "config.json").is_file()
+            hint = "; it may be an exported or published model, which `mt import` makes a run" if is_export else ""
+            raise RunError(f"{self.path}: not a run directory, there is no config.yaml in it{hint}")
         with reading(self.config_path, RunError):
             check_regular(self.config_path)
         return load_config(self.config_path)

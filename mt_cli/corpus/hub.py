@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +68,8 @@ def _load(source: DatasetSource, split: str | None) -> Any:
     import datasets
 
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # Errors are in our message.
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
     if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card that declares it, a subset is the folder with its name.
         path, subset = path / subset, None

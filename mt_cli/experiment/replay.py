@@ -40,11 +40,13 @@ def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
             raise ConfigError(f"init.replay: {problem}")
     if is_imported(parent):
         raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
-    has_tags = all(source.tag is not None for source in (*own.train, *theirs.train))
-    if own.languages != theirs.languages and not has_tags:
+    named = ((config.name, own), (parent.name, theirs))
+    untagged = [name for name, corpus in named if any(source.tag is None for source in corpus.train)]
+    if own.languages != theirs.languages and untagged:
         both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
         raise ConfigError(
-            f"init.replay: a model for {both} needs a tag for each corpus; this run or its parent has none"
+            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; or "
+            "remove replay and list the old files in corpus.train, with tags and languages, and vocabulary: extend"
         )
     _check_unchanged(run, cache_path)
     new = [_dumped(source) for source in own.train]

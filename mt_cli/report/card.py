@@ -55,6 +55,9 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
     else:
         tokens = f"{report.num_target_tokens:,} target tokens"
         yield f"{report.num_parameters:,} parameters, {report.num_steps:,} updates, {tokens}."
+        for parent in report.parents:
+            source, target = parent.languages
+            yield f"Training began with the weights of {parent.run} (`{source}` to `{target}`)."
         yield ""
         yield "| corpus | part | pairs |"
         yield "|---|---|---|"
@@ -65,14 +68,15 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
         yield ""
         yield "| test set | metric | score | signature |"
         yield "|---|---|---|---|"
-        for name, scores in {"test": report, **report.extra_tests}.items():
-            yield from _rows(name, scores)
+        for scores in (report, *report.extra_tests.values()):
+            yield from _rows(scores)
     yield ""
     yield "## Licence"
     yield ""
     yield license_name or "Not chosen yet: it depends on the corpora and on the model that training began with."
 
 
-def _rows(name: str, split: SplitScores) -> Iterator[str]:
+def _rows(split: SplitScores) -> Iterator[str]:
+    title = "valid (no test set: it also chose the checkpoint)" if split.split == "valid" else split.split
     for key, score in split.scores.items():
-        yield f"| {name} ({split.split}) | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"
+        yield f"| {title} | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"

@@ -61,10 +61,18 @@ class Part(BaseModel):
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
+class Parent(BaseModel):
+    """A run that a run began with."""
+
+    run: str
+    languages: tuple[str, str]
+
+
 class Report(SplitScores):
     """The fields of `report.json` that are shown."""
 
     extra_tests: dict[str, SplitScores] = {}
+    parents: list[Parent] = []
     stopped_because: str
     best_step: int
     num_steps: int

@@ -214,6 +214,7 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(marian,
     parent, child = TrainedRun.load(tmp_path / "runs/opus"), TrainedRun.load(tmp_path / "runs/child")
     before, after = parent.tokenizers[1], child.tokenizers[1]
     assert any(1 in ids for ids in before.encode(chinese))
+    assert "[UNK]" in before.pieces(chinese[0])
     assert not any(1 in ids for ids in after.encode(chinese))
     assert after.decode(after.encode(chinese)) == chinese
     for old, new in zip(parent.tokenizers, child.tokenizers, strict=True):
@@ -223,6 +224,9 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(marian,
         assert len(child.tokenizers[0].encode([">>zho<<"])[0]) == 1
     status, _, err = mt("export", "--run", "runs/child", "--format", "huggingface", "--output", "back")
     assert status == 0, err
+    card = (tmp_path / "back/README.md").read_text(encoding="utf-8")
+    assert "Training began with the weights of opus (`en` to `de`)." in card
+    assert "valid (no test set: it also chose the checkpoint)" in card
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "back/target.spm"))
     assert [theirs.encode(line, out_type=str) for line in chinese[:4]] == list(map(after.pieces, chinese[:4]))
     names = json.loads((tmp_path / "back/vocab.json").read_text())
