@@ -207,7 +207,9 @@ def _length(level: Level, facts: Facts, warmup_steps: int) -> dict[str, Choice]:
         num_steps = num_epochs * ceil(words / _tokens_per_step(level))
         length = {
             "max_steps": Choice(None, "max_epochs ends the run"),
-            "max_epochs": Choice(num_epochs, f"about {_rounded(num_steps):,} updates"),
+            "max_epochs": Choice(
+                num_epochs, f"about {_rounded(num_steps):,} updates at {_TOKENS_PER_WORD} tokens a word"
+            ),
         }
     every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{_rounded(num_steps):,} updates"
     return length | {
