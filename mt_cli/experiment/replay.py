@@ -40,14 +40,7 @@ def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
             raise ConfigError(f"init.replay: {problem}")
     if is_imported(parent):
         raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
-    named = ((config.name, own), (parent.name, theirs))
-    untagged = [name for name, corpus in named if any(source.tag is None for source in corpus.train)]
-    if own.languages != theirs.languages and untagged:
-        both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
-        raise ConfigError(
-            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; or "
-            "remove replay and list the old files in corpus.train, with tags and languages, and vocabulary: extend"
-        )
+    _check_tags(config, parent)
     _check_unchanged(run, cache_path)
     new = [_dumped(source) for source in own.train]
     old = _adopted(theirs.train, theirs, own, parent.name)
@@ -67,6 +60,19 @@ def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
     if theirs.test is not None and theirs.languages == own.languages:
         tests[parent.name] = _adopted(theirs.test, theirs, own, parent.name)
     return _with_corpora(config, train=[*new, *old], extra_tests=tests)
+
+
+def _check_tags(config: Config, parent: Config) -> None:
+    """Raise ConfigError if other languages are to be mixed without tags."""
+    own, theirs = config.corpus, parent.corpus
+    named = ((config.name, own), (parent.name, theirs))
+    untagged = [name for name, corpus in named if any(source.tag is None for source in corpus.train)]
+    if own.languages != theirs.languages and untagged:
+        both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
+        raise ConfigError(
+            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; or "
+            "remove replay and list the old files in corpus.train, with tags and languages, and vocabulary: extend"
+        )
 
 
 def _is_mixed(own: CorpusConfig, theirs: CorpusConfig, name: str) -> bool:

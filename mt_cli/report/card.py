@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import yaml
 
 from mt_cli.evaluation.texts import METRICS
-from mt_cli.report.reading import RunFiles, SplitScores
+from mt_cli.report.reading import Report, RunFiles, SplitScores
 
 
 def model_card(run: RunFiles, license_name: str | None) -> str:
@@ -63,17 +63,21 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
         yield "|---|---|---|"
         for part in report.corpora:
             yield f"| {part.corpus} | {part.name} | {part.num_kept or 0:,} |"
-        yield ""
-        yield "## Scores"
-        yield ""
-        yield "| test set | metric | score | signature |"
-        yield "|---|---|---|---|"
-        for scores in (report, *report.extra_tests.values()):
-            yield from _rows(scores)
+        yield from _scores(report)
     yield ""
     yield "## Licence"
     yield ""
     yield license_name or "Not chosen yet: it depends on the corpora and on the model that training began with."
+
+
+def _scores(report: Report) -> Iterator[str]:
+    yield ""
+    yield "## Scores"
+    yield ""
+    yield "| test set | metric | score | signature |"
+    yield "|---|---|---|---|"
+    for scores in (report, *report.extra_tests.values()):
+        yield from _rows(scores)
 
 
 def _rows(split: SplitScores) -> Iterator[str]:

@@ -309,7 +309,10 @@ def with_other_normalisation(folder):
         (with_options(encoder_layers=1), "belongs to no layer"),
         (with_options(encoder_layers=3), "do not fit its description"),
         (with_options(d_model=65536), "do not fit its description"),
-        (with_options(dropout=5.0), "do not fit its description"),
+        (
+            with_options(dropout=5.0),
+            "config.json: not the config.json of a Marian model: dropout: input should be less",
+        ),
         (with_options(eos_token_id=-5), "eos_token_id"),
         (with_options(eos_token_id=99_999), "do not fit its description"),
         (with_weights(lambda weight: weight.to(torch.int8)), "not finite numbers"),
