@@ -32,6 +32,11 @@ def show_progress(mode: str) -> None:
     _mode = mode
 
 
+def has_bars() -> bool:
+    """Whether progress is shown as bars."""
+    return _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
+
+
 @dataclass(eq=False)
 class Progress:
     """Progress of a stage, with rate and time left: a bar on standard error, or a line now and then.
@@ -51,7 +56,7 @@ class Progress:
     leave: bool = True
 
     def __post_init__(self) -> None:
-        has_bar = _mode == "bar" or (_mode == "auto" and sys.stderr.isatty())
+        has_bar = has_bars()
         self._has_lines = not has_bar and (_mode == "plain" or (_mode == "auto" and not self.is_quiet))
         self._started_at = self._said_at = time.monotonic()
         self._before, self._values = self.done, ""

@@ -63,7 +63,8 @@ def reason(error: Exception) -> str:
 
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        return ": ".join([*([".".join(map(str, first["loc"]))] if first["loc"] else []), first["msg"].lower()])
+        place, message = ".".join(map(str, first["loc"])), first["msg"].lower()
+        return f"{place}: {message}" if place else message
     text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
     return text.removeprefix("Error while serializing: I/O error: ").lower()  # The prefix is that of safetensors.
 

@@ -231,7 +231,7 @@ def save_tokenizers(folder: Path, tokenizers: TokenizerPair, write: Callable[[Pa
 def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
     """The tokenizers of a config that `save_tokenizers` wrote; raises RunError if they cannot be read."""
     tags = config.corpus.tags
-    if config.tokenizer.shared and config.tokenizer.algorithm != "sentencepiece":
+    if config.tokenizer.is_single:
         shared = Tokenizer.load(folder / "tokenizer.json", tags)
         return shared, shared
     return Tokenizer.load(folder / "tokenizer.source.json", tags), Tokenizer.load(folder / "tokenizer.target.json")

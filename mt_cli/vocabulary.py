@@ -59,7 +59,7 @@ def _extended(
 ) -> list[Tokenizer]:
     """Tokenizers of one kind with the same entries, extended by the same ones."""
     states = [json.loads(tokenizer.to_json()) for tokenizer in group]
-    known = [set(tokenizers.Tokenizer.from_str(tokenizer.to_json()).get_vocab()) for tokenizer in group]
+    known = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
     names = {entry.removeprefix(ABSENT) for entries in known for entry in entries}
     kind = states[0]["model"]["type"]
     units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
@@ -70,7 +70,7 @@ def _extended(
     else:
         learnt, merges = _subwords(kind, names, set.intersection(*known), units, max_entries)
     new = [(tag, -math.inf) for tag in tags if tag not in names] + learnt
-    backends = [_with_entries(state, len(entries), new, merges) for state, entries in zip(states, known, strict=True)]
+    backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
     return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
 
 

@@ -64,6 +64,11 @@ class TokenizerConfig(Section):
     first pairs."""
 
     @property
+    def is_single(self) -> bool:
+        """Whether both sides have one tokenizer. Two SentencePiece models may have the same entries and differ."""
+        return self.shared and self.algorithm != "sentencepiece"
+
+    @property
     def is_sampled(self) -> bool:
         """Whether training samples segmentations."""
         return self.bpe_dropout > 0 or self.unigram_alpha is not None

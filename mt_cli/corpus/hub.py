@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mt_cli.config.corpora import DatasetSource
+from mt_cli.console import has_bars
 from mt_cli.corpus.formats import Languages, Row, pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, one_line
 
@@ -68,7 +68,7 @@ def _load(source: DatasetSource, split: str | None) -> Any:
     import datasets
 
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # Errors are in our message.
-    if not sys.stderr.isatty():
+    if not has_bars():
         datasets.disable_progress_bars()
     if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card that declares it, a subset is the folder with its name.

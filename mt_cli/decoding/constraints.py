@@ -21,6 +21,12 @@ TOKENS_BESIDE_RATIO = 10
 Prefixes = Sequence[Sequence[int]]
 
 
+def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
+    """The most tokens before [EOS] in a translation of so many tokens; `Constraints.of` has the same for a batch."""
+    longest = int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
+    return min(longest, decoding.max_length or longest)
+
+
 @dataclass(frozen=True)
 class Allowed:
     """The tokens that may come next."""

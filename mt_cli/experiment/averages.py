@@ -79,6 +79,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)
         state = RunState.from_state(run.state)
         check_data(setup, state)
+        setup.validator.allow(state.longest_source)
         found = setup.validator.validate()
         state.set_best(state.best_step, found.value, found.loss, setup.validator.measure)
         present = f"best so far, of step {state.best_step:,}: {setup.validator.describe(found)}"

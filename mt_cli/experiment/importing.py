@@ -77,8 +77,7 @@ def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tu
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
     try:
         source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-        is_one = config.tokenizer.shared and config.tokenizer.algorithm != "sentencepiece"
-        target = source if is_one else Tokenizer.load(folder / "tokenizer.target.json")
+        target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
         model = Transformer(config.model, source.vocab_size, target.vocab_size)
         check_regular(weights_path)
         weights = load_file(weights_path)

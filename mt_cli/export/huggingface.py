@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import Config, DecodingConfig
-from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
+from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
@@ -261,10 +261,9 @@ class _Engine:
     ) -> list[list[Hypothesis]]:
         """Greedy search."""
         found = []
-        longest = int(max(map(len, sources), default=0) * decoding.max_length_ratio) + 10
         never = _generation(decoding, self._layout)["suppress_tokens"]
         for source in sources:
-            longest = int(len(source) * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
+            longest = max_length(len(source), decoding)
             limits = {"max_length": None, "max_new_tokens": longest, "suppress_tokens": never}
             (output,) = self._model.generate(self._source(source), num_beams=1, do_sample=False, **limits)
             ids = [int(index) for index in output[1:] if int(index) not in (self._layout.eos, self._layout.pad)]

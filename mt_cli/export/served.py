@@ -15,7 +15,7 @@ import torch
 from pydantic import BaseModel, Field
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
+from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, RunError, reason
@@ -106,10 +106,10 @@ class CTranslate2Engine:
         CTranslate2 has one maximum length for all sources. Those whose translations are longer than their own maximum
         are searched again with it, so that a translation does not depend on the other sources.
         """
-        limits = []
-        for ids, prefix in zip_longest(sources, prefixes, fillvalue=()):
-            longest = int(len(ids) * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
-            limits.append(max(min(longest, decoding.max_length or longest), len(prefix), decoding.min_length))
+        limits = [
+            max(max_length(len(ids), decoding), len(prefix), decoding.min_length)
+            for ids, prefix in zip_longest(sources, prefixes, fillvalue=())
+        ]
         found: list[list[Hypothesis]] = [[] for _ in sources]
         rows = {max(limits, default=0): list(range(len(sources)))}
         while rows:
