@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice, zip_longest
+from itertools import count, islice, zip_longest
 
 import torch
 from torch import Tensor
@@ -83,7 +83,8 @@ def optimization_steps(
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config.micro_batches_per_step)):
+        steps = _steps(batches, map(config.num_micro_batches, count(position.step + 1)))
+        for step in in_threads(lambda step: step.collate(is_cuda), steps):
             objective.train()
             objective.step = position.step + 1
             sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
@@ -132,15 +133,26 @@ class _Step:
         return replace(self, micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches)
 
 
-def _steps(batches: Iterator[PlacedBatch], size: int) -> Iterator[_Step]:
-    """Steps of `size` micro-batches; one step is read ahead, to know the last one of the epoch."""
-    placed = list(islice(batches, size))
+def _steps(batches: Iterator[PlacedBatch], sizes: Iterator[int]) -> Iterator[_Step]:
+    """Steps of these numbers of micro-batches; one step is read ahead, to know the last one of the epoch."""
+    placed = list(islice(batches, next(sizes)))
     if not placed:
         raise CorpusError("corpus.train: there is no pair to train on")
     while placed:
-        following = list(islice(batches, size))
+        following = list(islice(batches, next(sizes)))
         yield _Step(placed, ends_epoch=not following)
         placed = following
+
+
+def count_steps(config: TrainingConfig, num_batches: int, num_epochs: int) -> int:
+    """The number of steps of the first epochs, each of `num_batches` micro-batches."""
+    step = epoch = 0
+    while epoch < num_epochs and step < (config.micro_batches_growth_steps or 0):
+        done, epoch = 0, epoch + 1
+        while done < num_batches:
+            step += 1
+            done += config.num_micro_batches(step)
+    return step + (num_epochs - epoch) * -(-num_batches // config.micro_batches_per_step)
 
 
 class Gradients:

@@ -172,6 +172,9 @@ class TrainingConfig(Section):
     of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Number of micro-batches whose gradients are accumulated before an update."""
+    micro_batches_growth_steps: int | None = Field(default=None, ge=2)
+    """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
+    (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -252,6 +255,11 @@ class TrainingConfig(Section):
         """`batch_tokens` as a number."""
         assert isinstance(self.batch_tokens, int), "auto is replaced before training"
         return self.batch_tokens
+
+    def num_micro_batches(self, step: int) -> int:
+        """The number of micro-batches of step 1, 2, ..."""
+        largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
+        return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
 
     @property
     def num_validated_kept(self) -> int:

@@ -21,7 +21,7 @@ from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
 from mt_cli.storage import format_bytes
-from mt_cli.training import fits_memory, largest_batch
+from mt_cli.training import count_steps, fits_memory, largest_batch
 
 _SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
 _BYTES_PER_PARAMETER = 16
@@ -46,8 +46,10 @@ class Setup:
         self.pairs = training_pairs(data, config)
         num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
         num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)
-        self.steps_per_epoch = None if num_batches is None else -(-num_batches // training.micro_batches_per_step)
-        limits = (training.max_steps, (training.max_epochs or 0) * (self.steps_per_epoch or 0))
+        self.steps_per_epoch = None
+        if num_batches is not None and training.micro_batches_growth_steps is None:
+            self.steps_per_epoch = count_steps(training, num_batches, num_epochs=1)
+        limits = (training.max_steps, count_steps(training, num_batches or 0, training.max_epochs or 0))
         self.num_steps = min((limit for limit in limits if limit), default=None)
 
     def deployed(self) -> AbstractContextManager[None]:
@@ -62,7 +64,9 @@ class Setup:
         sample = config.tokenizer.sample_pairs
         is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
         learned = f", trained on {sample:,} of the pairs" if is_sample else ""
-        steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else "unknown number"
+        is_growing = training.micro_batches_growth_steps is not None
+        unknown = "of growing size" if is_growing else "unknown number"
+        steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else unknown
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
         frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""
         num_threads, step_tokens = torch.get_num_threads(), training.tokens_per_batch * training.micro_batches_per_step

@@ -78,6 +78,7 @@ def overflow_at(monkeypatch, number):
     [
         {},
         {"micro_batches_per_step": 3, "max_epochs": 6},
+        {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
         {"precision": "bf16", "ema_decay": 0.9},
         {"ema_decay": 0.8, "optimizer": "muon"},
         {"r_drop": 3.0, "r_drop_start_step": 4},

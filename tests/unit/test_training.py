@@ -1,7 +1,7 @@
 import copy
 import sys
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import pytest
 import torch
@@ -18,7 +18,15 @@ from mt_cli.experiment.state import RunState
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer, step_if
-from mt_cli.training import Gradients, Position, StepReport, fits_memory, largest_batch, optimization_steps
+from mt_cli.training import (
+    Gradients,
+    Position,
+    StepReport,
+    count_steps,
+    fits_memory,
+    largest_batch,
+    optimization_steps,
+)
 
 
 def some_pairs(number=40):
@@ -283,6 +291,25 @@ def test_accumulation_takes_fewer_steps_per_epoch():
         assert run_steps(steps - 1, micro_batches_per_step=micro_batches)[3].epoch == 0
         position = run_steps(steps, micro_batches_per_step=micro_batches)[3]
         assert (position.epoch, position.pool, position.num_batches) == (1, 0, 0)
+
+
+def test_growing_steps_take_ever_more_micro_batches_up_to_the_largest_number():
+    options = {"micro_batches_per_step": 4, "micro_batches_growth_steps": 9}
+    config = TrainingConfig(batch_tokens=40, **options)
+    sizes = [config.num_micro_batches(step) for step in range(1, 13)]
+    assert (sizes[0], sizes[9:]) == (1, [4, 4, 4])
+    assert {second - first for first, second in pairwise(sizes)} == {0, 1}
+    reports = run_steps(5, **options)[0]
+    assert [len(report.placed) for report in reports[:5]] == sizes[:5]
+
+
+@pytest.mark.parametrize("growth", [None, 2, 5, 1000])
+def test_the_steps_of_growing_batches_are_counted_exactly(growth):
+    options = {"micro_batches_per_step": 3, "micro_batches_growth_steps": growth}
+    num_steps = count_steps(TrainingConfig(batch_tokens=40, **options), micro_batches_per_epoch(), 3)
+    assert run_steps(num_steps - 1, **options)[3].epoch == 2
+    position = run_steps(num_steps, **options)[3]
+    assert (position.epoch, position.pool, position.num_batches) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("fused", [True, False])
