@@ -41,7 +41,7 @@ BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
 
 _JOINER, _SPACE, _NEVER_SEEN = "￭", "▁", "\ue000"
 ABSENT = _NEVER_SEEN
-"""In an imported tokenizer, put before entries that no text is split into; a SentencePiece model has no such piece."""
+"""In an imported tokenizer, put before entries that are no pieces of its SentencePiece model."""
 _ESCAPES = {"\x10": "\x10\x12", _SPACE: "\x10\x11"}
 """How sub-words escape characters that look like a marker; undone from last to first."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
@@ -62,6 +62,9 @@ class Tokenizer:
     def __init__(self, backend: tokenizers.Tokenizer, tags: Sequence[str] = ()) -> None:
         self._backend = backend
         self._tag_ids: dict[str, int | None] = {tag: backend.token_to_id(tag) for tag in tags}
+        self._absent = {
+            text.removeprefix(ABSENT): index for text, index in backend.get_vocab().items() if text.startswith(ABSENT)
+        }
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
@@ -136,20 +139,31 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, without [SOS] and [EOS]."""
-        return [[*tag, *encoding.ids] for tag, encoding in self._encodings(texts)]
+        return [[*tag, *ids] for tag, ids in self._encoded(texts)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int32]]:
         """The ids of all texts in one array of the smallest type, and the length of each text. Thread-safe."""
         id_type = np.uint16 if self.vocab_size <= 2**16 else np.uint32
-        encodings = self._encodings(texts)
-        lengths = np.fromiter((len(tag) + len(encoding) for tag, encoding in encodings), np.int32, len(encodings))
-        ids = chain.from_iterable(part for tag, encoding in encodings for part in (tag, encoding.ids))
-        return np.fromiter(ids, id_type, int(lengths.sum(dtype=np.int64))), lengths
+        encoded = [np.fromiter(chain(*parts), id_type) for parts in self._encoded(texts)]
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.concatenate([np.empty(0, id_type), *encoded]), lengths
 
-    def _encodings(self, texts: Sequence[str]) -> list[tuple[tuple[int, ...], tokenizers.Encoding]]:
+    def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+        """The ids of the tag of each text, and of the rest."""
         split = [self._split_tag(text) for text in texts]
         encodings = self._backend.encode_batch_fast([rest for _, rest in split])
-        return [(tag, encoding) for (tag, _), encoding in zip(split, encodings, strict=True)]
+        for (tag, rest), encoding in zip(split, encodings, strict=True):
+            ids = encoding.ids
+            yield tag, self._looked_up(rest) if self._absent and UNK_ID in ids else ids
+
+    def _looked_up(self, text: str) -> list[int]:
+        """The ids of a text whose unknown pieces may be entries all the same, as Marian's vocabulary is read."""
+        encoding = self._backend.encode(text)
+        found = []
+        for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
+            piece = self._backend.normalizer.normalize_str(text[start:end]) if token == UNK else token
+            found.append(self._absent.get(piece, UNK_ID) if index == UNK_ID else index)
+        return found
 
     def _split_tag(self, text: str) -> tuple[tuple[int, ...], str]:
         """The id of the text's tag, if it has one, and the rest of the text."""
@@ -159,8 +173,8 @@ class Tokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """The tokens of a text, with [UNK] and single bytes."""
-        tag, rest = self._split_tag(text)
-        return self.tokens([*tag, *self._backend.encode(rest).ids])
+        (ids,) = self.encode([text])
+        return [token.removeprefix(ABSENT) for token in self.tokens(ids)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Start and end of each token in the text; of the bytes of a character, only the first has a non-empty span."""

@@ -54,10 +54,11 @@ def train_pieces(folder, name, lines, kind):
 def marian(tmp_path):
     """Writes a random MarianMT model with locally trained SentencePiece models into a folder."""
 
-    def write(kind="unigram", tags=(), **options):
+    def write(kind="unigram", tags=(), target_lines=LINES[3:], **options):
         folder = tmp_path / "opus-mt-en-de"
         folder.mkdir()
-        models = [train_pieces(folder, name, LINES[part:], kind) for name, part in (("source", 0), ("target", 3))]
+        sides = {"source": LINES, "target": target_lines}
+        models = [train_pieces(folder, name, lines, kind) for name, lines in sides.items()]
         pieces = [model.id_to_piece(index) for model in models for index in range(3, model.vocab_size())]
         names = ["</s>", "<unk>", *tags, *dict.fromkeys(pieces)]
         names = [*names[:-2], "<pad>"]  # Two pieces have no entry.
@@ -118,7 +119,8 @@ def test_an_imported_model_gives_the_logits_of_the_original(marian, mt, tmp_path
     for line in LINES:
         ids = their_ids(folder, source, line)
         ours = in_ours(run, folder, ids)
-        assert run.tokenizers[0].encode([line])[0][: len(ours)] == ours or 1 in ours
+        added = 4 + len(json.loads((folder / "vocab.json").read_text())) - 3  # For the pieces without an entry.
+        assert [index if index < added else 1 for index in run.tokenizers[0].encode([line])[0]] == ours
         pad = theirs.config.pad_token_id
         decoder = [pad, *ids[:7]]
         with torch.inference_mode():
@@ -134,13 +136,36 @@ def test_imported_tokenizers_split_text_as_sentencepiece_does(marian, mt, tmp_pa
     folder, _, models = marian(kind)
     assert mt("import", folder, "--output", "runs/opus")[0] == 0
     run = TrainedRun.load(tmp_path / "runs/opus")
+    entries = {*json.loads((folder / "vocab.json").read_text())}
     for tokenizer, model in zip(run.tokenizers, models, strict=True):
+        names = entries | {model.id_to_piece(index) for index in range(model.vocab_size())}
         for line in LINES:
             expected = model.encode(line, out_type=str)
-            known = [piece if model.piece_to_id(piece) != 0 else "[UNK]" for piece in expected]
-            assert tokenizer.tokens(tokenizer.encode([line])[0]) == known, line
+            assert tokenizer.pieces(line) == [piece if piece in names else "[UNK]" for piece in expected], line
+            assert tokenizer.encode_flat([line])[0].tolist() == tokenizer.encode([line])[0]
         lines = [line for line in LINES if "[UNK]" not in tokenizer.tokens(tokenizer.encode([line])[0])]
         assert tokenizer.decode(tokenizer.encode(lines)) == [model.decode(model.encode(line)) for line in lines]
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_an_unknown_piece_that_the_other_side_knows_has_its_id_as_in_transformers(marian, mt, tmp_path, kind):
+    folder, _, (source, target) = marian(kind, target_lines=[*LINES, *["(§ ♪ §) ♪"] * 9])
+    entries = json.loads((folder / "vocab.json").read_text())
+    source_names, target_names = ({each.id_to_piece(i) for i in range(each.vocab_size())} for each in (source, target))
+    absent = [piece for piece in target_names - source_names if len(piece) == 1 and piece in entries]
+    assert absent
+    theirs = transformers.MarianTokenizer.from_pretrained(folder)
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    run = TrainedRun.load(tmp_path / "runs/opus")
+    for piece in absent:
+        for text in (piece, f"a {piece} b", f"{piece}{piece}", f"{piece}☃"):
+            expected = in_ours(run, folder, theirs(text)["input_ids"][:-1])
+            assert run.tokenizers[0].encode([text]) == [expected], text
+    assert any(
+        in_ours(run, folder, [entries[piece]]) == run.tokenizers[0].encode([f"a {piece}"])[0][-1:] for piece in absent
+    )
+    assert mt("export", "--run", "runs/opus", "--format", "huggingface", "--output", "back")[0] == 0
 
 
 def test_an_imported_model_translates_as_the_original(marian, mt, tmp_path):
