@@ -22,6 +22,7 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 MODES = ("auto", "bar", "plain", "none")
 _mode = "auto"
+_is_silent = False
 
 
 def show_progress(mode: str) -> None:
@@ -29,7 +30,13 @@ def show_progress(mode: str) -> None:
     global _mode
     if mode not in MODES:
         raise InputError(f"--progress {mode}: use {', '.join(MODES)}")
-    _mode = mode
+    _mode = "none" if _is_silent else mode
+
+
+def silence() -> None:
+    """Show neither progress nor notices from now on, as in all processes of a training but the main one."""
+    global _mode, _is_silent
+    _mode, _is_silent = "none", True
 
 
 def has_bars() -> bool:
@@ -112,7 +119,8 @@ class Progress:
 
 def say(message: str = "") -> None:
     """Print a line on standard error, above a progress bar if there is one."""
-    tqdm.write(message, file=sys.stderr)
+    if not _is_silent:
+        tqdm.write(message, file=sys.stderr)
 
 
 def clock(seconds: float) -> str:

@@ -8,6 +8,7 @@
     │       └── DamagedFileError a file in it that has changed since it was written
     ├── DeviceMemoryError        a device has too little memory
     ├── DivergenceError          training diverges
+    ├── LostProcessError         another process of the same training has ended
     └── RunInterruptedError      exit status 130: stopped by a signal, state saved
 
 The command line prints the message of an `MtError` on one line, without a traceback. Every other exception is a bug and
@@ -49,6 +50,10 @@ class DeviceMemoryError(MtError):
 
 class DivergenceError(MtError):
     """Too many steps in a row had a loss or gradient that is not finite, or the scores of a model are not finite."""
+
+
+class LostProcessError(MtError):
+    """Another process that trains the same model has ended, or cannot be reached."""
 
 
 class RunInterruptedError(MtError):

@@ -16,20 +16,28 @@ import numpy as np
 import torch
 
 from mt_cli.errors import InputError
+from mt_cli.processes import local_rank, num_processes
 
 
 def pick_device(name: str) -> torch.device:
-    """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available."""
+    """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
+
+    In each of several processes of a machine, `auto` and `cuda` are a CUDA device of its own.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps") from None
+    if num_processes() > 1 and device.type != "cpu":
+        if device.type == "mps" or device.index is not None:
+            raise InputError(f"device {name}: several processes need one device each; use auto, cuda or cpu")
+        device = torch.device("cuda", local_rank())
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name}: this PyTorch ({torch.__version__}) finds no CUDA device; see `mt doctor`")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {name}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
+        raise InputError(f"device {device}: there are {torch.cuda.device_count()} CUDA devices, counted from 0")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError("device mps: this machine has none")
     return device
@@ -59,6 +67,14 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
+
+
+def seed_device(device: torch.device, *numbers: int) -> None:
+    """Seed the generators of torch on the CPU and on a device with a function of these numbers."""
+    seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+    torch.default_generator.manual_seed(seed)
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).manual_seed(seed)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -114,10 +114,11 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     return MuonWithAdamW(adamw, muon)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Set the learning rate; that of Muon is in its proportion to it."""
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
+    """Set the learning rate, and return it; that of Muon is in its proportion to it."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("rate_ratio", 1.0)
+    return rate
 
 
 def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
@@ -21,9 +21,10 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError, DeviceMemoryError
-from mt_cli.hardware import is_out_of_memory
+from mt_cli.hardware import is_out_of_memory, seed_device
 from mt_cli.objective import LossSums, Objective
 from mt_cli.optimizer import set_rate, step_if
+from mt_cli.processes import add_up, num_processes, rank
 from mt_cli.tokenizer import UNK_ID
 
 
@@ -31,6 +32,7 @@ from mt_cli.tokenizer import UNK_ID
 class Position:
     """The position of a run in its data."""
 
+    num_processes: int = 1  # Those that the run began with. It keeps the size of its steps with any other number.
     step: int = 0  # Optimizer updates done.
     epoch: int = 0  # Epochs completed.
     pool: int = 0  # The current pool of batches of the epoch.
@@ -43,8 +45,8 @@ class Position:
         self.step, self.epoch = self.step + 1, self.epoch + step.ends_epoch
         self.pool, self.num_batches = (0, 0) if step.ends_epoch else (step.placed[-1].pool, step.placed[-1].num_batches)
         self.num_target_tokens += step.num_target_tokens
-        for batch in step.micro_batches:
-            self.num_pairs = [sum(pair) for pair in zip_longest(self.num_pairs, batch.num_pairs, fillvalue=0)]
+        for placed in step.placed:
+            self.num_pairs = [sum(pair) for pair in zip_longest(self.num_pairs, placed.num_pairs, fillvalue=0)]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class StepReport:
     num_correct: Tensor  # Target tokens for which the reference had the highest score, with dropout.
     is_finite: Tensor  # Whether loss and gradient were finite; if not, the update was skipped.
     num_target_tokens: int
-    padding_share: float  # Share, 0 to 1, of the rows of both sides that are padding.
+    padding_share: float  # Share, 0 to 1, of the rows of both sides, in this process, that are padding.
     elapsed_seconds: float  # Of this step alone; on a GPU, until its work was queued.
     placed: list[PlacedBatch]  # The pairs.
     num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
@@ -75,7 +77,8 @@ def optimization_steps(
 ) -> Iterator[StepReport]:
     """Train without end, with a report after each step; `position` is where to start and is kept up to date.
 
-    Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU.
+    Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
+    the micro-batches of a step.
     """
     gradients = Gradients(objective, compute_dtype)
     is_cuda = gradients.device.type == "cuda"
@@ -83,14 +86,13 @@ def optimization_steps(
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        steps = _steps(batches, map(config.num_micro_batches, count(position.step + 1)))
-        for step in in_threads(lambda step: step.collate(is_cuda), steps):
+        for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config, position)):
             objective.train()
             objective.step = position.step + 1
-            sums = gradients.accumulate([batch.to(gradients.device) for batch in step.micro_batches])
+            seeded = step.seeded(config.seed, objective.step, gradients.device)
+            sums = gradients.accumulate(seeded, step.num_target_tokens)
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
-            rate = schedule(position.step + 1)
-            set_rate(optimizer, rate)
+            rate = set_rate(optimizer, schedule(objective.step))
             is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
             optimizer.zero_grad(set_to_none=True)
@@ -113,28 +115,36 @@ def optimization_steps(
 
 @dataclass(frozen=True)
 class _Step:
-    """The micro-batches of one update."""
+    """The micro-batches of one update, and those of them that this process computes."""
 
     placed: list[PlacedBatch]
     ends_epoch: bool
+    num_target_tokens: int = 0
     micro_batches: list[Batch] = field(default_factory=list)
 
     @property
-    def num_target_tokens(self) -> int:
-        return sum(batch.num_target_tokens for batch in self.micro_batches)
-
-    @property
     def padding_share(self) -> float:
-        num_tokens = self.num_target_tokens + sum(batch.num_source_tokens for batch in self.micro_batches)
-        return 1 - num_tokens / sum(batch.num_rows for batch in self.micro_batches)
+        num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
+        return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
     def collate(self, pin_memory: bool) -> _Step:
-        batches = [collate(each.pairs, each.indices) for each in self.placed]
-        return replace(self, micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches)
+        batches = [collate(each.pairs, each.indices) for each in self.placed[rank() :: num_processes()]]
+        return replace(
+            self,
+            num_target_tokens=sum(each.num_target_tokens for each in self.placed),
+            micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches,
+        )
+
+    def seeded(self, seed: int, step: int, device: torch.device) -> Iterator[Batch]:
+        """The micro-batches on a device; random numbers that follow one depend only on the seed and its place."""
+        for place, batch in zip(count(rank(), num_processes()), self.micro_batches, strict=False):
+            seed_device(device, seed, step, place)
+            yield batch.to(device)
 
 
-def _steps(batches: Iterator[PlacedBatch], sizes: Iterator[int]) -> Iterator[_Step]:
-    """Steps of these numbers of micro-batches; one step is read ahead, to know the last one of the epoch."""
+def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Position) -> Iterator[_Step]:
+    """The steps from a position on; one step is read ahead, to know the last one of the epoch."""
+    sizes = (config.num_micro_batches(step) * position.num_processes for step in count(position.step + 1))
     placed = list(islice(batches, next(sizes)))
     if not placed:
         raise CorpusError("corpus.train: there is no pair to train on")
@@ -144,15 +154,15 @@ def _steps(batches: Iterator[PlacedBatch], sizes: Iterator[int]) -> Iterator[_St
         placed = following
 
 
-def count_steps(config: TrainingConfig, num_batches: int, num_epochs: int) -> int:
-    """The number of steps of the first epochs, each of `num_batches` micro-batches."""
+def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, num_epochs: int) -> int:
+    """The number of steps of the first epochs, each of `num_batches` micro-batches, for this number of processes."""
     step = epoch = 0
     while epoch < num_epochs and step < (config.micro_batches_growth_steps or 0):
         done, epoch = 0, epoch + 1
         while done < num_batches:
             step += 1
-            done += config.num_micro_batches(step)
-    return step + (num_epochs - epoch) * -(-num_batches // config.micro_batches_per_step)
+            done += config.num_micro_batches(step) * num_processes
+    return step + (num_epochs - epoch) * -(-num_batches // (config.micro_batches_per_step * num_processes))
 
 
 class Gradients:
@@ -177,17 +187,28 @@ class Gradients:
             self._frozen = {name: weight.detach().to(compute_dtype) for name, weight in frozen}
             self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
 
-    def accumulate(self, micro_batches: list[Batch]) -> LossSums:
+    def accumulate(self, micro_batches: Iterable[Batch], num_target_tokens: int) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
-        Raises DeviceMemoryError if a single pair does not fit in memory.
+        `num_target_tokens` are those of the step, in all processes, whose gradients and sums are added up. Raises
+        DeviceMemoryError if a single pair does not fit in memory.
         """
-        num_target_tokens = sum(batch.num_target_tokens for batch in micro_batches)
         weights = list(self._weights.values())
         if weights[0] is not self.parameters[0]:
             with torch.no_grad():
                 torch._foreach_copy_(weights, self.parameters)
-        return functools.reduce(LossSums.__add__, (self._add(batch, num_target_tokens) for batch in micro_batches))
+        found = [self._add(batch, num_target_tokens) for batch in micro_batches]
+        sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
+        return sums if num_processes() == 1 else self._added_up(sums)
+
+    def _added_up(self, sums: LossSums) -> LossSums:
+        """Add up the gradients and the sums of all processes."""
+        for weight in self.parameters:
+            if weight.grad is None:  # This process had no micro-batch at the end of the epoch.
+                weight.grad = torch.zeros_like(weight)
+        values = torch.stack([each.float() for each in vars(sums).values()])
+        add_up([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
+        return LossSums(*values)
 
     def fits(self, batch: Batch) -> bool:
         """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""

@@ -44,8 +44,6 @@ class Batch:
     tgt_output_ids: Tensor
     """Each sentence followed by [EOS]."""
     target_grid: Grid
-    num_pairs: tuple[int, ...] = ()
-    """Number of pairs of each part of the corpus."""
 
     @property
     def num_source_tokens(self) -> int:
@@ -108,14 +106,12 @@ def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
     source_grid, target_grid = (grid_of(np.array([len(ids) + 1 for ids in side])) for side in (source, target))
     source_ids, target_ids = np.concatenate(source), np.concatenate(target)
-    parts = np.searchsorted(np.cumsum(pairs.part_sizes), np.asarray(indices), side="right")
     return Batch(
         src_ids=pack(source_ids, source_grid, end=EOS_ID),
         source_grid=source_grid,
         tgt_input_ids=pack(target_ids, target_grid, start=SOS_ID),
         tgt_output_ids=pack(target_ids, target_grid, end=EOS_ID),
         target_grid=target_grid,
-        num_pairs=tuple(np.bincount(parts, minlength=len(pairs.part_sizes)).tolist()),
     )
 
 
@@ -218,6 +214,17 @@ class PlacedBatch:
     pool: int
     num_batches: int
     """Batches of this pool that are done after this one."""
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Number of target tokens, with [EOS] and without padding."""
+        return int(self.pairs.lengths(self.indices)[1].sum()) + len(self.indices)
+
+    @property
+    def num_pairs(self) -> tuple[int, ...]:
+        """Number of pairs of each part of the corpus."""
+        parts = np.searchsorted(np.cumsum(self.pairs.part_sizes), np.asarray(self.indices), side="right")
+        return tuple(np.bincount(parts, minlength=len(self.pairs.part_sizes)).tolist())
 
 
 def epoch_batches(

@@ -19,7 +19,17 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import beginning, looking, options, translation
-from mt_cli.cli.options import RUNS, check_choice, check_new_run, check_no_files, load_config, run_path, run_paths, utf8
+from mt_cli.cli.options import (
+    RUNS,
+    check_choice,
+    check_new_run,
+    check_no_files,
+    load_config,
+    run_path,
+    run_paths,
+    together,
+    utf8,
+)
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.console import say, show_progress
 from mt_cli.cpus import spin_less_if_busy
@@ -101,18 +111,20 @@ def train(
     config: options.ConfigOption,
     overrides: options.SetOption = None,
     fresh: Annotated[bool, Option("--fresh", help="Move an existing run of this name aside and start again.")] = False,
+    devices: options.DevicesOption = 1,
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Train the model of a config in runs/NAME, or resume it.
 
     NAME is `name` in the config. If that run exists and is not finished, it is resumed.
     """
-    loaded = load_config(config, overrides)
-    show_progress(progress)
-    spin_less_if_busy()
-    from mt_cli.experiment import run
+    with together(devices):
+        loaded = load_config(config, overrides)
+        show_progress(progress)
+        spin_less_if_busy()
+        from mt_cli.experiment import run
 
-    run.train(loaded, RUNS, fresh)
+        run.train(loaded, RUNS, fresh)
 
 
 for command in (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,6 +63,9 @@ DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda
 PrecisionOption = Annotated[
     str, Option(metavar="NAME", help="fp32, bf16, or auto: bf16 if the hardware is fast at it.")
 ]
+DevicesOption = Annotated[
+    int, Option(min=1, metavar="N", help="Number of processes on this machine that work together, one for each GPU.")
+]
 ProgressOption = Annotated[
     str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
 ]
@@ -86,6 +90,26 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
     """Raise InputError, with the advice, if all texts of the command line are names of files."""
     if texts and all(" " not in text and os.path.exists(text) and not os.path.isdir(text) for text in texts):
         raise InputError(f"{texts[0]}: this is a file; {advice}")
+
+
+@contextmanager
+def together(devices: int) -> Iterator[None]:
+    """Context manager inside which the processes of a launcher work together; with several devices, this is one.
+
+    Torch is not loaded if there is neither.
+    """
+    number = os.environ.get("WORLD_SIZE")
+    if number is None and devices == 1:
+        yield
+        return
+    from mt_cli.processes import joined, launch
+
+    if number is None:
+        sys.exit(launch(devices, sys.argv[1:]))
+    if devices not in (1, int(number)):
+        raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
+    with joined():
+        yield
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import RUNS, check_no_files, load_translator, run_path, run_paths, search_options, utf8
+from mt_cli.cli.options import (
+    RUNS,
+    check_no_files,
+    load_translator,
+    run_path,
+    run_paths,
+    search_options,
+    together,
+    utf8,
+)
 from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, show
 from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
@@ -55,6 +64,7 @@ def translate(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
+    devices: options.DevicesOption = 1,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
@@ -62,31 +72,44 @@ def translate(
 
     Reads standard input if no sentence and no file is given. The output has the order of the input.
     """
-    if sum(map(bool, (sentences, input_file, interactive))) > 1:
-        raise InputError("give only one of sentences, --input and --interactive")
-    if attention and len(sentences or ()) != 1:
-        raise InputError("--attention draws one sentence; give exactly one as an argument")
-    if alignment and engine != "mt":
-        raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
-    if sentences:
-        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
-    show_progress(progress)
-    given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    search = search_options(overrides, **given, sample=sample or None)
-    search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
-    search["with_details"] = as_json or alignment is not None
-    read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
-    written = {"--output": output_file} if output_file else {"standard output": 1}
-    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
-    writers: dict[Output, Callable[[Translation], str]] = {
-        Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
-    }
-    if alignment:
-        writers[Output(alignment)] = _format_alignment
-    translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
-    lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
-    items = (item for block in lines for item in translator.translate_fully(block, **search))
-    _write_translations(translator, items, writers, attention)
+    with together(devices):
+        if sum(map(bool, (sentences, input_file, interactive))) > 1:
+            raise InputError("give only one of sentences, --input and --interactive")
+        if attention and len(sentences or ()) != 1:
+            raise InputError("--attention draws one sentence; give exactly one as an argument")
+        if alignment and engine != "mt":
+            raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
+        if sentences:
+            check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
+        show_progress(progress)
+        given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+        search = search_options(overrides, **given, sample=sample or None)
+        search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
+        search["with_details"] = as_json or alignment is not None
+        read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
+        written = {"--output": output_file} if output_file else {"standard output": 1}
+        check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+        writers: dict[Output, Callable[[Translation], str]] = {
+            Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
+        }
+        if alignment:
+            writers[Output(alignment)] = _format_alignment
+        from mt_cli.processes import is_main, num_processes
+
+        if num_processes() > 1 and not (sentences or input_file):
+            raise InputError("several processes cannot share a stream; give a file with --input")
+        translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
+        lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
+        items = (item for block in lines for item in _translated(translator, block, search))
+        _write_translations(translator, items, writers if is_main() else {}, attention)
+
+
+def _translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
+    """The translations of lines, shared out by several processes; the first one alone gets them."""
+    from mt_cli.processes import is_main, spread
+
+    found = spread(lambda share: translator.translate_fully(share, **search), lines)
+    yield from found if is_main() else ()
 
 
 def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, progress: bool) -> Iterator[list[str]]:

@@ -171,7 +171,8 @@ class TrainingConfig(Section):
     that fits in memory, from 4,096 to 131,072 and at most a hundredth of an epoch; on other devices 4,096. The config
     of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
-    """Number of micro-batches whose gradients are accumulated before an update."""
+    """Number of micro-batches whose gradients each process accumulates before an update; N processes make updates of N
+    times as many (`docs/scaling.md`)."""
     micro_batches_growth_steps: int | None = Field(default=None, ge=2)
     """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
     (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""

@@ -11,6 +11,7 @@ import torch
 from mt_cli.batching.batches import batches_in_order, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.objective import Objective
+from mt_cli.processes import spread
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,17 @@ class TokenScores:
 def score_tokens(
     objective: Objective, pairs: EncodedPairs, batch_tokens: int, indices: Sequence[int] | None = None
 ) -> TokenScores:
-    """The scores over all pairs, or over those with the given indices."""
+    """The scores over all pairs, or over those with the given indices; several processes share them out."""
     objective.eval()
     device = next(objective.parameters()).device
     chosen = range(len(pairs)) if indices is None else indices
     lengths = pairs.lengths().max(axis=0)[list(chosen)].tolist()
-    cross_entropy, num_correct, num_tokens = 0.0, 0.0, 0
-    for places in batches_in_order(lengths, batch_tokens):
-        batch = collate(pairs, [chosen[place] for place in places])
-        sums = objective(batch.to(device))
-        cross_entropy += float(sums.cross_entropy)
-        num_correct += float(sums.num_correct)
-        num_tokens += batch.num_target_tokens
+
+    def scores(batches: Sequence[list[int]]) -> list[tuple[float, float, int]]:
+        collated = (collate(pairs, [chosen[place] for place in places]) for places in batches)
+        found = ((objective(batch.to(device)), batch.num_target_tokens) for batch in collated)
+        return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in found]
+
+    of_batches = spread(scores, batches_in_order(lengths, batch_tokens))
+    cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*of_batches, strict=True))
     return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)

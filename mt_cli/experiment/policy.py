@@ -10,6 +10,7 @@ from typing import Any
 
 from mt_cli.console import say
 from mt_cli.errors import RunInterruptedError
+from mt_cli.processes import agreed, num_processes
 from mt_cli.training import StepReport
 
 
@@ -48,11 +49,20 @@ def follow(
 
 
 class Signals:
-    """Requests that signals made since training began."""
+    """Requests that signals made since training began, to stop in any process, to save in this one."""
 
     def __init__(self) -> None:
-        self.is_stop_requested = False
-        self._is_save_requested = False
+        self._is_received = self._is_agreed = self._is_save_requested = False
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether to stop; several processes agree on it once a step."""
+        return self._is_received if num_processes() == 1 else self._is_agreed
+
+    def agreed(self, seconds: float) -> float:
+        """The `seconds` of the main process; from now on, all processes know of signals to stop."""
+        seconds, self._is_agreed = agreed(seconds, self._is_received)
+        return seconds
 
     def take_save_request(self) -> bool:
         """Whether SIGUSR1 was received since the last call."""
@@ -60,9 +70,9 @@ class Signals:
         return requested
 
     def _stop(self, number: int, frame: object) -> None:
-        if self.is_stop_requested:
+        if self._is_received:
             raise KeyboardInterrupt
-        self.is_stop_requested = True
+        self._is_received = True
         say("Stopping after this step, saving ... (a second signal stops at once)")
 
     def _save(self, number: int, frame: object) -> None:
@@ -72,7 +82,7 @@ class Signals:
     def _hang_up(self, number: int, frame: object) -> None:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:  # Writing to the lost terminal would raise.
             os.dup2(nowhere.fileno(), 2)
-        if not self.is_stop_requested:  # The shell and the kernel may both send it.
+        if not self._is_received:  # The shell and the kernel may both send it.
             self._stop(number, frame)
 
     @contextmanager

@@ -27,14 +27,17 @@ from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
 from mt_cli.experiment.scoring import format_summary
 from mt_cli.experiment.setup import Setup, new_model, resolve_batch_tokens
+from mt_cli.experiment.sharing import own_directory, shared_data, shared_state
 from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.experiment.validation import sample_lines
 from mt_cli.hardware import keep_memory, pick_device, seed_everything
+from mt_cli.model.trainable import add_adapters
 from mt_cli.optimizer import learning_rate
+from mt_cli.processes import is_main, num_processes, num_restarts, of_main
 from mt_cli.storage import remove
 from mt_cli.tracking import Tracker
-from mt_cli.training import StepReport, optimization_steps
+from mt_cli.training import Position, StepReport, optimization_steps
 
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
@@ -46,28 +49,32 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
-    directory = RunDirectory(runs / config.name)
     device = pick_device(config.training.device)
     scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
-    with directory.locked():
-        setup, state = _prepare(config, directory, device, fresh)
-        report = finished_report(setup, state)
+    with own_directory(runs / config.name) as directory:
+        setup, state = _prepare(config, directory, runs / ".cache", device, fresh and not num_restarts())
+        report = of_main(lambda: finished_report(setup, state))
         if report is None:
-            state, stopped_because = _optimize(setup, state)
-            try:
-                average_at_end(setup, state)
-                report = write_report(setup, state, stopped_because)
-            except KeyboardInterrupt:
-                message = "interrupted during the final test; the model is saved, the same command resumes there"
-                raise RunInterruptedError(message) from None
+            last, stopped_because = _optimize(setup, state)
+            report = of_main(lambda: _finish(setup, last, stopped_because))
         else:
             say(f"This run is finished ({report['stopped_because']}); nothing is left to do.")
             if setup.config.training.average_checkpoints and not report.get("averaged_steps"):
                 say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
     say(format_summary(report, directory.path))
     return report
+
+
+def _finish(setup: Setup, state: RunState, stopped_because: str) -> dict[str, Any]:
+    """Average checkpoints if the config says so, and score the best one; return the report."""
+    try:
+        average_at_end(setup, state)
+        return write_report(setup, state, stopped_because)
+    except KeyboardInterrupt:
+        message = "interrupted during the final test; the model is saved, the same command resumes there"
+        raise RunInterruptedError(message) from None
 
 
 def _import_now() -> None:
@@ -79,49 +86,67 @@ def _import_now() -> None:
     pa.array([0]).to_numpy()  # Imports pandas, if it is installed.
 
 
-def _prepare(config: Config, directory: RunDirectory, device: torch.device, fresh: bool) -> tuple[Setup, RunState]:
-    """Build what a run works with; load its state, or make the directory of a new run."""
-    changed, cache_path = list[str](), directory.path.parent / ".cache"
+def _prepare(
+    config: Config, directory: RunDirectory, cache_path: Path, device: torch.device, fresh: bool
+) -> tuple[Setup, RunState]:
+    """Build what a run works with; load its state, or make the directory of a new run.
+
+    Of several processes, the main one alone has the state, and the weights that training begins with.
+    """
+    changed, data, parent = list[str](), None, None
     resumes = not fresh and directory.can_resume()
-    parent = None
     if resumes:
         config, tokenizers, changed = config_to_resume(directory, config)
         data = prepare(config, cache_path, tokenizers)
-    else:
+    elif is_main():
         config, data, parent = prepare_new(config, cache_path, directory.path)
+    config, data = shared_data(config, data, cache_path)
     keep_memory()
     seed_everything(config.training.seed)
     model = new_model(config, data, device, parent)
-    config = resolve_batch_tokens(config, model, data)
+    config = of_main(lambda: resolve_batch_tokens(config, model, data))
     if fresh and not directory.is_empty():
         say(f"The old run was moved to {directory.move_aside()}.")
-    if not resumes:
+    if not resumes and is_main():
         directory.create(config, data.tokenizers)
         if config.init.adapter_rank is not None:
             directory.save_base(model)
-    directory.add_adapters(model, config.init)
+    if is_main():
+        directory.add_adapters(model, config.init)
+    else:
+        add_adapters(model, config.init)
     _import_now()
     setup = Setup(directory, config, model, data)
+    state = resume(setup, changed) if resumes else RunState(position=Position(num_processes()))
+    setup.count_steps(state.position.num_processes)
     for line in setup.describe():
         say(line)
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-        start = RunState(parents=[lineage_of(parent.run)], longest_source=parent.run.max_tokens)
-    else:
-        start = RunState()
-    state = resume(setup, changed) if resumes else start
-    setup.validator.allow(state.longest_source)
+        state.parents, state.longest_source = [lineage_of(parent.run)], parent.run.max_tokens
     return setup, state
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
     """Train until there is a reason to stop; return it with the last state. Goes back if training diverges."""
-    reconcile_best(setup, state)
+
+    def start() -> RunState:
+        setup.validator.allow(state.longest_source)
+        reconcile_best(setup, state)
+        return state
+
+    current = shared_state(setup, start)
+    setup.validator.allow(current.longest_source)
+    setup.count_steps(current.position.num_processes)
     while True:
         try:
-            return state, _train_from(setup, state)
+            return current, _train_from(setup, current)
         except TooManyBadStepsError as error:
-            state = go_back(setup, state, error)
+            current = _gone_back(setup, current, error)
+
+
+def _gone_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
+    return shared_state(setup, lambda: go_back(setup, diverged, error))
 
 
 def _train_from(setup: Setup, state: RunState) -> str:
@@ -134,7 +159,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         Signals().recorded() as signals,
     ):
         log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of(setup.config.corpus.train))
-        loop = _Loop(setup, state, tracker, log)
+        loop = _Loop(setup, state, tracker, log, signals)
         loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
@@ -158,8 +183,8 @@ def _train_from(setup: Setup, state: RunState) -> str:
 class _Loop:
     """The actions of training between two restarts."""
 
-    def __init__(self, setup: Setup, state: RunState, tracker: Tracker, log: TrainingLog) -> None:
-        self._setup, self._state, self._tracker, self._log = setup, state, tracker, log
+    def __init__(self, setup: Setup, state: RunState, tracker: Tracker, log: TrainingLog, signals: Signals) -> None:
+        self._setup, self._state, self._tracker, self._log, self._signals = setup, state, tracker, log, signals
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
 
@@ -180,9 +205,9 @@ class _Loop:
         for report in steps:
             if setup.average is not None:
                 setup.average.update(report.step)
-            state.elapsed_seconds = time.monotonic() - started_at
+            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
             yield report
-            state.elapsed_seconds = time.monotonic() - started_at
+            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
 
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
@@ -194,9 +219,10 @@ class _Loop:
         with setup.deployed():
             found = setup.validator.validate()
             is_best = state.add_validation(found.value, found.loss, setup.validator.measure, training.warmup_steps)
-            if state.keep_validation(step, found.value, found.loss, training.num_validated_kept):
+            is_kept = state.keep_validation(step, found.value, found.loss, training.num_validated_kept)
+            if is_kept and is_main():
                 setup.directory.save_validated(setup.model, asdict(state), step)
-            if is_best:
+            if is_best and is_main():
                 setup.directory.save_best(setup.model, asdict(state))
         self._tracker.write_metrics(step, state.elapsed_seconds, found.metrics)
         self._tracker.write_samples(step, found.samples)
@@ -216,7 +242,7 @@ class _Loop:
         setup, state = self._setup, self._state
         self._log.read()
         now = (state.position.step, state.validated_step)
-        if self._saved == now:
+        if self._saved == now or not is_main():
             return
         state.tracked_bytes = self._tracker.flush()
         state.fingerprints, state.longest_source = setup.fingerprints, setup.validator.longest_source

@@ -20,6 +20,7 @@ from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
+from mt_cli.processes import num_processes
 from mt_cli.storage import format_bytes
 from mt_cli.training import count_steps, fits_memory, largest_batch
 
@@ -45,12 +46,19 @@ class Setup:
         self.fingerprints = fingerprints_of(data.corpora, config) | directory.fixed_digests()
         self.pairs = training_pairs(data, config)
         num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
-        num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)
+        self._num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)
+        self.count_steps(num_processes())
+
+    def count_steps(self, num_processes: int) -> None:
+        """Count the steps of a run that began with this number of processes."""
+        training, num_batches = self.config.training, self._num_batches
+        self.step_tokens = training.tokens_per_batch * training.micro_batches_per_step * num_processes
+        """Largest number of tokens of a step."""
         self.steps_per_epoch = None
         if num_batches is not None and training.micro_batches_growth_steps is None:
-            self.steps_per_epoch = count_steps(training, num_batches, num_epochs=1)
-        limits = (training.max_steps, count_steps(training, num_batches or 0, training.max_epochs or 0))
-        self.num_steps = min((limit for limit in limits if limit), default=None)
+            self.steps_per_epoch = count_steps(training, num_processes, num_batches, num_epochs=1)
+        in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
+        self.num_steps = min((limit for limit in (training.max_steps, in_epochs) if limit), default=None)
 
     def deployed(self) -> AbstractContextManager[None]:
         """Context manager inside which the model has the weights to translate with: their average, if there is one."""
@@ -69,16 +77,19 @@ class Setup:
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else unknown
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
         frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""
-        num_threads, step_tokens = torch.get_num_threads(), training.tokens_per_batch * training.micro_batches_per_step
+        num_threads, number = torch.get_num_threads(), num_processes()
+        is_idle = number > self.step_tokens // training.tokens_per_batch
         threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if self.device.type == "cpu" else ""
         return [
             f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
             *(f"  {line}" for line in describe_data(self.data, config)),
             f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
             f"  model       {self.num_parameters:,} parameters{frozen}",
-            f"  steps       {steps}; {step_tokens:,} tokens each at most",
+            f"  steps       {steps}; {self.step_tokens:,} tokens each at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
-            f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}",
+            f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}"
+            + (f"; {number} processes" if number > 1 else "")
+            + (", more than a step of this run has micro-batches" if is_idle else ""),
         ]
 
 

@@ -21,6 +21,7 @@ from mt_cli.experiment.data import Data, longest_source, scorer_of
 from mt_cli.figures import attention_pixels
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
+from mt_cli.processes import spread
 from mt_cli.translator import Translator
 
 Sample = tuple[str, str, str]
@@ -77,7 +78,7 @@ class Validator:
         return f"{shown}valid loss {found.loss:.3f}"
 
     def validate(self) -> Validation:
-        """Score the model as it is now."""
+        """Score the model as it is now; several processes share out the sentences."""
         data, config = self._data, self._config
         objective = Objective(in_format(self._objective.model, self._dtype), config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch)
@@ -88,10 +89,7 @@ class Validator:
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.decoding.greedy
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
-            try:
-                hypotheses = translator.translate(sources)
-            except DivergenceError:  # The training log decides whether training has diverged.
-                hypotheses = [""] * len(sources)
+            hypotheses = spread(lambda share: _translated(translator, share), sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         scores = self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
@@ -119,6 +117,13 @@ class Validator:
                 losses[name] = score_tokens(objective, pairs, batch_tokens, indices).loss
             start += size
         return losses
+
+
+def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+    try:
+        return translator.translate(sources)
+    except DivergenceError:  # The training log decides whether training has diverged.
+        return [""] * len(sources)
 
 
 def in_format(model: Transformer, dtype: torch.dtype) -> Transformer:

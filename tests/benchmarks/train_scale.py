@@ -58,7 +58,7 @@ def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps
     rates = []
     for _ in range(steps + 3):
         started_at = time.perf_counter()
-        gradients.accumulate([batch])
+        gradients.accumulate([batch], batch.num_target_tokens)
         grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -65,8 +65,8 @@ def overflow_at(monkeypatch, number):
     """Make the loss of one step of training, counted from 1, not a number."""
     accumulate, calls = Gradients.accumulate, []
 
-    def overflow_once(self, micro_batches):
-        sums = accumulate(self, micro_batches)
+    def overflow_once(self, *batches):
+        sums = accumulate(self, *batches)
         calls.append(1)
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == number else sums
 
@@ -153,9 +153,9 @@ def slow_steps(monkeypatch):
     """A clock of training that advances by half a second with each step, and by nothing else."""
     accumulate, seconds = Gradients.accumulate, [0.0]
 
-    def tick(self, micro_batches):
+    def tick(self, *batches):
         seconds[0] += 0.5
-        return accumulate(self, micro_batches)
+        return accumulate(self, *batches)
 
     monkeypatch.setattr(Gradients, "accumulate", tick)
     monkeypatch.setattr("mt_cli.experiment.run.time", SimpleNamespace(monotonic=lambda: seconds[0]))
@@ -392,8 +392,8 @@ def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
     options = {"ema_decay": 0.9, "max_bad_steps": 2, "max_steps": 12, "warmup_steps": 0}
     accumulate, calls = Gradients.accumulate, []
 
-    def overflow_for_a_while(self, micro_batches):
-        sums = accumulate(self, micro_batches)
+    def overflow_for_a_while(self, *batches):
+        sums = accumulate(self, *batches)
         calls.append(1)
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if 9 <= len(calls) < 11 else sums
 
@@ -485,8 +485,8 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     accumulate, calls = Gradients.accumulate, []
     options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4, "max_epochs": 3}
 
-    def overflow_for_a_while(self, micro_batches):
-        sums = accumulate(self, micro_batches)
+    def overflow_for_a_while(self, *batches):
+        sums = accumulate(self, *batches)
         calls.append(1)
         is_bad = bad_from <= len(calls) < bad_from + 12
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if is_bad else sums

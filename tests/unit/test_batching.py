@@ -125,8 +125,13 @@ def test_a_part_is_seen_in_proportion_to_its_weight_and_its_pairs_equally_often(
 
 def test_batches_count_their_pairs_by_part():
     pairs = mixed([(3, 3)] * 30, part_sizes=[10, 0, 20], times=[2.0, 1.0, 0.5])
-    batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 64, 1, 0)]
-    assert [sum(part) for part in zip(*(batch.num_pairs for batch in batches), strict=True)] == [20, 0, 10]
+    placed = list(epoch_batches(pairs, 64, 1, 0))
+    assert [sum(part) for part in zip(*(each.num_pairs for each in placed), strict=True)] == [20, 0, 10]
+
+
+def test_a_placed_batch_knows_the_tokens_that_it_will_have():
+    for placed in epoch_batches(mixed([(3, 5), (2, 1), (7, 2)] * 9), 20, 1, 0):
+        assert placed.num_target_tokens == collate(placed.pairs, placed.indices).num_target_tokens
 
 
 @given(st.lists(st.integers(1, 1_000_000), min_size=1, max_size=5))

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mt_cli.batching.batches import collate
+from mt_cli.batching.batches import PlacedBatch
 from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
 from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.corpora import CorpusConfig
@@ -75,7 +75,7 @@ def test_pairs_that_are_too_long_are_dropped_and_counted_by_part(tmp_path):
     _, statistics, encoded = encode(tmp_path, config, tokenizers_for(first + second), max_tokens=3)
     assert (statistics.num_pairs, statistics.num_too_long) == ((1, 1), (2, 1))
     assert len(encoded) == 2
-    assert collate(encoded, [0, 1]).num_pairs == (1, 1)
+    assert PlacedBatch(encoded, np.array([0, 1]), 0, 1).num_pairs == (1, 1)
     assert sum(statistics.source.length_counts) == 5
 
 

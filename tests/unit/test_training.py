@@ -46,9 +46,13 @@ def tiny_objective(**options):
     return Objective(Transformer(config, 12, 12), TrainingConfig())
 
 
+def add_up_gradients(gradients, batches):
+    return gradients.accumulate(batches, sum(batch.num_target_tokens for batch in batches))
+
+
 def gradient_of(objective, micro_batches, dtype=torch.float32):
     objective.zero_grad()
-    Gradients(objective, dtype).accumulate(micro_batches)
+    add_up_gradients(Gradients(objective, dtype), micro_batches)
     return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
 
 
@@ -111,7 +115,7 @@ def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(monkeypatch, num
     scarce = Scarce(objective, num_pairs)
     monkeypatch.setattr(objective, "forward", scarce)
     gradients = Gradients(objective, dtype)
-    sums = gradients.accumulate([batch])
+    sums = add_up_gradients(gradients, [batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     for name, weight in objective.named_parameters():
         assert (weight.grad - expected[name]).norm() <= tolerance * expected[name].norm() + 1e-7, name
@@ -127,7 +131,7 @@ def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
     monkeypatch.setattr(objective, "forward", scarce)
     gradients = Gradients(objective, torch.float32)
     for _ in range(3):
-        gradients.accumulate([collate(pairs, range(40))])
+        add_up_gradients(gradients, [collate(pairs, range(40))])
     assert scarce.tried == [40] + [20] * 6
     assert gradients.num_splits == 1
 
@@ -136,7 +140,7 @@ def test_a_single_pair_that_does_not_fit_in_memory_is_an_error(monkeypatch):
     objective = tiny_objective()
     monkeypatch.setattr(objective, "forward", Scarce(objective, 0))
     with pytest.raises(DeviceMemoryError, match=r"one pair of .* does not fit"):
-        Gradients(objective, torch.float32).accumulate([collate(some_pairs(), range(3))])
+        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
 
 
 def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
@@ -147,7 +151,7 @@ def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
 
     monkeypatch.setattr(objective, "forward", fail)
     with pytest.raises(RuntimeError, match="shapes"):
-        Gradients(objective, torch.float32).accumulate([collate(some_pairs(), range(3))])
+        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
 
 
 @given(st.integers(1, 100), st.integers(1, 10_000), st.integers(1, 10_000))
@@ -227,7 +231,7 @@ def test_without_a_fused_optimizer_the_loop_reads_one_boolean(monkeypatch):
 
 def test_training_and_validation_measure_the_same_loss():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
-    sums = Gradients(objective.train(), torch.float32).accumulate([collate(pairs, range(40))])
+    sums = add_up_gradients(Gradients(objective.train(), torch.float32), [collate(pairs, range(40))])
     scores, num_tokens = score_tokens(objective, pairs, 60), int(pairs.lengths()[1].sum()) + 40
     assert sums.cross_entropy.item() / num_tokens == pytest.approx(scores.loss, rel=1e-5)
     assert sums.num_correct.item() / num_tokens == pytest.approx(scores.token_accuracy)
@@ -306,7 +310,7 @@ def test_growing_steps_take_ever_more_micro_batches_up_to_the_largest_number():
 @pytest.mark.parametrize("growth", [None, 2, 5, 1000])
 def test_the_steps_of_growing_batches_are_counted_exactly(growth):
     options = {"micro_batches_per_step": 3, "micro_batches_growth_steps": growth}
-    num_steps = count_steps(TrainingConfig(batch_tokens=40, **options), micro_batches_per_epoch(), 3)
+    num_steps = count_steps(TrainingConfig(batch_tokens=40, **options), 1, micro_batches_per_epoch(), 3)
     assert run_steps(num_steps - 1, **options)[3].epoch == 2
     position = run_steps(num_steps, **options)[3]
     assert (position.epoch, position.pool, position.num_batches) == (3, 0, 0)

@@ -1,0 +1,242 @@
+"""Several processes that train one model, started by PyTorch's launcher. Knows no models, data or runs.
+
+A process joins the others only if the environment of a launcher (`torchrun`, `mt train --devices`) says so. Alone, all
+functions are neutral: a sum is the value itself, and everything is of the main process.
+
+Values of Python travel over gloo (CPUs), and gradients over NCCL if they are on GPUs. Every process must call the
+functions that exchange something in the same order.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from mt_cli.console import silence
+from mt_cli.errors import InputError, LostProcessError, one_line
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+_TIMEOUT = timedelta(hours=24)
+"""How long a process waits for others. The end of a process is noticed at once; a corpus may take hours to prepare."""
+_BUCKET_BYTES = 2**27
+_VARIABLES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
+
+
+@dataclass(frozen=True)
+class _Membership:
+    rank: int
+    num_processes: int
+    local_rank: int
+    store: Any
+
+
+_member: _Membership | None = None
+"""None if this process works alone."""
+
+
+@contextmanager
+def joined() -> Iterator[None]:
+    """Context manager inside which the processes that a launcher started work together.
+
+    Only the first process that fails raises its error; the others raise SystemExit with the same status, so that there
+    is one message. Raises InputError if the processes cannot find each other.
+    """
+    global _member
+    if not _VARIABLES.issubset(os.environ):
+        yield
+        return
+    _member = member = _join()
+    if not is_main():
+        silence()
+    try:
+        yield
+    except BaseException as error:
+        if _is_first_failure(member):
+            raise
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+        raise SystemExit(getattr(error, "exit_code", status)) from None
+    else:
+        dist.destroy_process_group()
+    finally:
+        _member = None
+
+
+def _join() -> _Membership:
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    try:
+        store, rank, num_processes = next(rendezvous("env://", timeout=_TIMEOUT))
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=num_processes, timeout=_TIMEOUT)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"the processes of the launcher cannot join: {one_line(error)}") from None
+    own = PrefixStore(f"mt/{num_restarts()}", store)
+    return _Membership(rank, num_processes, int(os.environ["LOCAL_RANK"]), own)
+
+
+def _is_first_failure(member: _Membership) -> bool:
+    try:
+        return int(member.store.add("failures", 1)) == 1
+    except RuntimeError:  # The launcher is gone, too.
+        return True
+
+
+def num_restarts() -> int:
+    """How often the launcher has started these processes again (`torchrun --max-restarts`)."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def num_processes() -> int:
+    """Number of processes that train together."""
+    return 1 if _member is None else _member.num_processes
+
+
+def rank() -> int:
+    """The number of this process, from 0."""
+    return 0 if _member is None else _member.rank
+
+
+def local_rank() -> int:
+    """The number of this process among those of its machine, from 0."""
+    return 0 if _member is None else _member.local_rank
+
+
+def is_main() -> bool:
+    """Whether this is the process that logs, saves and prints: the first one."""
+    return rank() == 0
+
+
+@contextmanager
+def _exchanging() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # Of gloo and NCCL.
+        raise LostProcessError(
+            f"a process of this run has ended, or cannot be reached ({one_line(error)}); what was saved last is kept, "
+            "the same command resumes there"
+        ) from None
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    global _member
+    member, _member = _member, None
+    try:
+        yield
+    finally:
+        _member = member
+
+
+def of_main(work: Callable[[], T]) -> T:
+    """The result of `work` in the main process, which does it alone, in every process; it is pickled."""
+    if _member is None:
+        return work()
+    found: list[Any] = [None]
+    if is_main():
+        with _alone():
+            found = [work()]
+    with _exchanging():
+        dist.broadcast_object_list(found, src=0, device=torch.device("cpu"))
+    result: T = found[0]
+    return result
+
+
+def once_per_machine(work: Callable[[], T]) -> T:
+    """The result of `work`, which the first process of each machine does before the others, for them to reuse files."""
+    if _member is None:
+        return work()
+    found = [work()] if local_rank() == 0 else []
+    gathered(None)
+    return found[0] if found else work()
+
+
+def gathered(value: T) -> list[T]:
+    """The values of all processes, in the order of their ranks; they are pickled."""
+    if _member is None:
+        return [value]
+    found: list[Any] = [None] * num_processes()
+    with _exchanging():
+        dist.all_gather_object(found, value)
+    return found
+
+
+def spread(work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
+    """The results of `work` for all items, in order: each process does every N-th item."""
+    shares = gathered(list(work(list(items[rank() :: num_processes()]))))
+    found: list[Any] = [None] * len(items)
+    for number, share in enumerate(shares):
+        found[number :: len(shares)] = share
+    return found
+
+
+def add_up(tensors: Sequence[Tensor]) -> None:
+    """Replace tensors, of the same shapes in all processes, by their sums, in few large messages."""
+    if _member is None:
+        return
+    with _exchanging():
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            dist.all_reduce(flat)
+            parts = flat.split([tensor.numel() for tensor in bucket])
+            torch._foreach_copy_(bucket, [part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)])
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors in order, in groups of one type and device of limited size."""
+    bucket: list[Tensor] = []
+    num_bytes = 0
+    for tensor in tensors:
+        is_other = bool(bucket) and (tensor.dtype, tensor.device) != (bucket[0].dtype, bucket[0].device)
+        if bucket and (is_other or num_bytes + tensor.nbytes > _BUCKET_BYTES):
+            yield bucket
+            bucket, num_bytes = [], 0
+        bucket.append(tensor)
+        num_bytes += tensor.nbytes
+    if bucket:
+        yield bucket
+
+
+def agreed(seconds: float, is_stopped: bool) -> tuple[float, bool]:
+    """The `seconds` of the main process, and whether any process is to stop."""
+    if _member is None:
+        return seconds, is_stopped
+    values = torch.tensor([seconds if is_main() else 0.0, float(is_stopped)], dtype=torch.float64)
+    add_up([values])
+    return float(values[0]), bool(values[1] > 0)
+
+
+def launch(num_devices: int, arguments: Sequence[str]) -> int:
+    """Run `mt` with these arguments in several processes of this machine; return the exit status.
+
+    The launcher is that of `torchrun`. If a process fails, it ends the others; a signal is passed on to all.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # The processes print what users need.
+    num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_cpus // num_devices)))
+    config = LaunchConfig(
+        1, 1, num_devices, run_id="mt", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", "mt_cli", *arguments)
+    except ChildFailedError as error:
+        return max(1, error.get_first_failure()[1].exitcode)
+    except (SignalException, KeyboardInterrupt):
+        return 130
+    return 0

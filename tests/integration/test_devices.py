@@ -1,0 +1,153 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import checkpoint_content, metrics_of
+
+OPTIONS = {"max_steps": 9, "max_epochs": None, "validate_every_steps": 4, "log_every_steps": 1, "num_threads": 1}
+
+
+@pytest.fixture
+def train(tmp_path, tiny_tree):
+    """Starts `mt train` in a process of its own; the model has dropout, and no key bias, whose gradient is noise."""
+    tiny_tree["training"] |= OPTIONS
+    tiny_tree["model"]["qkv_bias"] = False
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree))
+
+    def start(name, *arguments, **options):
+        changes = {"name": name, **{f"training.{key}": value for key, value in options.items()}}
+        settings = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "mt_cli", "train", "--config", "tiny.yaml", *settings, *arguments]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+def ended(process, seconds=150):
+    """Status and standard error of a process, which must end by itself."""
+    try:
+        _, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    return process.returncode, err
+
+
+def workers_of(process):
+    """The process ids of the workers of a launcher, in the order of their ranks."""
+    found = {}
+    for folder in os.listdir("/proc"):
+        if folder.isdigit():
+            try:
+                status = Path(f"/proc/{folder}/status").read_text()
+                environment = Path(f"/proc/{folder}/environ").read_text().split("\0")
+            except OSError:
+                continue
+            variables = dict(part.split("=", 1) for part in environment if "=" in part)
+            if f"\nPPid:\t{process.pid}\n" in status and "RANK" in variables:
+                found[int(variables["RANK"])] = int(folder)
+    return [found[rank] for rank in sorted(found)]
+
+
+def wait_for_rows(run, number, seconds=120):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if (run / "metrics.jsonl").exists() and len(metrics_of(run)) >= number:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{run} has too few rows")
+
+
+def assert_equal_runs(ours, theirs):
+    (weights, state), (other_weights, other_state) = (
+        checkpoint_content(run / "checkpoints/last.safetensors") for run in (ours, theirs)
+    )
+    for each in (state, other_state):
+        del each["position"]["num_processes"]  # Those that the run began with.
+    assert state["position"] == other_state["position"] and state["best_step"] == other_state["best_step"]
+    for name, weight in weights.items():
+        if not name.startswith("random."):
+            assert (weight.double() - other_weights[name].double()).abs().max() <= 1e-5, name
+    for row, other in zip(metrics_of(ours), metrics_of(theirs), strict=True):
+        same = {key for key in row if "padding" not in key}
+        assert {key: row[key] for key in same} == pytest.approx({key: other[key] for key in same}, abs=1e-5, rel=1e-5)
+    assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
+    reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
+    assert reports[0]["bleu"] == reports[1]["bleu"]
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number):
+    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60}
+    assert ended(train("one", micro_batches_per_step=number, **options))[0] == 0
+    status, err = ended(train("several", "--devices", str(number), **options))
+    assert status == 0, err
+    assert err.count("several: en to xx") == 1 and err.count("Stopped by max_steps 9") == 1  # One process alone prints.
+    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
+
+
+def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, tmp_path):
+    options = {"batch_tokens": 60, "max_epochs": 4, "max_steps": "null"}
+    assert ended(train("one", micro_batches_per_step=2, **options))[0] == 0
+    process = train("parts", "--devices", "2", **options)
+    wait_for_rows(tmp_path / "runs/parts", 5)
+    process.send_signal(signal.SIGTERM)
+    status, err = ended(process)
+    assert status == 130 and err.count("the same command resumes from there") == 1, err
+    status, err = ended(train("parts", **options))
+    assert status == 0 and "Resuming from step" in err, err
+    assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/one")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(train, tmp_path, rank):
+    options = {"batch_tokens": 60, "max_steps": 60, "validate_every_steps": 2}
+    process = train("killed", "--devices", "2", **options)
+    wait_for_rows(tmp_path / "runs/killed", 8)
+    os.kill(workers_of(process)[rank], signal.SIGKILL)
+    status, err = ended(process, seconds=30)
+    assert status == 1, err
+    assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
+    assert "a process of this run has ended" in err and "Traceback" not in err
+    status, err = ended(train("killed", "--devices", "2", **options))
+    assert status == 0 and "Resuming from step" in err, err
+    assert ended(train("whole", "--devices", "2", **options))[0] == 0
+    assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
+
+
+def test_an_error_is_one_message_for_all_processes(train):
+    status, err = ended(train("wrong", "--devices", "2", "--set", "corpus.train.files=[missing.en, missing.it]"))
+    assert status == 2
+    assert [line[:4] for line in err.splitlines()] == ["mt: "], err
+    status, err = ended(train("wrong", "--devices", "2", "--set", "model.num_head=3"))
+    assert status == 2 and err.count("num_heads") == 1, err
+
+
+def test_devices_must_be_those_of_the_launcher(train, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    status, err = ended(train("both", "--devices", "3"))
+    assert status == 2 and "the launcher of this process says 2" in err
+
+
+def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, tmp_path):
+    def translate(name, *arguments):
+        command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained, "--precision", "fp32", *arguments]
+        outputs = ["--output", f"{name}.xx", "--alignment", f"{name}.align"]
+        return subprocess.run([*command, *outputs], cwd=tmp_path, capture_output=True, text=True, input="")
+
+    lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "in.en").write_text("\n".join(["", *lines, "unseen words here", "", *lines * 20]) + "\n")
+    for name, arguments in (("one", ()), ("two", ("--devices", "2"))):
+        done = translate(name, "--input", "in.en", *arguments)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    for suffix in ("xx", "align"):
+        assert (tmp_path / f"two.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes() != b""
+    done = translate("none", "--devices", "2")
+    assert done.returncode == 2 and done.stderr.count("cannot share a stream") == 1
+    assert not (tmp_path / "none.xx").exists()

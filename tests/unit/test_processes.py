@@ -1,0 +1,180 @@
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.distributed import TCPStore
+
+from mt_cli import processes
+from mt_cli.hardware import pick_device, seed_device
+
+PROGRAM = """
+import os, sys, torch
+sys.path.insert(0, os.environ["PROGRAM_FOLDER"])
+from mt_cli import processes
+from mt_cli.errors import InputError
+from mt_cli.processes import *
+
+{body}
+"""
+
+
+def run_together(tmp_path, body, number=2, seconds=60):
+    """Run a program in several processes as a launcher would; return the status, output and errors of each."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(body=body), encoding="utf-8")
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
+    common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
+    common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(program)],
+            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "PROGRAM_FOLDER": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(number)
+    ]
+    try:
+        outputs = [each.communicate(timeout=seconds) for each in started]
+    finally:
+        for each in started:
+            each.kill()
+    return [(each.returncode, *output) for each, output in zip(started, outputs, strict=True)]
+
+
+def test_alone_every_function_is_neutral():
+    with processes.joined():
+        assert (processes.rank(), processes.local_rank(), processes.num_processes()) == (0, 0, 1)
+        assert processes.is_main() and processes.num_restarts() == 0
+        tensor = torch.arange(3.0)
+        processes.add_up([tensor])
+        assert tensor.tolist() == [0, 1, 2]
+        value = object()
+        assert processes.of_main(lambda: value) is processes.once_per_machine(lambda: value) is value
+        assert processes.gathered(value) == [value]
+        assert processes.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
+        assert processes.agreed(2.5, True) == (2.5, True)
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_sums_values_and_shares_are_the_same_in_all_processes(tmp_path, number):
+    body = """
+processes._BUCKET_BYTES = 40
+with joined():
+    tensors = [torch.full((size,), float(rank() + 1)) for size in (3, 20, 1, 4)] + [torch.tensor(rank())]
+    add_up(tensors)
+    total = sum(range(1, num_processes() + 1))
+    assert all(tensor.eq(total).all() for tensor in tensors[:-1]) and tensors[-1] == total - num_processes()
+    assert gathered(rank()) == list(range(num_processes()))
+    assert of_main(lambda: (rank(), num_processes(), os.environ["RANK"])) == (0, 1, "0")  # It works alone.
+    for size in (0, 1, 2, 7):
+        done = []
+        assert spread(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
+            -item for item in range(size)
+        ]
+        assert done == list(range(size))[rank() :: num_processes()]
+    assert agreed(1.5 + rank(), rank() == num_processes() - 1) == (1.5, True)
+    assert agreed(1.5 + rank(), False) == (1.5, False)
+assert num_processes() == 1
+"""
+    assert [(status, err) for status, _, err in run_together(tmp_path, body, number)] == [(0, "")] * number
+
+
+def test_the_first_process_of_a_machine_works_before_the_others(tmp_path):
+    body = """
+path = os.environ["PROGRAM_FOLDER"] + "/made"
+def work():
+    if os.path.exists(path):
+        return "found"
+    import time; time.sleep(0.5)
+    open(path, "w").close()
+    return "made"
+with joined():
+    assert once_per_machine(work) == ("made" if rank() == 0 else "found")
+"""
+    assert [(status, err) for status, _, err in run_together(tmp_path, body, 3)] == [(0, "")] * 3
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_of_one_process_ends_all_with_its_message_alone(tmp_path, failing):
+    body = f"""
+with joined():
+    gathered(0)
+    if rank() == {failing}:
+        raise InputError("wrong data")
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(tmp_path, body, 3)
+    assert all(status not in (0, None) for status, _, _ in found)
+    assert "wrong data" in found[failing][2]
+    assert [err for number, (_, _, err) in enumerate(found) if number != failing] == ["", ""]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_process_that_is_killed_ends_the_others_with_one_message(tmp_path, lost):
+    body = f"""
+import signal
+with joined():
+    gathered(0)
+    if rank() == {lost}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(tmp_path, body, 3)
+    messages = [err for _, _, err in found if err]
+    assert len(messages) == 1 and "a process of this run has ended" in messages[0]
+    assert all(status not in (0, None) for status, _, _ in found)
+
+
+def test_processes_that_cannot_join_are_an_error(monkeypatch):
+    for name, value in {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "x",
+        "MASTER_ADDR": "a",
+        "MASTER_PORT": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(processes.InputError, match="cannot join"), processes.joined():
+        pass
+
+
+def test_random_numbers_depend_on_all_numbers_of_the_seed():
+    def drawn(*numbers):
+        seed_device(torch.device("cpu"), *numbers)
+        return torch.rand(3).tolist()
+
+    assert drawn(1, 2, 3) == drawn(1, 2, 3)
+    assert len({tuple(drawn(*numbers)) for numbers in [(1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3)]}) == 4
+
+
+def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert pick_device("auto") == torch.device("cuda")
+    for number in (0, 1, 2):
+        monkeypatch.setattr(processes, "_member", processes._Membership(number + 4, 8, number, None))
+        assert pick_device("cpu") == torch.device("cpu")
+        if number < 2:
+            assert pick_device("auto") == pick_device("cuda") == torch.device("cuda", number)
+        with pytest.raises(processes.InputError, match="one device each"):
+            pick_device("cuda:1")
+    with pytest.raises(processes.InputError, match="there are 2 CUDA devices"):
+        pick_device("cuda")
+
+
+def test_what_processes_send_each_other_can_be_pickled():
+    from mt_cli.config.sections import TokenizerConfig
+    from mt_cli.experiment.state import RunState
+    from mt_cli.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.train(["a b c"], TokenizerConfig())
+    first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
+    assert first is second and first.encode(["a b"]) == tokenizer.encode(["a b"])
+    assert pickle.loads(pickle.dumps(RunState())) == RunState()
