@@ -25,7 +25,7 @@ def tokens_per_second(config: Path, folder: Path, name: str, arguments: list[str
     """The median speed of a run after its first row, and the number of its parameters."""
     every = max(1, steps // 10)
     options = {"name": name, "training.max_steps": steps, "training.log_every_steps": every}
-    options |= {"training.max_minutes": "null", "training.validate_every_steps": 10 * steps, "corpus.test": "null"}
+    options |= {"training.max_minutes": "null", "training.validate_every_steps": 10 * steps}
     settings = [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
     shutil.rmtree(folder / "runs" / name, ignore_errors=True)
     command = [sys.executable, "-m", "mt_cli", "train", "--config", str(config.resolve()), *settings, *arguments]

@@ -146,7 +146,22 @@ def test_a_muon_update_is_nearly_orthogonal_and_of_the_size_of_adamw():
     assert ((stretches > 0.5) & (stretches < 1.5)).all()
 
 
-def test_batched_muon_gives_the_bits_of_the_muon_of_torch():
+def test_muon_computes_the_same_in_fp32_where_bf16_is_slow(monkeypatch):
+    changes = []
+    for is_fast in (True, False):
+        monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
+        weight = torch.nn.Parameter(torch.zeros(48, 16))
+        weight.grad = torch.randn(48, 16, generator=torch.Generator().manual_seed(1))
+        optimizer = BatchedMuon([weight], weight_decay=0.1)
+        set_rate(optimizer, 1.0)
+        optimizer.step()
+        changes.append(weight.detach())
+    assert not torch.equal(*changes)
+    assert (changes[0] - changes[1]).norm() < 0.03 * changes[1].norm()
+
+
+def test_batched_muon_gives_the_bits_of_the_muon_of_torch(monkeypatch):
+    monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device: True)
     torch.manual_seed(0)
     shapes = [(32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (1, 7)]
     start = [torch.randn(shape) for shape in shapes]
