@@ -124,9 +124,10 @@ def _exchanging() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # Of gloo and NCCL.
+        cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
         raise LostProcessError(
-            f"a process of this run has ended, or cannot be reached ({one_line(error)}); what was saved last is kept, "
-            "the same command resumes there"
+            f"a process of this run has ended, or cannot be reached{cause}; what was saved last is kept, the same "
+            "command resumes there"
         ) from None
 
 

@@ -21,7 +21,7 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import prepare, scorer_of
 from mt_cli.experiment.lineage import lineage_of
-from mt_cli.experiment.parent import prepare_new
+from mt_cli.experiment.parent import Parent, prepare_new
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
@@ -117,14 +117,20 @@ def _prepare(
         add_adapters(model, config.init)
     _import_now()
     setup = Setup(directory, config, model, data)
-    state = resume(setup, changed) if resumes else RunState(position=Position(num_processes()))
+    state = resume(setup, changed) if resumes else _first_state(parent)
     setup.count_steps(state.position.num_processes)
     for line in setup.describe():
         say(line)
     if parent is not None:
         say(f"  begins with {parent.describe()}")
-        state.parents, state.longest_source = [lineage_of(parent.run)], parent.run.max_tokens
     return setup, state
+
+
+def _first_state(parent: Parent | None) -> RunState:
+    position = Position(num_processes())
+    if parent is None:
+        return RunState(position)
+    return RunState(position, parents=[lineage_of(parent.run)], longest_source=parent.run.max_tokens)
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:

@@ -36,11 +36,11 @@ def own_directory(path: Path) -> Iterator[RunDirectory]:
         yield RunDirectory(Path(folder))
 
 
-def shared_data(config: Config | None, data: Data | None, cache_path: Path) -> tuple[Config, Data]:
+def shared_data(config: Config, data: Data | None, cache_path: Path) -> tuple[Config, Data]:
     """The config and the data of the main process, which others prepare with its tokenizers, once for each machine."""
 
     def common() -> tuple[Config, TokenizerPair]:
-        assert config is not None and data is not None
+        assert data is not None
         return config, data.tokenizers
 
     agreed, tokenizers = of_main(common)

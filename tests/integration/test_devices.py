@@ -1,5 +1,6 @@
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -118,6 +119,25 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     status, err = ended(train("killed", "--devices", "2", **options))
     assert status == 0 and "Resuming from step" in err, err
     assert ended(train("whole", "--devices", "2", **options))[0] == 0
+    assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
+
+
+@pytest.mark.slow
+def test_ten_random_kills_of_random_processes_change_nothing(train, tmp_path):
+    options = {"batch_tokens": 60, "max_steps": 150, "validate_every_steps": 5, "save_every_minutes": 0.001}
+    assert ended(train("whole", "--devices", "2", **options))[0] == 0
+    generator, num_kills = random.Random(1), 0
+    while num_kills < 10:
+        process = train("killed", "--devices", "2", **options)
+        rows = tmp_path / "runs/killed/metrics.jsonl"
+        num_rows = len(metrics_of(rows.parent)) if rows.exists() else 0
+        wait_for_rows(rows.parent, num_rows + generator.randrange(1, 8))
+        time.sleep(generator.random() / 10)
+        os.kill(workers_of(process)[generator.randrange(2)], signal.SIGKILL)
+        status, err = ended(process, seconds=30)
+        assert status == 1 and err.count("mt: ") == 1, err
+        num_kills += 1
+    assert ended(train("killed", "--devices", "2", **options))[0] == 0
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
 
 
