@@ -18,6 +18,8 @@ import torch
 from mt_cli.errors import InputError
 from mt_cli.processes import local_rank, num_processes
 
+_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 def pick_device(name: str) -> torch.device:
     """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
@@ -44,12 +46,17 @@ def pick_device(name: str) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """`fp32` or `bf16` as a type; `auto` is bf16 if `has_fast_bf16`. Raises InputError for another name."""
-    if name not in ("auto", "fp32", "bf16"):
-        raise InputError(f"unknown precision {name!r}; use auto, fp32 or bf16")
+    """The type of a precision; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
-    return torch.bfloat16 if name == "bf16" else torch.float32
+    if name not in _PRECISIONS:
+        raise InputError(f"unknown precision {name!r}; use auto, {', '.join(_PRECISIONS)}")
+    return _PRECISIONS[name]
+
+
+def precision_of(dtype: torch.dtype) -> str:
+    """The inverse of `pick_precision`."""
+    return next(name for name, each in _PRECISIONS.items() if each == dtype)
 
 
 def has_fast_bf16(device: torch.device) -> bool:

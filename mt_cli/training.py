@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.func import functional_call
 
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
@@ -67,21 +68,19 @@ class StepReport:
 
 
 def optimization_steps(
-    objective: Objective,
+    gradients: Gradients,
     optimizer: torch.optim.Optimizer,
     pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
     position: Position,
-    compute_dtype: torch.dtype,
 ) -> Iterator[StepReport]:
     """Train without end, with a report after each step; `position` is where to start and is kept up to date.
 
     Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
     the micro-batches of a step.
     """
-    gradients = Gradients(objective, compute_dtype)
-    is_cuda = gradients.device.type == "cuda"
+    objective, is_cuda = gradients.objective, gradients.device.type == "cuda"
     started_at = time.perf_counter()
     while True:
         place = position.epoch, position.pool, position.num_batches
@@ -91,10 +90,12 @@ def optimization_steps(
             objective.step = position.step + 1
             seeded = step.seeded(config.seed, objective.step, gradients.device)
             sums = gradients.accumulate(seeded, step.num_target_tokens)
+            gradients.scaler.unscale_(optimizer)
             grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
             rate = set_rate(optimizer, schedule(objective.step))
             is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
+            gradients.scaler.update()
             optimizer.zero_grad(set_to_none=True)
             position.advance(step)
             yield StepReport(
@@ -165,25 +166,44 @@ def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, nu
     return step + (num_epochs - epoch) * -(-num_batches // (config.micro_batches_per_step * num_processes))
 
 
+class _LossAndGradients(nn.Module):
+    """A loss and its gradient as one forward pass: layers that are recomputed need the weights of `functional_call`."""
+
+    def __init__(self, objective: Objective, scaler: GradScaler) -> None:
+        super().__init__()
+        self.objective, self.scaler = objective, scaler
+
+    def forward(self, batch: Batch, num_target_tokens: int, weights: list[Tensor]) -> tuple[LossSums, list[Tensor]]:
+        """The sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
+        sums: LossSums = self.objective(batch)
+        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), weights)
+        return replace(sums, objective=sums.objective.detach()), [gradient.float() for gradient in gradients]
+
+
 class Gradients:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
     Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed; those that are not
     trained are cast once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not
     change the gradient; from then on, batches of its size are split at once.
+
+    In fp16 the gradient is that of the loss times `scaler.get_scale()`, so that small values do not become zero
+    (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2); the caller divides by it (`unscale_`).
     """
 
     def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
-        self._objective = objective
-        named = {name: weight for name, weight in objective.named_parameters() if weight.requires_grad}
+        self.objective = objective
+        self.device = next(objective.parameters()).device
+        self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
+        self._loss = _LossAndGradients(objective, self.scaler)
+        named = {name: weight for name, weight in self._loss.named_parameters() if weight.requires_grad}
         self.parameters: list[Tensor] = list(named.values())
-        self.device = self.parameters[0].device
         self.num_splits = 0
         self._smallest_too_large = math.inf
         self._weights: dict[str, Tensor] = dict(named)
         self._frozen: dict[str, Tensor] = {}
         if compute_dtype != torch.float32:
-            frozen = ((name, weight) for name, weight in objective.named_parameters() if name not in named)
+            frozen = ((name, weight) for name, weight in self._loss.named_parameters() if name not in named)
             self._frozen = {name: weight.detach().to(compute_dtype) for name, weight in frozen}
             self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
 
@@ -238,9 +258,8 @@ class Gradients:
         """Add the whole gradient of a batch; None, with nothing added, if memory runs out."""
         try:
             moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
-            sums: LossSums = functional_call(self._objective, self._frozen | self._weights, (batch,))
-            in_copies = torch.autograd.grad(sums.objective / num_target_tokens, list(self._weights.values()))
-            gradients = [gradient.float() for gradient in in_copies]
+            arguments = batch, num_target_tokens, list(self._weights.values())
+            sums, gradients = functional_call(self._loss, self._frozen | self._weights, arguments)
             del moments
         except RuntimeError as error:
             if not is_out_of_memory(error):
@@ -248,7 +267,8 @@ class Gradients:
             return None
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        return replace(sums, objective=sums.objective.detach())
+        found: LossSums = sums
+        return found
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:

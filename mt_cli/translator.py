@@ -74,8 +74,8 @@ class Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
         Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
-        first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, or `auto`: bf16 if the hardware is
-        fast at it.
+        first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
+        hardware is fast at it.
         """
         paths = [run] if isinstance(run, str | Path) else list(run)
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)

@@ -61,7 +61,7 @@ RunsOption = Annotated[
 JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
 DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
 PrecisionOption = Annotated[
-    str, Option(metavar="NAME", help="fp32, bf16, or auto: bf16 if the hardware is fast at it.")
+    str, Option(metavar="NAME", help="fp32, bf16, fp16, or auto: bf16 if the hardware is fast at it.")
 ]
 DevicesOption = Annotated[
     int, Option(min=1, metavar="N", help="Number of processes on this machine that work together, one for each GPU.")

@@ -37,7 +37,7 @@ from mt_cli.optimizer import learning_rate
 from mt_cli.processes import is_main, num_processes, num_restarts, of_main
 from mt_cli.storage import remove
 from mt_cli.tracking import Tracker
-from mt_cli.training import Position, StepReport, optimization_steps
+from mt_cli.training import Gradients, Position, StepReport, optimization_steps
 
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
@@ -191,6 +191,9 @@ class _Loop:
 
     def __init__(self, setup: Setup, state: RunState, tracker: Tracker, log: TrainingLog, signals: Signals) -> None:
         self._setup, self._state, self._tracker, self._log, self._signals = setup, state, tracker, log, signals
+        self._gradients = Gradients(setup.objective, setup.dtype)
+        scaler = self._gradients.scaler
+        scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
 
@@ -199,13 +202,12 @@ class _Loop:
         setup, state, training = self._setup, self._state, self._setup.config.training
         factor, num_steps = 0.5**state.num_restarts, setup.num_steps
         steps = optimization_steps(
-            setup.objective,
+            self._gradients,
             setup.optimizer,
             setup.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
-            setup.dtype,
         )
         started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
@@ -220,7 +222,7 @@ class _Loop:
         setup, state, step = self._setup, self._state, self._state.position.step
         if state.validated_step == step:
             return
-        self._log.read()
+        self._read()
         training = setup.config.training
         with setup.deployed():
             found = setup.validator.validate()
@@ -246,7 +248,7 @@ class _Loop:
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
         setup, state = self._setup, self._state
-        self._log.read()
+        self._read()
         now = (state.position.step, state.validated_step)
         if self._saved == now or not is_main():
             return
@@ -257,6 +259,11 @@ class _Loop:
         setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
         setup.directory.keep_validated([each.step for each in state.validations])
         self._saved, self._saved_at = now, time.monotonic()
+
+    def _read(self) -> None:
+        """Bring the state up to date, waiting for a GPU."""
+        self._log.read()
+        self._state.loss_scale = self._gradients.scaler.state_dict()
 
     def is_save_overdue(self) -> bool:
         """Whether `save_every_minutes` have passed since the last save."""

@@ -15,7 +15,7 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
 from mt_cli.experiment.parent import Parent
 from mt_cli.experiment.validation import Validator
-from mt_cli.hardware import describe_hardware, memory_of, pick_precision
+from mt_cli.hardware import describe_hardware, memory_of, pick_precision, precision_of
 from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
@@ -36,7 +36,7 @@ class Setup:
         training = config.training
         self.device = next(model.parameters()).device
         self.dtype = pick_precision(training.precision, self.device)
-        self.precision = "bf16" if self.dtype == torch.bfloat16 else "fp32"
+        self.precision = precision_of(self.dtype)
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
         self.num_trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
         self.objective = Objective(model, training)

@@ -52,7 +52,7 @@ class RunState:
     Each field has one writer, and other modules only read it. (`restarted` copies some from another state.)
 
     - `training`: `position`
-    - `experiment.run`: `elapsed_seconds`, `tracked_bytes`, `longest_source`, `fingerprints`
+    - `experiment.run`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
     - `experiment.training_log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
     - the methods of this class: all others
     """
@@ -81,6 +81,8 @@ class RunState:
     """How often training went back after too many bad steps, each time with half the learning rate."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
+    loss_scale: dict[str, int | float] = field(default_factory=dict)
+    """With fp16, the factor of the loss and the rule by which it changes (`torch.amp.GradScaler.state_dict`)."""
     longest_source: int | None = None
     """Tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)

@@ -95,7 +95,8 @@ class TrainingLog:
         state = self._state
         state.num_bad_steps += 1
         state.num_bad_steps_in_row += 1
-        if state.num_bad_steps_in_row == 1:
+        # In fp16 a gradient overflows now and then, which halves the scale of the loss.
+        if state.num_bad_steps_in_row == (3 if self._config.precision == "fp16" else 1):
             say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
         if state.num_bad_steps_in_row >= self._config.max_bad_steps:
             raise TooManyBadStepsError(

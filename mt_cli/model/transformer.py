@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from mt_cli.batching.batches import Batch
 from mt_cli.batching.packing import Grid, padded_grid
@@ -34,6 +35,7 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config = config
+        self.recomputes_layers = False  # In training, in the backward pass, instead of keeping what is inside of them.
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
@@ -83,7 +85,7 @@ class Transformer(nn.Module):
         x_MD = self.source_embedding(src_ids, grid)
         bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = layer(x_MD, grid, bias)
+            x_MD = self._pass(layer, x_MD, grid, bias)
         return self.encoder_norm(x_MD), grid
 
     def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
@@ -93,9 +95,15 @@ class Transformer(nn.Module):
         bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
         memory_bias = bias_of(memory_grid.mask[:, None, None])
         for layer in self.decoder:
-            keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)  # type: ignore
-            x_ND = layer(x_ND, grid, bias, Attended(keys_values, memory_bias))
+            x_ND = self._pass(_with_memory, layer, x_ND, grid, bias, memory_MD, memory_grid, memory_bias)
         return self.decoder_norm(x_ND)
+
+    def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """`layer(*arguments)`, which keeps only its arguments for the backward pass if layers are recomputed."""
+        if self.recomputes_layers and self.training and torch.is_grad_enabled():
+            recomputed: Tensor = checkpoint(layer, *arguments, use_reentrant=False)
+            return recomputed
+        return layer(*arguments)
 
 
 class EncoderLayer(nn.Module):
@@ -131,6 +139,19 @@ class DecoderLayer(nn.Module):
         x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append)
         x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory.bias, memory.keys_values)
         return self.feed_forward_residual(x_ND, self.feed_forward)
+
+
+def _with_memory(
+    layer: DecoderLayer,
+    x_ND: Tensor,
+    grid: Grid,
+    bias: Tensor,
+    memory_MD: Tensor,
+    memory_grid: Grid,
+    memory_bias: Tensor,
+) -> Tensor:
+    keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)
+    return layer(x_ND, grid, bias, Attended(keys_values, memory_bias))
 
 
 class FeedForward(nn.Module):

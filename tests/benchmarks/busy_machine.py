@@ -35,7 +35,7 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     from mt_cli.model.transformer import Transformer
     from mt_cli.objective import Objective
     from mt_cli.optimizer import build_optimizer
-    from mt_cli.training import Position, optimization_steps
+    from mt_cli.training import Gradients, Position, optimization_steps
 
     keep_memory()
     torch.set_num_threads(num_threads)
@@ -46,7 +46,8 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     pairs = MixedPairs(EncodedPairs.from_ids(*sides), [1.0], config.tokens_per_batch, 1)
     dtype = pick_precision("auto", torch.device("cpu"))
     optimizer = build_optimizer(model, config)
-    steps = optimization_steps(Objective(model, config), optimizer, pairs, config, lambda step: 1e-4, Position(), dtype)
+    gradients = Gradients(Objective(model, config), dtype)
+    steps = optimization_steps(gradients, optimizer, pairs, config, lambda step: 1e-4, Position())
     for _ in range(3):
         next(steps)
     number, started_at = 0, time.perf_counter()

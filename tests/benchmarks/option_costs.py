@@ -23,7 +23,7 @@ from mt_cli.experiment.data import prepare
 from mt_cli.experiment.setup import Setup, new_model
 from mt_cli.hardware import keep_memory, seed_everything
 from mt_cli.model.trainable import add_adapters
-from mt_cli.training import Position, StepReport, optimization_steps
+from mt_cli.training import Gradients, Position, StepReport, optimization_steps
 
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {},
@@ -80,13 +80,12 @@ class Trainer:
     def _steps(self) -> Iterator[StepReport]:
         setup = self._setup
         yield from optimization_steps(
-            setup.objective,
+            Gradients(setup.objective, setup.dtype),
             setup.optimizer,
             setup.pairs,
             setup.config.training,
             lambda step: 1e-4,
             Position(),
-            setup.dtype,
         )
 
     def run(self, steps: int) -> None:

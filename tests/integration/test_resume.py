@@ -81,6 +81,7 @@ def overflow_at(monkeypatch, number):
         {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
         {"precision": "bf16", "ema_decay": 0.9},
         {"ema_decay": 0.8, "optimizer": "muon"},
+        {"precision": "fp16", "recompute_layers": True},
         {"r_drop": 3.0, "r_drop_start_step": 4},
     ],
 )
@@ -735,6 +736,7 @@ CHANGES = {
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
     **{"training.keep_validated": 2, "training.average_checkpoints": 2},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
+    "training.recompute_layers": "true",
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},
     **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},

@@ -212,6 +212,7 @@ def test_options_that_may_change_on_resume_are_marked():
             "log_every_steps",
             "num_samples",
             "device",
+            "recompute_layers",
             "num_threads",
         ),
     ]

@@ -1,7 +1,7 @@
 import copy
 import sys
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 
 import pytest
 import torch
@@ -54,6 +54,90 @@ def gradient_of(objective, micro_batches, dtype=torch.float32):
     objective.zero_grad()
     add_up_gradients(Gradients(objective, dtype), micro_batches)
     return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("is_in_two", [False, True])
+def test_recomputed_layers_have_the_same_gradient(dtype, is_in_two):
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.3, attention_dropout=0.2, feed_forward_dropout=0.2)
+    halves = [range(20), range(20, 40)] if is_in_two else [range(40)]
+    gradients, kept = [], []
+
+    def keep(tensor):
+        kept[-1] += tensor.nbytes
+        return tensor
+
+    for recomputes in (False, True):
+        objective.model.recomputes_layers = recomputes
+        torch.manual_seed(3)
+        kept.append(0)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            gradients.append(gradient_of(objective, [collate(pairs, half) for half in halves], dtype))
+    for name, gradient in gradients[0].items():
+        assert torch.equal(gradient, gradients[1][name]), name
+        assert gradient.any() or "bias" in name, name
+    assert kept[1] < kept[0] / 2
+
+
+def test_layers_are_recomputed_only_in_training(monkeypatch):
+    objective = tiny_objective()
+    objective.model.recomputes_layers = True
+    monkeypatch.setattr("mt_cli.model.transformer.checkpoint", None)
+    score_tokens(objective, some_pairs(), 60)
+    with torch.no_grad():
+        objective.train()(collate(some_pairs(), range(3)))
+    with pytest.raises(TypeError):
+        objective.train()(collate(some_pairs(), range(3)))
+
+
+def fp16_steps(number, **options):
+    """Steps in fp16, their scales of the loss after each, and the gradients that it had."""
+    config = TrainingConfig(batch_tokens=40, warmup_steps=0, precision="fp16")
+    objective = tiny_objective(dropout=0.0)
+    gradients = Gradients(objective, torch.float16)
+    gradients.scaler.load_state_dict(gradients.scaler.state_dict() | options)
+    optimizer = build_optimizer(objective, config)
+    steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-3, Position())
+    found = []
+    for report in islice(steps, number):
+        found.append((report, gradients.scaler.get_scale(), weights_of(objective)))
+    return found
+
+
+def test_fp16_has_nearly_the_gradient_of_fp32_for_any_scale_of_the_loss():
+    expected = [report.grad_norm for report in run_steps(1, objective=tiny_objective(dropout=0.0))[0]]
+    for scale in (1.0, 2.0**6, 2.0**13):
+        ((report, _, _),) = fp16_steps(1, scale=scale)
+        assert report.is_finite
+        assert report.grad_norm.item() == pytest.approx(expected[0].item(), rel=1e-2)
+
+
+def test_small_gradients_are_lost_in_fp16_without_a_scale():
+    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
+    batch, shares = collate(pairs, range(40)), []
+    for scale in (2.0**-13, 2.0**13):
+        gradients = Gradients(objective, torch.float16)
+        gradients.scaler.load_state_dict(gradients.scaler.state_dict() | {"scale": scale})
+        objective.zero_grad()
+        add_up_gradients(gradients, [batch])
+        found = torch.cat([weight.grad.flatten() for weight in gradients.parameters])
+        shares.append((found == 0).float().mean().item())
+    assert shares[0] > 5 * shares[1]
+
+
+def test_a_gradient_that_overflows_fp16_skips_the_step_and_halves_the_scale():
+    first, *_, last = found = fp16_steps(20, scale=2.0**24)
+    assert not first[0].is_finite and first[1] == 2.0**23
+    assert torch.equal(first[2], weights_of(tiny_objective(dropout=0.0)))
+    scale = 2.0**24
+    for report, after, _ in found:
+        scale = scale if report.is_finite else scale / 2
+        assert after == scale
+    assert last[0].is_finite and not torch.equal(last[2], first[2])
+
+
+def test_the_scale_doubles_after_enough_steps_without_overflow():
+    assert [scale for _, scale, _ in fp16_steps(5, scale=64.0, growth_interval=2)] == [64, 128, 128, 256, 256]
 
 
 def test_four_accumulated_batches_equal_one_large_batch():
@@ -181,14 +265,13 @@ def test_trying_a_batch_leaves_no_gradients_and_no_change_of_random_numbers(monk
     assert all(weight.grad is None for weight in objective.parameters())
 
 
-def run_steps(number, position=None, objective=None, optimizer=None, **options):
+def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch.float32, **options):
     config = TrainingConfig(batch_tokens=40, warmup_steps=0, **options)
     objective = objective or tiny_objective()
     optimizer = optimizer or build_optimizer(objective, config)
     position = position or Position()
-    steps = optimization_steps(
-        objective, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position, torch.float32
-    )
+    gradients = Gradients(objective, dtype)
+    steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position)
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
 
@@ -203,15 +286,17 @@ def loop_on_meta(dtype, fused, **options):
         for each in (optimizer.defaults, *optimizer.param_groups):
             each["fused"], each["foreach"] = True, False
     schedule, position = (lambda step: 1e-2), Position()
-    return optimization_steps(objective, optimizer, mixed_pairs(config), config, schedule, position, dtype), optimizer
+    gradients = Gradients(objective, dtype)
+    return optimization_steps(gradients, optimizer, mixed_pairs(config), config, schedule, position), optimizer
 
 
 @pytest.mark.parametrize("max_grad_norm", [1.0, None])
+@pytest.mark.parametrize("recompute_layers", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, max_grad_norm):
+def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, recompute_layers, max_grad_norm):
     module = sys.modules["torch.optim.optimizer"]  # Not an attribute of `torch.optim`.
     monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
-    steps, optimizer = loop_on_meta(dtype, fused=True, max_grad_norm=max_grad_norm)
+    steps, optimizer = loop_on_meta(dtype, fused=True, max_grad_norm=max_grad_norm, recompute_layers=recompute_layers)
     reports = [next(steps) for _ in range(3)]
     for report in reports:
         values = (report.cross_entropy, report.num_correct, report.grad_norm, report.is_finite)
