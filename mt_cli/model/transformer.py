@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -93,9 +93,9 @@ class Transformer(nn.Module):
         grid = self.rotation(grid.of_heads(self.config.num_heads))
         x_ND = self.target_embedding(tgt_ids, grid)
         bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
-        memory_bias = bias_of(memory_grid.mask[:, None, None])
+        memory = Memory(memory_MD, memory_grid, bias_of(memory_grid.mask[:, None, None]))
         for layer in self.decoder:
-            x_ND = self._pass(_with_memory, layer, x_ND, grid, bias, memory_MD, memory_grid, memory_bias)
+            x_ND = self._pass(layer, x_ND, grid, bias, memory)
         return self.decoder_norm(x_ND)
 
     def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -104,6 +104,14 @@ class Transformer(nn.Module):
             recomputed: Tensor = checkpoint(layer, *arguments, use_reentrant=False)
             return recomputed
         return layer(*arguments)
+
+
+class Memory(NamedTuple):
+    """The encoder's output, as rows MxD, its grid of heads, and the bias of attention to them."""
+
+    hidden: Tensor
+    grid: Grid
+    bias: Tensor
 
 
 class EncoderLayer(nn.Module):
@@ -134,24 +142,15 @@ class DecoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Attended, append: Append | None = None) -> Tensor:
+    def forward(
+        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory | Attended, append: Append | None = None
+    ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
+        if isinstance(memory, Memory):
+            memory = Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
         x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append)
         x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory.bias, memory.keys_values)
         return self.feed_forward_residual(x_ND, self.feed_forward)
-
-
-def _with_memory(
-    layer: DecoderLayer,
-    x_ND: Tensor,
-    grid: Grid,
-    bias: Tensor,
-    memory_MD: Tensor,
-    memory_grid: Grid,
-    memory_bias: Tensor,
-) -> Tensor:
-    keys_values = layer.cross_attention.keys_values(memory_MD, memory_grid)
-    return layer(x_ND, grid, bias, Attended(keys_values, memory_bias))
 
 
 class FeedForward(nn.Module):
