@@ -64,6 +64,8 @@ def joined() -> Iterator[None]:
         yield
     except BaseException as error:
         if _is_first_failure(member):
+            if _is_of_exchange(error):  # In a pass through a sharded model, which exchanges weights and gradients.
+                raise _lost(error) from None
             raise
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
         raise SystemExit(getattr(error, "exit_code", status)) from None
@@ -124,11 +126,19 @@ def _exchanging() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # Of gloo and NCCL.
-        cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
-        raise LostProcessError(
-            f"a process of this run has ended, or cannot be reached{cause}; what was saved last is kept, the same "
-            "command resumes there"
-        ) from None
+        raise _lost(error) from None
+
+
+def _lost(error: BaseException) -> LostProcessError:
+    cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
+    return LostProcessError(
+        f"a process of this run has ended, or cannot be reached{cause}; what was saved last is kept, the same "
+        "command resumes there"
+    )
+
+
+def _is_of_exchange(error: BaseException) -> bool:
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
 @contextmanager
@@ -217,6 +227,11 @@ def agreed(seconds: float, is_stopped: bool) -> tuple[float, bool]:
     values = torch.tensor([seconds if is_main() else 0.0, float(is_stopped)], dtype=torch.float64)
     add_up([values])
     return float(values[0]), bool(values[1] > 0)
+
+
+def is_any(condition: bool) -> bool:
+    """Whether a condition holds in any process."""
+    return agreed(0.0, condition)[1]
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:

@@ -85,13 +85,14 @@ def optimization_steps(
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        for step in in_threads(lambda step: step.collate(is_cuda), _steps(batches, config, position)):
+        steps = _steps(batches, config, position)
+        for step in in_threads(lambda step: step.collate(is_cuda, gradients.needs_equal_shares), steps):
             objective.train()
             objective.step = position.step + 1
             seeded = step.seeded(config.seed, objective.step, gradients.device)
             sums = gradients.accumulate(seeded, step.num_target_tokens)
             gradients.scaler.unscale_(optimizer)
-            grad_norm = torch.nn.utils.clip_grad_norm_(gradients.parameters, config.max_grad_norm or math.inf)
+            grad_norm = gradients.clip(config.max_grad_norm or math.inf)
             rate = set_rate(optimizer, schedule(objective.step))
             is_finite = grad_norm.isfinite() & sums.cross_entropy.isfinite()
             step_if(is_finite, optimizer)
@@ -128,8 +129,10 @@ class _Step:
         num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
-    def collate(self, pin_memory: bool) -> _Step:
+    def collate(self, pin_memory: bool, needs_equal_shares: bool) -> _Step:
         batches = [collate(each.pairs, each.indices) for each in self.placed[rank() :: num_processes()]]
+        if needs_equal_shares and len(batches) * num_processes() < len(self.placed):
+            batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         return replace(
             self,
             num_target_tokens=sum(each.num_target_tokens for each in self.placed),
@@ -191,6 +194,9 @@ class Gradients:
     (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2); the caller divides by it (`unscale_`).
     """
 
+    needs_equal_shares = False
+    """Whether all processes must compute equally many micro-batches of a step."""
+
     def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
         self.objective = objective
         self.device = next(objective.parameters()).device
@@ -229,6 +235,10 @@ class Gradients:
         values = torch.stack([each.float() for each in vars(sums).values()])
         add_up([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
         return LossSums(*values)
+
+    def clip(self, max_norm: float) -> Tensor:
+        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, without dimension."""
+        return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
     def fits(self, batch: Batch) -> bool:
         """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""

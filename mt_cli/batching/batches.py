@@ -77,6 +77,10 @@ class Batch:
         """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
         return self._changed(lambda ids: ids.repeat(2), Grid.twice)
 
+    def without_targets(self) -> Batch:
+        """The batch with its target tokens as padding: its loss and its gradient are zero."""
+        return replace(self, target_grid=replace(self.target_grid, num_tokens=0))
+
     def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
         return self._changed(move, lambda grid: grid.moved(move))
 

@@ -239,6 +239,10 @@ class TrainingConfig(Section):
     """Compute the hidden states inside a layer again in the backward pass instead of keeping them (activation
     checkpointing, Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). The result is the same; it needs
     less memory and takes longer."""
+    shard_model: Changeable[bool] = False
+    """Each of several processes keeps only its share of the weights, gradients and moments of AdamW, for models that do
+    not fit in the memory of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). The result is the
+    same up to rounding; the traffic between processes is larger. One process alone ignores it."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
 
@@ -284,6 +288,10 @@ class TrainingConfig(Section):
     def _ends(self) -> TrainingConfig:
         if self.muon_learning_rate is not None and self.optimizer != "muon":
             raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
+        if self.shard_model and self.optimizer == "muon":
+            raise ValueError("shard_model: Muon needs whole matrices; set optimizer to adamw")
+        if self.shard_model and self.precision == "fp16":
+            raise ValueError("shard_model: the loss of sharded models is not scaled; set precision to bf16 or fp32")
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
             raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
         if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:

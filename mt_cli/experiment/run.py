@@ -27,6 +27,7 @@ from mt_cli.experiment.reporting import finished_report, write_report
 from mt_cli.experiment.resuming import config_to_resume, go_back, is_good, reconcile_best, resume
 from mt_cli.experiment.scoring import format_summary
 from mt_cli.experiment.setup import Setup, new_model, resolve_batch_tokens
+from mt_cli.experiment.shards import Shards, Whole
 from mt_cli.experiment.sharing import own_directory, shared_data, shared_state
 from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError, TrainingLog
@@ -37,7 +38,7 @@ from mt_cli.optimizer import learning_rate
 from mt_cli.processes import is_main, num_processes, num_restarts, of_main
 from mt_cli.storage import remove
 from mt_cli.tracking import Tracker
-from mt_cli.training import Gradients, Position, StepReport, optimization_steps
+from mt_cli.training import Position, StepReport, optimization_steps
 
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
@@ -164,8 +165,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
         Progress("train", setup.num_steps, "step", step, max_seconds=seconds) as bar,
         Signals().recorded() as signals,
     ):
-        log = TrainingLog(training, state, tracker, bar, setup.optimizer, names_of(setup.config.corpus.train))
-        loop = _Loop(setup, state, tracker, log, signals)
+        loop = _Loop(setup, state, tracker, bar, signals)
         loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
@@ -176,10 +176,10 @@ def _train_from(setup: Setup, state: RunState) -> str:
         remove(setup.directory.report_path)  # It describes an end that no longer holds.
         return follow(
             loop.reports(),
-            log=log.add,
+            log=loop.log.add,
             is_time_to_validate=lambda: state.is_validation_due(training),
             validate=loop.validate,
-            is_time_to_save=lambda: signals.take_save_request() or loop.is_save_overdue(),
+            is_time_to_save=loop.is_time_to_save,
             save=loop.save,
             reason_to_stop=lambda: state.reason_to_stop(training),
             is_interrupted=lambda: signals.is_stop_requested,
@@ -189,10 +189,12 @@ def _train_from(setup: Setup, state: RunState) -> str:
 class _Loop:
     """The actions of training between two restarts."""
 
-    def __init__(self, setup: Setup, state: RunState, tracker: Tracker, log: TrainingLog, signals: Signals) -> None:
-        self._setup, self._state, self._tracker, self._log, self._signals = setup, state, tracker, log, signals
-        self._gradients = Gradients(setup.objective, setup.dtype)
-        scaler = self._gradients.scaler
+    def __init__(self, setup: Setup, state: RunState, tracker: Tracker, bar: Progress, signals: Signals) -> None:
+        self._setup, self._state, self._tracker, self._signals = setup, state, tracker, signals
+        self._trained = trained = Shards(setup) if setup.is_sharded else Whole(setup)
+        training, parts = setup.config.training, names_of(setup.config.corpus.train)
+        self.log = TrainingLog(training, state, tracker, bar, trained.optimizer, parts)
+        scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int] | None = None
         self._saved_at = time.monotonic()
@@ -202,8 +204,8 @@ class _Loop:
         setup, state, training = self._setup, self._state, self._setup.config.training
         factor, num_steps = 0.5**state.num_restarts, setup.num_steps
         steps = optimization_steps(
-            self._gradients,
-            setup.optimizer,
+            self._trained.gradients,
+            self._trained.optimizer,
             setup.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
@@ -211,8 +213,8 @@ class _Loop:
         )
         started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
-            if setup.average is not None:
-                setup.average.update(report.step)
+            if self._trained.average is not None:
+                self._trained.average.update(report.step)
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
             yield report
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
@@ -224,8 +226,8 @@ class _Loop:
             return
         self._read()
         training = setup.config.training
-        with setup.deployed():
-            found = setup.validator.validate()
+        with self._trained.deployed() as model:
+            found = setup.validator.validate(model)
             is_best = state.add_validation(found.value, found.loss, setup.validator.measure, training.warmup_steps)
             is_kept = state.keep_validation(step, found.value, found.loss, training.num_validated_kept)
             if is_kept and is_main():
@@ -239,7 +241,7 @@ class _Loop:
         accuracy, bleu, chrf = (found.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
-            f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
+            f"{self.log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
@@ -247,25 +249,31 @@ class _Loop:
 
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
-        setup, state = self._setup, self._state
+        state = self._state
         self._read()
         now = (state.position.step, state.validated_step)
-        if self._saved == now or not is_main():
-            return
+        if self._saved != now:
+            self._trained.store()
+            if is_main():
+                self._write_state()
+            self._saved, self._saved_at = now, time.monotonic()
+
+    def _write_state(self) -> None:
+        setup, state = self._setup, self._state
         state.tracked_bytes = self._tracker.flush()
         state.fingerprints, state.longest_source = setup.fingerprints, setup.validator.longest_source
         step, keep_last = state.position.step, setup.config.training.keep_last
         good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
         setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
         setup.directory.keep_validated([each.step for each in state.validations])
-        self._saved, self._saved_at = now, time.monotonic()
 
     def _read(self) -> None:
         """Bring the state up to date, waiting for a GPU."""
-        self._log.read()
-        self._state.loss_scale = self._gradients.scaler.state_dict()
+        self.log.read()
+        self._state.loss_scale = self._trained.gradients.scaler.state_dict()
 
-    def is_save_overdue(self) -> bool:
-        """Whether `save_every_minutes` have passed since the last save."""
+    def is_time_to_save(self) -> bool:
+        """Whether a signal requested it, or `save_every_minutes` have passed since the last save."""
         minutes = self._setup.config.training.save_every_minutes
-        return minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+        is_overdue = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
+        return self._trained.agree(self._signals.take_save_request() or is_overdue)

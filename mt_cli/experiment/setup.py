@@ -9,18 +9,19 @@ import torch
 from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import count_batches
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, TrainingConfig
 from mt_cli.console import say
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
 from mt_cli.experiment.parent import Parent
 from mt_cli.experiment.validation import Validator
-from mt_cli.hardware import describe_hardware, memory_of, pick_precision, precision_of
+from mt_cli.hardware import describe_hardware, memory_of, pick_device, pick_precision, precision_of
 from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
-from mt_cli.processes import num_processes
+from mt_cli.processes import is_main, num_processes
+from mt_cli.sharding import skeleton
 from mt_cli.storage import format_bytes
 from mt_cli.training import count_steps, fits_memory, largest_batch
 
@@ -29,12 +30,18 @@ _BYTES_PER_PARAMETER = 16
 
 
 class Setup:
-    """What a run works with, from its first step to its last. Training and loading change weights and average."""
+    """What a run works with, from its first step to its last. Training and loading change weights and average.
+
+    If the model is sharded, the main process alone has its weights, and they are on the CPU.
+    """
 
     def __init__(self, directory: RunDirectory, config: Config, model: Transformer, data: Data) -> None:
-        self.directory, self.config, self.model, self.data = directory, config, model, data
         training = config.training
-        self.device = next(model.parameters()).device
+        self.is_sharded = is_sharded(training)
+        if self.is_sharded and not is_main():
+            model = skeleton(model)
+        self.directory, self.config, self.model, self.data = directory, config, model, data
+        self.device = pick_device(training.device) if self.is_sharded else next(model.parameters()).device
         self.dtype = pick_precision(training.precision, self.device)
         self.precision = precision_of(self.dtype)
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
@@ -42,7 +49,7 @@ class Setup:
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
-        self.validator = Validator(self.objective, data, config, self.dtype)
+        self.validator = Validator(self.objective, data, config, self.dtype, self.device)
         self.fingerprints = fingerprints_of(data.corpora, config) | directory.fixed_digests()
         self.pairs = training_pairs(data, config)
         num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
@@ -89,18 +96,25 @@ class Setup:
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
             f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}"
             + (f"; {number} processes" if number > 1 else "")
+            + (", sharded" if self.is_sharded else "")
             + (", more than a step of this run has micro-batches" if is_idle else ""),
         ]
+
+
+def is_sharded(config: TrainingConfig) -> bool:
+    """Whether the processes of a training share out its weights."""
+    return config.shard_model and num_processes() > 1
 
 
 def new_model(config: Config, data: Data, device: torch.device, parent: Parent | None = None) -> Transformer:
     """The model of a config on its device, with the weights of its parent if there is one, and frozen parts.
 
-    Raises DeviceMemoryError if the machine cannot hold it.
+    If it will be sharded, it is on the CPU. Raises DeviceMemoryError if the machine cannot hold it.
     """
     sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
     num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    needed, available = num_parameters * _BYTES_PER_PARAMETER, memory_of(device)
+    shared_by = num_processes() if is_sharded(config.training) else 1
+    needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
     if needed > available:
         raise DeviceMemoryError(
             f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
@@ -110,7 +124,7 @@ def new_model(config: Config, data: Data, device: torch.device, parent: Parent |
     if parent is not None:
         parent.fill(model)
     freeze(model, config.init.freeze)
-    return model.to(device)
+    return model if is_sharded(config.training) else model.to(device)
 
 
 def resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:

@@ -49,22 +49,24 @@ def shared_data(config: Config, data: Data | None, cache_path: Path) -> tuple[Co
 
 
 def shared_state(setup: Setup, find: Callable[[], RunState]) -> RunState:
-    """The state that `find` gives in the main process; model, optimizer and average become those of the main one."""
+    """The state that `find` gives in the main process; model, optimizer and average become those of the main one.
+
+    If the model is sharded, the main process keeps these to itself.
+    """
     if num_processes() == 1:
         return find()
 
     def found() -> tuple[RunState, dict[str, Any]]:
-        return find(), _to_cpu(_tensors_of(setup))
+        return find(), {} if setup.is_sharded else _to_cpu(_tensors_of(setup))
 
     state, tensors = of_main(found)
-    if not is_main():
+    if tensors and not is_main():
         setup.model.load_state_dict(tensors["model"])
         setup.optimizer.load_state_dict(tensors["optimizer"])
         if setup.average is not None:
             for name, weight in setup.average.weights.items():
                 weight.copy_(tensors["average"][name])
-        state = replace(state, tracked_bytes={})
-    return state
+    return state if is_main() else replace(state, tracked_bytes={})
 
 
 def _tensors_of(setup: Setup) -> dict[str, Any]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, fitted
@@ -56,8 +57,11 @@ class Validation:
 class Validator:
     """Scores a model on the validation set of a run, in the number format of training."""
 
-    def __init__(self, objective: Objective, data: Data, config: Config, dtype: torch.dtype) -> None:
-        self._objective, self._data, self._config, self._dtype = objective, data, config, dtype
+    def __init__(
+        self, objective: Objective, data: Data, config: Config, dtype: torch.dtype, device: torch.device | None = None
+    ) -> None:
+        self._objective, self._data, self._config = objective, data, config
+        self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config)
         """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
         self._scorer = scorer_of(config, "valid")
@@ -77,10 +81,11 @@ class Validator:
         shown = "" if self.best_metric == "loss" else f"{self.best_metric} {found.value:.2f}  "
         return f"{shown}valid loss {found.loss:.3f}"
 
-    def validate(self) -> Validation:
-        """Score the model as it is now; several processes share out the sentences."""
+    def validate(self, model: Transformer | None = None) -> Validation:
+        """Score the model as it is now, or another one; several processes share out the sentences."""
         data, config = self._data, self._config
-        objective = Objective(in_format(self._objective.model, self._dtype), config.training)
+        model = in_format(model or self._objective.model, self._dtype, self._device)
+        objective = Objective(model, config.training)
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
@@ -126,15 +131,24 @@ def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
         return [""] * len(sources)
 
 
-def in_format(model: Transformer, dtype: torch.dtype) -> Transformer:
-    """The model with weights in a number format: the model itself if it has them, otherwise a copy.
+def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | None = None) -> Transformer:
+    """The model with weights in a number format, on a device: the model itself if it has them, otherwise a copy.
 
     Buffers are shared and keep their format, as in training.
     """
-    if next(model.parameters()).dtype == dtype:
+    weight = next(model.parameters())
+    device = device or weight.device
+    if (weight.dtype, weight.device) == (dtype, device):
         return model
-    casts = {id(weight): nn.Parameter(weight.detach().to(dtype), requires_grad=False) for weight in model.parameters()}
-    return deepcopy(model, casts | {id(buffer): buffer for buffer in model.buffers()})
+    weights = (weight.detach().to(device, dtype) for weight in model.parameters())
+    return with_weights(model, weights, (buffer.to(device) for buffer in model.buffers()))
+
+
+def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterable[Tensor]) -> Transformer:
+    """A copy of a model that shares these weights and buffers, in the order of those of the model."""
+    others = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
+    own = chain(model.parameters(), model.buffers())
+    return deepcopy(model, {id(mine): other for mine, other in zip(own, others, strict=True)})
 
 
 def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, NDArray[np.uint8]]:
