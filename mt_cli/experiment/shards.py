@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -55,6 +56,7 @@ class Shards(Whole):
     """
 
     def __init__(self, setup: Setup) -> None:
+        gc.collect()  # Frees the shards of a training that diverged, whose modules refer to each other.
         self._setup = setup
         training = setup.config.training
         self._model = skeleton(setup.model)

@@ -93,6 +93,31 @@ def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, 
     assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
 
 
+SHARDED = {"shard_model": True, "ema_decay": 0.9, "batch_tokens": 75, "max_steps": "null", "max_epochs": 1}
+
+
+def test_a_sharded_run_does_the_steps_of_one_process(train, tmp_path):
+    """With accumulation; of the 29 micro-batches, the last step has one, so that one process has none."""
+    assert ended(train("one", micro_batches_per_step=4, **SHARDED))[0] == 0
+    status, err = ended(train("several", "--devices", "2", micro_batches_per_step=2, **SHARDED))
+    assert status == 0 and "2 processes, sharded" in err, err
+    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
+
+
+@pytest.mark.parametrize("numbers", [(2, 1), (1, 2)])
+def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(train, tmp_path, numbers):
+    def trained(name, number, **options):
+        options = {**SHARDED, **options, "micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2}
+        status, err = ended(train(name, "--devices", str(number), **options))
+        assert status == 0, err
+        return err
+
+    trained("whole", numbers[0])
+    trained("parts", numbers[0], max_steps=5)
+    assert "Resuming from step 5" in trained("parts", numbers[1])
+    assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
 def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": 4, "max_steps": "null"}
     assert ended(train("one", micro_batches_per_step=2, **options))[0] == 0
@@ -106,9 +131,11 @@ def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(tr
     assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/one")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(train, tmp_path, rank):
-    options = {"batch_tokens": 60, "max_steps": 60, "validate_every_steps": 2}
+@pytest.mark.parametrize(("rank", "shard_model"), [(0, False), (1, False), (1, True)])
+def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
+    train, tmp_path, rank, shard_model
+):
+    options = {"batch_tokens": 60, "max_steps": 60, "validate_every_steps": 2, "shard_model": shard_model}
     process = train("killed", "--devices", "2", **options)
     wait_for_rows(tmp_path / "runs/killed", 8)
     os.kill(workers_of(process)[rank], signal.SIGKILL)

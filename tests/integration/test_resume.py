@@ -736,7 +736,7 @@ CHANGES = {
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
     **{"training.keep_validated": 2, "training.average_checkpoints": 2},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
-    "training.recompute_layers": "true",
+    **{"training.recompute_layers": "true", "training.shard_model": "true"},
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},
     **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},

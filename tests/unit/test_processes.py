@@ -1,49 +1,11 @@
-import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
-from torch.distributed import TCPStore
+from conftest import run_together
 
 from mt_cli import processes
 from mt_cli.hardware import pick_device, seed_device
-
-PROGRAM = """
-import os, sys, torch
-sys.path.insert(0, os.environ["PROGRAM_FOLDER"])
-from mt_cli import processes
-from mt_cli.errors import InputError
-from mt_cli.processes import *
-
-{body}
-"""
-
-
-def run_together(tmp_path, body, number=2, seconds=60):
-    """Run a program in several processes as a launcher would; return the status, output and errors of each."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(body=body), encoding="utf-8")
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
-    common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(program)],
-            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "PROGRAM_FOLDER": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(number)
-    ]
-    try:
-        outputs = [each.communicate(timeout=seconds) for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    return [(each.returncode, *output) for each, output in zip(started, outputs, strict=True)]
 
 
 def test_alone_every_function_is_neutral():
