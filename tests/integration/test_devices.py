@@ -83,9 +83,14 @@ def assert_equal_runs(ours, theirs):
     assert reports[0]["bleu"] == reports[1]["bleu"]
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number):
-    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60}
+@pytest.mark.parametrize(("number", "streaming"), [(2, False), (3, True), (4, False)])
+def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number, streaming):
+    tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
+    if streaming:
+        corpus = tree["corpus"]
+        corpus |= {"train": corpus["train"] | {"streaming": True}, "valid": corpus["test"], "shuffle_buffer": 30}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60, "recompute_layers": streaming}
     assert ended(train("one", micro_batches_per_step=number, **options))[0] == 0
     status, err = ended(train("several", "--devices", str(number), **options))
     assert status == 0, err
