@@ -35,7 +35,7 @@ class Finding:
 def examine(directory: Path) -> list[Finding]:
     """Findings about the machine, the disk of `directory` and the runs in it."""
     runs = directory / "runs"
-    machine = (*_versions(), *_devices(), *_threads(), *_memory())
+    machine = (*_versions(), *_devices(), *_processes(), *_threads(), *_memory())
     return [*machine, *_storage(directory, runs), *_runs(runs)]
 
 
@@ -67,6 +67,16 @@ def _devices() -> Iterator[Finding]:
 
 def _bf16(device: torch.device) -> str:
     return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
+
+
+def _processes() -> Iterator[Finding]:
+    num_gpus = torch.cuda.device_count()
+    if not torch.distributed.is_available():
+        yield Finding(False, "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
+    elif num_gpus > 1:
+        has_nccl = torch.distributed.is_nccl_available()
+        text = f"--devices {num_gpus} uses all GPUs (NCCL)" if has_nccl else "this PyTorch has no NCCL"
+        yield _finding(has_nccl, "processes", text, "install a CUDA build, or use one GPU")
 
 
 def _threads() -> Iterator[Finding]:

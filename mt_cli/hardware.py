@@ -80,8 +80,11 @@ def seed_device(device: torch.device, *numbers: int) -> None:
     """Seed the generators of torch on the CPU and on a device with a function of these numbers."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(seed)
-    if device.type in ("cuda", "mps"):
-        getattr(torch, device.type).manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):  # The generator of another device would be seeded otherwise.
+            torch.cuda.manual_seed(seed)
+    elif device.type == "mps":
+        torch.mps.manual_seed(seed)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

@@ -9,11 +9,13 @@ functions that exchange something in the same order.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -31,7 +33,11 @@ U = TypeVar("U")
 _TIMEOUT = timedelta(hours=24)
 """How long a process waits for others. The end of a process is noticed at once; a corpus may take hours to prepare."""
 _BUCKET_BYTES = 2**27
-_VARIABLES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
+_PR_SET_PDEATHSIG = 1
+_STOP_SECONDS = 600
+"""How long a launcher waits, after a signal, for the end of a step and a save."""
+_JOIN_TIMEOUT = timedelta(minutes=5)
+_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,11 @@ def joined() -> Iterator[None]:
     """Context manager inside which the processes that a launcher started work together.
 
     Only the first process that fails raises its error; the others raise SystemExit with the same status, so that there
-    is one message. Raises InputError if the processes cannot find each other.
+    is one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
+    other.
     """
     global _member
-    if not _VARIABLES.issubset(os.environ):
+    if launched_processes() is None:
         yield
         return
     _member = member = _join()
@@ -75,25 +82,59 @@ def joined() -> Iterator[None]:
         _member = None
 
 
+def launched_processes() -> int | None:
+    """The number of processes that a launcher started; None if there is no launcher.
+
+    Raises InputError if its variables are incomplete: this process must not train alone then.
+    """
+    if "WORLD_SIZE" not in os.environ:
+        return None
+    missing = [name for name in (*_NUMBERS, "MASTER_ADDR") if name not in os.environ]
+    wrong = [f"{name}={os.environ[name]!r}" for name in _NUMBERS if not os.environ.get(name, "0").isdecimal()]
+    if not missing and not wrong and int(os.environ["RANK"]) >= int(os.environ["WORLD_SIZE"]):
+        wrong = [f"{name}={os.environ[name]}" for name in ("RANK", "WORLD_SIZE")]
+    if missing or wrong:
+        problem = f"{', '.join(missing)} is not set" if missing else f"{', '.join(wrong)} cannot be"
+        raise InputError(
+            f"WORLD_SIZE is set, as launchers do, but {problem}; start with torchrun or --devices, or unset WORLD_SIZE"
+        )
+    return int(os.environ["WORLD_SIZE"])
+
+
 def _join() -> _Membership:
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
+    _stop_without_launcher()
+    previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        store, rank, num_processes = next(rendezvous("env://", timeout=_TIMEOUT))
+        store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=num_processes, timeout=_TIMEOUT)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"the processes of the launcher cannot join: {one_line(error)}") from None
+        raise InputError(
+            f"the processes of the launcher cannot join: {one_line(error)}\nIf this process has no launcher, unset "
+            "WORLD_SIZE."
+        ) from None
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    store.set_timeout(_TIMEOUT)
     own = PrefixStore(f"mt/{num_restarts()}", store)
     return _Membership(rank, num_processes, int(os.environ["LOCAL_RANK"]), own)
+
+
+def _stop_without_launcher() -> None:
+    """Let Linux send SIGTERM to this process when its launcher ends, which may have been killed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _is_first_failure(member: _Membership) -> bool:
     try:
         return int(member.store.add("failures", 1)) == 1
     except RuntimeError:  # The launcher is gone, too.
-        return True
+        return member.rank == 0
 
 
 def num_restarts() -> int:
@@ -220,18 +261,19 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-def agreed(seconds: float, is_stopped: bool) -> tuple[float, bool]:
-    """The `seconds` of the main process, and whether any process is to stop."""
+def agreed(seconds: float, *requests: bool) -> tuple[float, list[bool]]:
+    """The `seconds` of the main process, and for each request, whether any process has it."""
     if _member is None:
-        return seconds, is_stopped
-    values = torch.tensor([seconds if is_main() else 0.0, float(is_stopped)], dtype=torch.float64)
+        return seconds, list(requests)
+    values = torch.tensor([seconds if is_main() else 0.0, *map(float, requests)], dtype=torch.float64)
     add_up([values])
-    return float(values[0]), bool(values[1] > 0)
+    found, *counts = values.tolist()
+    return found, [count > 0 for count in counts]
 
 
 def is_any(condition: bool) -> bool:
     """Whether a condition holds in any process."""
-    return agreed(0.0, condition)[1]
+    return agreed(0.0, condition)[1][0]
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
@@ -243,9 +285,13 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)  # The processes print what users need.
+    logging.disable(logging.CRITICAL)
     num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_cpus // num_devices)))
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # The processes print what users need.
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_STOP_SECONDS))
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # It asks the processes to save.
     config = LaunchConfig(
         1, 1, num_devices, run_id="mt", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0
     )

@@ -80,13 +80,11 @@ def optimization_steps(
     Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
     the micro-batches of a step.
     """
-    objective, is_cuda = gradients.objective, gradients.device.type == "cuda"
-    started_at = time.perf_counter()
+    objective, started_at = gradients.objective, time.perf_counter()
     while True:
         place = position.epoch, position.pool, position.num_batches
         batches = epoch_batches(pairs, config.tokens_per_batch, config.seed, *place)
-        steps = _steps(batches, config, position)
-        for step in in_threads(lambda step: step.collate(is_cuda, gradients.needs_equal_shares), steps):
+        for step in in_threads(lambda step: step.collate(gradients), _steps(batches, config, position)):
             objective.train()
             objective.step = position.step + 1
             seeded = step.seeded(config.seed, objective.step, gradients.device)
@@ -129,14 +127,14 @@ class _Step:
         num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
-    def collate(self, pin_memory: bool, needs_equal_shares: bool) -> _Step:
+    def collate(self, gradients: Gradients) -> _Step:
         batches = [collate(each.pairs, each.indices) for each in self.placed[rank() :: num_processes()]]
-        if needs_equal_shares and len(batches) * num_processes() < len(self.placed):
+        if gradients.needs_equal_shares and len(batches) * num_processes() < len(self.placed):
             batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         return replace(
             self,
             num_target_tokens=sum(each.num_target_tokens for each in self.placed),
-            micro_batches=[batch.pin_memory() for batch in batches] if pin_memory else batches,
+            micro_batches=[batch.pin_memory() for batch in batches] if gradients.device.type == "cuda" else batches,
         )
 
     def seeded(self, seed: int, step: int, device: torch.device) -> Iterator[Batch]:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from mt_cli.batching.batches import Pool
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, filter_together, hashes_of
+from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, Mask, filter_together, hashes_of
 from mt_cli.corpus.formats import Row
 from mt_cli.corpus.reading import Pair, clean_rows
 from mt_cli.corpus.sources import read_rows
 from mt_cli.cpus import in_threads
+from mt_cli.processes import spread
 from mt_cli.tokenizer import Tokenizer
 
 
@@ -49,10 +50,9 @@ class StreamedPairs:
                 yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
 
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
-        """The ids of the rows that are kept."""
+        """The ids of the rows that are kept. Several processes encode a share of the blocks each, and exchange them."""
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
-        texts = (block.kept_texts() for _, block in blocks)
-        encoded = in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts)
+        encoded = spread(self._encode_blocks, [block for _, block in blocks])
         batches, part_sizes = [], [0] * len(buffer)
         for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
             batches.append(batch.filter(pa.array(is_kept)))
@@ -61,6 +61,10 @@ class StreamedPairs:
             self.counts[part].update(STATUS_NAMES[code] for code in block.statuses.tolist())
             self.counts[part].update({"kept": num_kept - len(batch), "max_tokens": len(batch) - num_kept})
         return EncodedPairs(batches, part_sizes)
+
+    def _encode_blocks(self, blocks: Sequence[Block]) -> list[tuple[pa.RecordBatch, Mask]]:
+        texts = (block.kept_texts() for block in blocks)
+        return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts))
 
 
 def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:

@@ -118,7 +118,7 @@ def train(
 
     NAME is `name` in the config. If that run exists and is not finished, it is resumed.
     """
-    with together(devices):
+    with together(devices, check=lambda: load_config(config, overrides)):
         loaded = load_config(config, overrides)
         show_progress(progress)
         spin_less_if_busy()

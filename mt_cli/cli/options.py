@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,20 +93,21 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int) -> Iterator[None]:
+def together(devices: int, check: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Context manager inside which the processes of a launcher work together; with several devices, this is one.
 
-    Torch is not loaded if there is neither.
+    `check` raises errors of the command line before processes are started. Torch is not loaded if there are none.
     """
-    number = os.environ.get("WORLD_SIZE")
-    if number is None and devices == 1:
+    if "WORLD_SIZE" not in os.environ and devices == 1:
         yield
         return
-    from mt_cli.processes import joined, launch
+    from mt_cli.processes import joined, launch, launched_processes
 
+    number = launched_processes()
     if number is None:
+        check()
         sys.exit(launch(devices, sys.argv[1:]))
-    if devices not in (1, int(number)):
+    if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
     with joined():
         yield

@@ -234,7 +234,7 @@ class TrainingConfig(Section):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of activations; weights are always fp32. `auto`: bf16 if the hardware is fast at it. `fp16`, for
     GPUs that lack bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips a step whose gradient
-    overflows."""
+    overflows; it is slow on CPUs."""
     recompute_layers: Changeable[bool] = False
     """Compute the hidden states inside a layer again in the backward pass instead of keeping them (activation
     checkpointing, Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). The result is the same; it needs

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import Allowed
-from mt_cli.errors import DivergenceError
+from mt_cli.model.kernels import is_cpu
 
 _SEGMENT = 64
 _ELEMENTS_AT_ONCE = 2**19
@@ -20,16 +20,16 @@ _ELEMENTS_AT_ONCE = 2**19
 def best_tokens(logits_RV: Tensor, number: int, allowed: Allowed) -> tuple[Tensor, Tensor]:
     """RxC log-probabilities in fp32 and tokens, best first, of the `number` likeliest (at most V).
 
-    Tokens that are not allowed have -inf; their probability is not given to other tokens.
+    Tokens that are not allowed have -inf; their probability is not given to other tokens. NaN counts as the likeliest.
     """
-    is_cpu = logits_RV.device.type == "cpu"
-    rows = max(1, _ELEMENTS_AT_ONCE // logits_RV.shape[1]) if is_cpu else len(logits_RV)
+    num_rows, size = logits_RV.shape
+    at_once = max(1, _ELEMENTS_AT_ONCE // size) if is_cpu(logits_RV) else num_rows
+    segments = [slice(start, start + at_once) for start in range(0, num_rows, at_once)]
     found = [
-        largest(segment.apply(logits.float().log_softmax(dim=-1)), number)
-        for logits, segment in zip(logits_RV.split(rows), allowed.split(rows), strict=True)
+        largest(allowed.of_rows(rows).apply(logits_RV[rows].float().log_softmax(dim=-1)), number) for rows in segments
     ]
     values, tokens = zip(*found, strict=True)
-    return _checked(torch.cat(values)), torch.cat(tokens)
+    return torch.cat(values), torch.cat(tokens)
 
 
 def sampled_tokens(
@@ -43,7 +43,7 @@ def sampled_tokens(
     """
     log_probs_RV = allowed.apply(logits_RV.float().log_softmax(dim=-1))
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
-    weights_RC = (_checked(values_RC) / decoding.temperature).softmax(dim=-1)
+    weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
         before_RC = weights_RC.cumsum(dim=-1) - weights_RC
         # The likeliest token is kept, however small `top_p` is.
@@ -51,18 +51,9 @@ def sampled_tokens(
     sums_RC = weights_RC.cumsum(dim=-1)
     ranks_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * sums_RC[:, -1:], right=True)
     # A number near 1 may be rounded up to the total: then the last token that has any weight.
-    ranks_R1 = torch.minimum(ranks_R1, (weights_RC > 0).sum(dim=-1, keepdim=True) - 1)
+    last_R1 = (weights_RC > 0).sum(dim=-1, keepdim=True) - 1
+    ranks_R1 = torch.minimum(ranks_R1, last_R1).clamp(min=0)  # No weight is above 0 if the logits are NaN.
     return values_RC.gather(1, ranks_R1), tokens_RC.gather(1, ranks_R1)
-
-
-def _checked(values_RC: Tensor) -> Tensor:
-    """The values, best first; raises DivergenceError for NaN, with which a search would never end."""
-    if bool(values_RC[:, 0].isnan().any()):
-        raise DivergenceError(
-            "the scores of this model are not numbers, because its training diverged; lower training.learning_rate or "
-            "raise training.warmup_steps, and train again with --fresh"
-        )
-    return values_RC
 
 
 def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:

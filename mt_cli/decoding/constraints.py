@@ -32,28 +32,26 @@ class Allowed:
     """The tokens that may come next."""
 
     forbidden: tuple[int, ...]  # In all rows.
-    forced: Tensor  # R, the only token that may come, or FREE.
+    forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
     repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
 
-    def split(self, num_rows: int) -> list[Allowed]:
-        """Segments of `num_rows` rows."""
-        forced = self.forced.split(num_rows)
-        repeated = [None] * len(forced) if self.repeated is None else self.repeated.split(num_rows)
-        return [Allowed(self.forbidden, *each) for each in zip(forced, repeated, strict=True)]
+    def of_rows(self, rows: slice) -> Allowed:
+        """The same for some of the rows."""
+        return Allowed(self.forbidden, *(None if each is None else each[rows] for each in (self.forced, self.repeated)))
 
     def apply(self, log_probs_RV: Tensor) -> Tensor:
         """Write -inf for tokens that may not come; a row without any other token may end."""
         ends_R = log_probs_RV[:, EOS_ID].clone()
-        if (is_forced_R := self.forced != FREE).any():
-            forced_R1 = self.forced[is_forced_R, None]
-            kept_R1 = log_probs_RV[is_forced_R].gather(1, forced_R1)
-            only_RV = torch.full_like(log_probs_RV[is_forced_R], -torch.inf).scatter_(1, forced_R1, kept_R1)
+        if self.forced is not None:
+            is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
+            kept_R1 = log_probs_RV.gather(1, forced_R1)
         for token in self.forbidden:
             log_probs_RV[:, token] = -torch.inf
         if self.repeated is not None:
             log_probs_RV.scatter_(1, self.repeated, -torch.inf)
-        if is_forced_R.any():
-            log_probs_RV[is_forced_R] = only_RV
+        if self.forced is not None:
+            only_R1 = torch.where(is_free_R1, log_probs_RV.gather(1, forced_R1), kept_R1)
+            log_probs_RV.masked_fill_(~is_free_R1, -torch.inf).scatter_(1, forced_R1, only_R1)
         if EOS_ID in self.forbidden:
             is_stuck_R = log_probs_RV.amax(dim=1).isneginf()
             log_probs_RV[:, EOS_ID] = torch.where(is_stuck_R, ends_R, log_probs_RV[:, EOS_ID])
@@ -65,6 +63,7 @@ class Constraints:
     """The limits of the translations of a batch."""
 
     decoding: DecodingConfig
+    ends_at: frozenset[int]  # The values of `max_lengths`, which no step then has to read from the device.
     max_lengths: Tensor  # B, tokens before [EOS].
     prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
 
@@ -81,7 +80,7 @@ class Constraints:
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
         if limit is not None:
             max_lengths_B = max_lengths_B.clamp(max=limit - 1)
-        return cls(decoding, max_lengths_B, prefixes_BP)
+        return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP)
 
     def select(self, sentences: Tensor) -> Constraints:
         """The constraints of these sentences."""
@@ -90,9 +89,12 @@ class Constraints:
     def next_after(self, ids_BNT: Tensor) -> Allowed:
         """The tokens that may follow hypotheses."""
         decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
-        forced_B = torch.where(self.max_lengths == length, EOS_ID, FREE)
-        if length < self.prefixes.shape[1]:
-            forced_B = torch.where(self.prefixes[:, length] != FREE, self.prefixes[:, length], forced_B)
+        forced_R = None
+        if length in self.ends_at or length < self.prefixes.shape[1]:
+            forced_B = torch.where(self.max_lengths == length, EOS_ID, FREE)
+            if length < self.prefixes.shape[1]:
+                forced_B = torch.where(self.prefixes[:, length] != FREE, self.prefixes[:, length], forced_B)
+            forced_R = forced_B.repeat_interleave(num_beams)
         forbidden = [*NEVER_PRODUCED]
         if decoding.unk == "avoid":
             forbidden.append(UNK_ID)
@@ -105,4 +107,4 @@ class Constraints:
             last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
             is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
             repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
-        return Allowed(tuple(forbidden), forced_B.repeat_interleave(num_beams), repeated)
+        return Allowed(tuple(forbidden), forced_R, repeated)

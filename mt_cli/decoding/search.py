@@ -17,6 +17,7 @@ from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.candidates import best_tokens, sampled_tokens
 from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
+from mt_cli.errors import DivergenceError
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
 _SIZES_PER_OCTAVE = 4
@@ -62,27 +63,37 @@ def search(
 def run_search(
     model: Predictor, src_ids: Tensor, constraints: Constraints, state: Paths | Beams, num_best: int = 1
 ) -> list[list[Hypothesis]]:
-    """Extend a state token by token until every sentence is done; the `num_best` hypotheses of each, best first."""
+    """Extend a state token by token until every sentence is done; the `num_best` hypotheses of each, best first.
+
+    A step waits once for a GPU, to read which sentences are done. Raises DivergenceError if a score is not a number.
+    """
     num_beams = state.ids.shape[1]
     cache = model.start(src_ids, num_beams)
     tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
-    sentences = torch.arange(len(src_ids), device=src_ids.device)
+    sentences = torch.arange(len(src_ids))  # On the CPU, as `active_B` and `kept`.
     active_B = torch.ones_like(sentences, dtype=torch.bool)
     found: dict[int, list[Hypothesis]] = {}
     decoding, length_penalty = constraints.decoding, constraints.decoding.length_penalty
     while True:
         state = state.extend(model.next(tokens_R, cache), constraints.next_after(state.ids), decoding)
-        done_B = active_B & state.is_done(length_penalty)
+        is_done_B, is_nan_B = torch.stack([state.is_done(length_penalty), state.is_nan()]).cpu()
+        if is_nan_B.any():  # The search would never end.
+            raise DivergenceError(
+                "the scores of this model are not numbers, because its training diverged; lower training.learning_rate "
+                "or raise training.warmup_steps, and train again with --fresh"
+            )
+        done_B = active_B & is_done_B
         for index in done_B.nonzero()[:, 0].tolist():
             found[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
         if len(found) == len(src_ids):
             return [found[index] for index in range(len(src_ids))]
         active_B &= ~done_B
         kept = worth_keeping(active_B)
-        cache.select(state.parents, kept)
-        if kept is not None:
-            state = type(state)(*(tensor[kept] for tensor in vars(state).values()))
-            constraints = constraints.select(kept)
+        rows = None if kept is None else kept.to(src_ids.device)
+        cache.select(state.parents, rows)
+        if kept is not None and rows is not None:
+            state = type(state)(*(tensor[rows] for tensor in vars(state).values()))
+            constraints = constraints.select(rows)
             sentences, active_B = sentences[kept], active_B[kept]
         tokens_R = state.ids[:, :, -1].flatten()
 
@@ -140,6 +151,10 @@ class Paths:
         """B, True where all paths have ended."""
         return ~self.is_active.any(dim=1)
 
+    def is_nan(self) -> Tensor:
+        """B, True where a score is not a number."""
+        return self.scores.isnan().any(dim=1)
+
     def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
         """The paths of one sentence, best first."""
         rows = [ids[: ids.index(EOS_ID)] for ids in self.ids[sentence].tolist()]
@@ -194,6 +209,10 @@ class Beams:
         """B, True where N hypotheses have ended and no active one has, as it is, a better score."""
         best_active = self.scores[:, 0] / penalty(max(1, self.ids.shape[2]), length_penalty)
         return (self.finished_scores[:, -1] >= best_active) | self.scores[:, 0].isneginf()
+
+    def is_nan(self) -> Tensor:
+        """B, True where a score is not a number."""
+        return (self.scores.isnan() | self.finished_scores.isnan()).any(dim=1)
 
     def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
         """The finished hypotheses of one sentence, best first."""

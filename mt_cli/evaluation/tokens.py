@@ -39,7 +39,8 @@ def score_tokens(
 
     def scores(batches: Sequence[list[int]]) -> list[tuple[float, float, int]]:
         collated = (collate(pairs, [chosen[place] for place in places]) for places in batches)
-        found = ((objective(batch.to(device)), batch.num_target_tokens) for batch in collated)
+        # All of them before the first sum is read: reading waits for a GPU.
+        found = [(objective(batch.to(device)), batch.num_target_tokens) for batch in collated]
         return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in found]
 
     of_batches = spread(scores, batches_in_order(lengths, batch_tokens))

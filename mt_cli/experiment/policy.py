@@ -49,10 +49,11 @@ def follow(
 
 
 class Signals:
-    """Requests that signals made since training began, to stop in any process, to save in this one."""
+    """Requests that signals made since training began, to stop or to save, in any process."""
 
     def __init__(self) -> None:
-        self._is_received = self._is_agreed = self._is_save_requested = False
+        self._is_received = self._is_agreed = False
+        self._is_save_received = self._is_save_agreed = False
 
     @property
     def is_stop_requested(self) -> bool:
@@ -60,13 +61,16 @@ class Signals:
         return self._is_received if num_processes() == 1 else self._is_agreed
 
     def agreed(self, seconds: float) -> float:
-        """The `seconds` of the main process; from now on, all processes know of signals to stop."""
-        seconds, self._is_agreed = agreed(seconds, self._is_received)
+        """The `seconds` of the main process; from now on, all processes know of each other's signals."""
+        is_save_received, self._is_save_received = self._is_save_received, False
+        seconds, (self._is_agreed, is_save_agreed) = agreed(seconds, self._is_received, is_save_received)
+        self._is_save_agreed |= is_save_agreed
         return seconds
 
     def take_save_request(self) -> bool:
-        """Whether SIGUSR1 was received since the last call."""
-        requested, self._is_save_requested = self._is_save_requested, False
+        """Whether SIGUSR1 was received since the last call; several processes agree on it once a step."""
+        requested = self._is_save_received if num_processes() == 1 else self._is_save_agreed
+        self._is_save_received = self._is_save_agreed = False
         return requested
 
     def _stop(self, number: int, frame: object) -> None:
@@ -76,7 +80,7 @@ class Signals:
         say("Stopping after this step, saving ... (a second signal stops at once)")
 
     def _save(self, number: int, frame: object) -> None:
-        self._is_save_requested = True
+        self._is_save_received = True
         say("Saving after this step ...")
 
     def _hang_up(self, number: int, frame: object) -> None:

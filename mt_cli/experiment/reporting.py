@@ -69,6 +69,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         "elapsed_seconds": round(state.elapsed_seconds, 3),
         "num_parameters": setup.num_parameters,
         "precision": setup.precision,
+        "num_processes": position.num_processes,
         "hardware": describe_hardware(setup.device),
         "versions": describe_versions(),
     }

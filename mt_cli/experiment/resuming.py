@@ -19,6 +19,7 @@ from mt_cli.experiment.setup import Setup, with_batch_tokens
 from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError
 from mt_cli.model.transformer import Transformer
+from mt_cli.processes import num_processes
 from mt_cli.storage import remove, write_text
 from mt_cli.tokenizer import TokenizerPair
 
@@ -51,6 +52,8 @@ def resume(setup: Setup, changed: list[str]) -> RunState:
     state = _load_state(setup)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
+    if (number := state.position.num_processes) != num_processes():
+        say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
     if changed:
         say("\n  ".join(["The config has changed:", *changed]))
     return state

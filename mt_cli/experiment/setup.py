@@ -85,8 +85,11 @@ class Setup:
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
         frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""
         num_threads, number = torch.get_num_threads(), num_processes()
-        is_idle = number > self.step_tokens // training.tokens_per_batch
+        together = f"; {number} processes" if number > 1 else ""
+        if (num_micro_batches := self.step_tokens // training.tokens_per_batch) % number:
+            together += f", some of which wait: a step has {num_micro_batches} micro-batches"
         threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if self.device.type == "cpu" else ""
+        together += ", sharded" if self.is_sharded else ""
         return [
             f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
             *(f"  {line}" for line in describe_data(self.data, config)),
@@ -94,10 +97,7 @@ class Setup:
             f"  model       {self.num_parameters:,} parameters{frozen}",
             f"  steps       {steps}; {self.step_tokens:,} tokens each at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
-            f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}"
-            + (f"; {number} processes" if number > 1 else "")
-            + (", sharded" if self.is_sharded else "")
-            + (", more than a step of this run has micro-batches" if is_idle else ""),
+            f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}{together}",
         ]
 
 

@@ -13,6 +13,7 @@ from mt_cli.cpus import CpuContention
 from mt_cli.errors import DivergenceError
 from mt_cli.experiment.state import RunState, UnloggedStep
 from mt_cli.hardware import memory_used
+from mt_cli.model.kernels import is_cpu
 from mt_cli.optimizer import weight_and_update_norms
 from mt_cli.tracking import Tracker
 from mt_cli.training import StepReport
@@ -66,7 +67,7 @@ class TrainingLog:
             say("A batch did not fit in memory and was split, as others will be; the gradient is the same.")
         self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
-        if is_row_due or report.cross_entropy.device.type == "cpu":
+        if is_row_due or is_cpu(report.cross_entropy):
             self.read()
         if is_row_due:
             self._write_row(report)
@@ -131,7 +132,7 @@ class TrainingLog:
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
         self._tracker.write_metrics(report.step, state.elapsed_seconds, metrics)
         state.unlogged.clear()
-        if report.cross_entropy.device.type == "cpu":
+        if is_cpu(report.cross_entropy):
             self._watch_other_programs()
 
     def _watch_other_programs(self) -> None:

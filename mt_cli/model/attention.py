@@ -29,14 +29,18 @@ class Attended(NamedTuple):
 
 
 class MultiHeadAttention(nn.Module):
-    """Several attentions over slices of the width, in parallel. Rotary positions apply if it `is_self` attention."""
+    """Several attentions over slices of the width, in parallel. Rotary positions apply if it `is_self` attention.
 
-    def __init__(self, config: ModelConfig, is_self: bool = False) -> None:
+    If it `is_causal`, the bias of rows that attend to their own sentence alone is that of the causal mask.
+    """
+
+    def __init__(self, config: ModelConfig, is_self: bool = False, is_causal: bool = False) -> None:
         super().__init__()
         self.num_heads = config.num_heads
         self.query = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.key = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
         self.value = nn.Linear(config.d_model, config.d_model, bias=config.qkv_bias)
+        self.is_causal = is_causal
         self.is_rotary = is_self and config.positions == "rotary"
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
@@ -61,7 +65,8 @@ class MultiHeadAttention(nn.Module):
         if self.recorded is not None:
             self.recorded.append(attention_weights(query_BHTK, keys_BHSK, bias).detach())
         dropout = self.attention_dropout if self.training else 0.0
-        mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout)
+        is_causal = self.is_causal and append is None
+        mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout, is_causal)
         return self.output(join_heads(mixed_BHTK, grid))
 
     def _placed(self, x_ND: Tensor, grid: Grid) -> Tensor:

@@ -50,7 +50,7 @@ class KeyValueCache:
         further positions of it.
         """
         num_sentences, device = len(self.bias), self.bias.device
-        position = torch.tensor([self.length], device=device)
+        position = torch.full((1,), self.length, device=device)  # Not `torch.tensor`, which waits for a GPU.
         self.length += 1
         if (missing := self.num_columns - self.bias.shape[3]) > 0:
             self.bias = F.pad(self.bias, (0, missing), value=-math.inf)

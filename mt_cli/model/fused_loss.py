@@ -34,6 +34,7 @@ class Workspace:
         key = name, device, dtype
         size = num_rows * num_columns
         if key not in self._memory or self._memory[key].numel() < size:
+            self._memory.pop(key, None)  # Before the new one, not after it: both may not fit in memory.
             with torch.inference_mode(False):  # Training must be able to use what validation allocates.
                 self._memory[key] = torch.empty(size, dtype=dtype, device=device)
         return self._memory[key][:size].view(num_rows, num_columns)

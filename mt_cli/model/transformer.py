@@ -135,7 +135,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = MultiHeadAttention(config, is_self=True)
+        self.self_attention = MultiHeadAttention(config, is_self=True, is_causal=True)
         self.self_attention_residual = Residual(config)
         self.cross_attention = MultiHeadAttention(config)
         self.cross_attention_residual = Residual(config)

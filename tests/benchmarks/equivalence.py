@@ -28,11 +28,12 @@ def be_plain() -> None:
     from mt_cli import objective
     from mt_cli.model import attention, positions, transformer
 
-    def attend(query, key, value, bias, dropout=0.0):
+    def attend(query, key, value, bias, dropout=0.0, is_causal=False):
         return F.scaled_dot_product_attention(query, key, value, bias, dropout)
 
-    def loss(hidden, weight, targets, num_tokens, smoothing, workspace):
-        sums = objective.smoothed_cross_entropy(hidden[:num_tokens], weight, targets[:num_tokens], smoothing)
+    def loss(hidden, weight, targets, num_tokens, smoothing, workspace, consistency, bias):
+        assert consistency is None
+        sums = objective.smoothed_cross_entropy(hidden[:num_tokens], weight, targets[:num_tokens], smoothing, bias)
         return sums.objective, sums.cross_entropy, sums.num_correct
 
     attention.attend = attend

@@ -1,7 +1,8 @@
 """Training with two processes of one thread each, and with one process of two threads; bytes that they exchange.
 
 Runs `mt train` on a config with files, several rounds in turn, and reports the median of the target tokens per second
-of the last rows of `metrics.jsonl`, and the bytes per step that all-reduce gets, for the size of the model.
+of the last rows of `metrics.jsonl`, the bytes per step that all-reduce gets, for the size of the model, and how long
+an exchange of so many takes alone: the most that overlapping it with the backward pass could save.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+import torch
 
 WAYS = {
     "one process, two threads": ["--set", "training.micro_batches_per_step=2", "--set", "training.num_threads=2"],
@@ -36,14 +40,34 @@ def tokens_per_second(config: Path, folder: Path, name: str, arguments: list[str
     return statistics.median(speeds[1:]), report["num_parameters"]
 
 
+def exchange(num_parameters: int) -> None:
+    """Print the median time of adding up so many values in two processes; run by `torchrun`."""
+    from mt_cli.processes import add_up, is_main, joined
+
+    with joined():
+        torch.set_num_threads(1)
+        parts = list(torch.ones(num_parameters).split(65_536))  # Of the size of a matrix.
+        seconds = []
+        for _ in range(30):
+            started_at = time.perf_counter()
+            add_up(parts)
+            seconds.append(time.perf_counter() - started_at)
+        if is_main():
+            print(f"an exchange takes {1000 * statistics.median(seconds):.1f} ms")
+
+
 def main() -> None:
     """Print a line for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=Path, required=True, help="a config whose corpora are files")
-    parser.add_argument("--work", type=Path, required=True, help="a folder for the runs")
+    parser.add_argument("--config", type=Path, help="a config whose corpora are files")
+    parser.add_argument("--work", type=Path, help="a folder for the runs")
+    parser.add_argument("--exchange", type=int, help="only time the exchange of this number of gradients")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
     options = parser.parse_args()
+    if options.exchange:
+        exchange(options.exchange)
+        return
     options.work.mkdir(parents=True, exist_ok=True)
     speeds: dict[str, list[float]] = {way: [] for way in WAYS}
     for number in range(options.rounds):
@@ -55,7 +79,9 @@ def main() -> None:
             print(f"round {number + 1}, {way}: {speed:,.0f} target tokens a second", flush=True)
     for way, found in speeds.items():
         print(f"{way}: median {statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})")
-    print(f"{num_parameters:,} parameters, {4 * num_parameters:,} bytes of gradients a step and process")
+    print(f"{num_parameters:,} parameters, {4 * num_parameters:,} bytes of gradients a step and process", flush=True)
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", __file__, "--exchange", str(num_parameters)]
+    subprocess.run([sys.executable, *command], check=True)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Training speed by model size and by sentence length.
 
 Random ids, batches of 4,096 tokens (`--batch-tokens`), a vocabulary of 10,000 and one shared table. Prints a line of
-JSON per point with the median of several steps after a warm-up. Uses a GPU if one is available.
+JSON per point with the median of several steps after a warm-up. Uses a GPU if one is available. `--model` measures one
+size alone, with the peak memory of the process, with or without `--recompute-layers`.
 
     python tests/benchmarks/train_scale.py
+    python tests/benchmarks/train_scale.py --model base --recompute-layers
 """
 
 import argparse
 import json
+import resource
 import statistics
 import time
 
@@ -40,7 +43,10 @@ def batch_of(length: int, batch_tokens: int) -> Batch:
     return collate(EncodedPairs.from_ids(side(), side()), range(num_pairs))
 
 
-def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps: int) -> dict[str, float]:
+def measure(
+    d_model: int, num_layers: int, length: int, batch_tokens: int, steps: int, recompute_layers: bool = False
+) -> dict[str, float]:
+    training = TrainingConfig(recompute_layers=recompute_layers)
     torch.manual_seed(1)
     device = pick_device("auto")
     config = ModelConfig(
@@ -51,8 +57,8 @@ def measure(d_model: int, num_layers: int, length: int, batch_tokens: int, steps
         num_decoder_layers=num_layers,
         tie_embeddings="all",
     )
-    objective = Objective(Transformer(config, VOCAB_SIZE, VOCAB_SIZE).to(device), TrainingConfig()).train()
-    optimizer = build_optimizer(objective, TrainingConfig())
+    objective = Objective(Transformer(config, VOCAB_SIZE, VOCAB_SIZE).to(device), training).train()
+    optimizer = build_optimizer(objective, training)
     gradients = Gradients(objective, pick_precision("auto", device))
     batch = batch_of(length, batch_tokens).to(device)
     rates = []
@@ -80,8 +86,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=7)
+    parser.add_argument("--model", choices=SHAPES)
+    parser.add_argument("--recompute-layers", action="store_true")
     options = parser.parse_args()
     keep_memory()
+    if options.model:
+        shape = SHAPES[options.model]
+        point = measure(*shape, 15, options.batch_tokens, options.steps, options.recompute_layers)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+        print(
+            json.dumps({"model": options.model, "recompute_layers": options.recompute_layers, "peak_mb": peak} | point)
+        )
+        return
     for name, (d_model, num_layers) in SHAPES.items():
         point = measure(d_model, num_layers, 15, options.batch_tokens, options.steps)
         print(json.dumps({"model": name, "d_model": d_model, "layers": num_layers, "length": 15} | point), flush=True)

@@ -83,9 +83,14 @@ def assert_equal_runs(ours, theirs):
     assert reports[0]["bleu"] == reports[1]["bleu"]
 
 
-@pytest.mark.parametrize("number", [2, 3])
-def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number):
-    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60}
+@pytest.mark.parametrize(("number", "streaming"), [(2, False), (3, True), (4, False)])
+def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number, streaming):
+    tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
+    if streaming:
+        corpus = tree["corpus"]
+        corpus |= {"train": corpus["train"] | {"streaming": True}, "valid": corpus["test"], "shuffle_buffer": 30}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60, "recompute_layers": streaming}
     assert ended(train("one", micro_batches_per_step=number, **options))[0] == 0
     status, err = ended(train("several", "--devices", str(number), **options))
     assert status == 0, err
@@ -149,6 +154,19 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
 
 
+def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path):
+    options = {"batch_tokens": 60, "max_steps": 100_000, "validate_every_steps": 100_000}
+    process = train("alone", "--devices", "2", **options)
+    wait_for_rows(tmp_path / "runs/alone", 3)
+    process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
+    os.kill(workers_of(process)[0], signal.SIGUSR1)
+    wait_for_rows(tmp_path / "runs/alone", len(metrics_of(tmp_path / "runs/alone")) + 2)
+    assert process.poll() is None
+    process.kill()
+    _, err = process.communicate(timeout=30)  # The workers hold its standard error open until they end.
+    assert "Saving after this step" in err and err.count("the same command resumes from there") == 1, err
+
+
 @pytest.mark.slow
 def test_ten_random_kills_of_random_processes_change_nothing(train, tmp_path):
     options = {"batch_tokens": 60, "max_steps": 150, "validate_every_steps": 5, "save_every_minutes": 0.001}
@@ -177,7 +195,9 @@ def test_an_error_is_one_message_for_all_processes(train):
 
 
 def test_devices_must_be_those_of_the_launcher(train, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    common = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in common.items():
+        monkeypatch.setenv(name, value)
     status, err = ended(train("both", "--devices", "3"))
     assert status == 2 and "the launcher of this process says 2" in err
 

@@ -1,7 +1,10 @@
 import shutil
 
+import pytest
 import torch
 from safetensors.torch import save_file
+
+from mt_cli.doctor import _processes
 
 
 def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
@@ -47,3 +50,12 @@ def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(mt, monkeypa
         "install a CUDA build",
     ):
         assert words in out
+
+
+@pytest.mark.parametrize("has_nccl", [True, False])
+def test_the_doctor_says_how_to_use_several_gpus(monkeypatch, has_nccl):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    monkeypatch.setattr("torch.distributed.is_nccl_available", lambda: has_nccl)
+    (found,) = _processes()
+    assert found.is_good == has_nccl
+    assert ("--devices 4 uses all GPUs" if has_nccl else "has no NCCL") in found.text

@@ -98,7 +98,7 @@ def test_an_unknown_key_names_its_neighbour():
             "set max_steps, max_",
         ),
         ({"training__muon_learning_rate": 0.1}, "muon_learning_rate: used only by Muon"),
-        ({"training": {"shard_model": True, "optimizer": "muon"}}, "training.shard_model: Muon needs whole matrices"),
+        ({"training": {"shard_model": True, "optimizer": "muon"}}, "shard_model: Muon needs whole matrices"),
         ({"training": {"shard_model": True, "precision": "fp16"}}, "shard_model: the loss of sharded models"),
         ({"model__num_heads": 7}, "do not divide"),
         ({"model": {"positions": "rotary", "d_model": 20}}, "a head has 5 elements"),

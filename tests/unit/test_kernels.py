@@ -3,6 +3,7 @@ import torch
 
 from mt_cli.model import kernels
 from mt_cli.model.kernels import add_dropped, attend, attention_weights, bias_of, drop, take_rows
+from mt_cli.model.transformer import causal_mask
 
 
 @pytest.fixture(params=["cpu", "other"], autouse=True)
@@ -38,6 +39,20 @@ def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance
     ours = values_and_gradients(lambda *each: attend(*each, bias_of(mask)), *inputs, dtype=dtype)
     for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
         assert one.dtype == dtype
+        assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
+def test_causal_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance):
+    inputs = [torch.randn(2, 4, 6, 8) for _ in range(3)]
+    mask = causal_mask(6, torch.device("cpu"))
+
+    def equation(query, key, value):
+        scores = query @ key.transpose(-1, -2) / 8**0.5
+        return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ value
+
+    ours = values_and_gradients(lambda *each: attend(*each, bias_of(mask), is_causal=True), *inputs, dtype=dtype)
+    for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
         assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
 
 

@@ -68,7 +68,10 @@ def test_the_fused_loss_has_the_sums_and_gradients_of_the_definition(
 
 
 @pytest.mark.parametrize("consistency", [None, 3.0])
-def test_the_fused_loss_with_a_bias_has_the_sums_and_gradients_of_the_definition(consistency):
+@pytest.mark.parametrize("kind", ["cpu", "other"])
+def test_the_fused_loss_with_a_bias_has_the_sums_and_gradients_of_the_definition(monkeypatch, consistency, kind):
+    if kind == "other":
+        monkeypatch.setattr(fused, "is_cpu", lambda x: False)
     hidden, weight, targets = some_inputs(600)
     inputs = (hidden if consistency is None else torch.stack([hidden, hidden.flip(0)])), weight, torch.randn(37)
 

@@ -1,4 +1,6 @@
 import pickle
+import re
+from datetime import timedelta
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ def test_alone_every_function_is_neutral():
         assert processes.of_main(lambda: value) is processes.once_per_machine(lambda: value) is value
         assert processes.gathered(value) == [value]
         assert processes.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
-        assert processes.agreed(2.5, True) == (2.5, True)
+        assert processes.agreed(2.5, True, False) == (2.5, [True, False])
 
 
 @pytest.mark.parametrize("number", [2, 3])
@@ -39,8 +41,8 @@ with joined():
             -item for item in range(size)
         ]
         assert done == list(range(size))[rank() :: num_processes()]
-    assert agreed(1.5 + rank(), rank() == num_processes() - 1) == (1.5, True)
-    assert agreed(1.5 + rank(), False) == (1.5, False)
+    assert agreed(1.5 + rank(), rank() == num_processes() - 1, False) == (1.5, [True, False])
+    assert agreed(1.5 + rank(), False) == (1.5, [False])
 assert num_processes() == 1
 """
     assert [(status, err) for status, _, err in run_together(tmp_path, body, number)] == [(0, "")] * number
@@ -98,11 +100,12 @@ def test_processes_that_cannot_join_are_an_error(monkeypatch):
     for name, value in {
         "RANK": "0",
         "LOCAL_RANK": "0",
-        "WORLD_SIZE": "x",
+        "WORLD_SIZE": "1",
         "MASTER_ADDR": "a",
         "MASTER_PORT": "1",
     }.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(processes, "_JOIN_TIMEOUT", timedelta(seconds=1))
     with pytest.raises(processes.InputError, match="cannot join"), processes.joined():
         pass
 
@@ -140,3 +143,32 @@ def test_what_processes_send_each_other_can_be_pickled():
     first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
     assert first is second and first.encode(["a b"]) == tokenizer.encode(["a b"])
     assert pickle.loads(pickle.dumps(RunState())) == RunState()
+
+
+LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "RANK, LOCAL_RANK, MASTER_PORT, MASTER_ADDR is not set"),
+        (LAUNCHED | {"LOCAL_RANK": None}, "LOCAL_RANK is not set"),
+        (LAUNCHED | {"WORLD_SIZE": "two"}, "WORLD_SIZE='two' cannot be"),
+        (LAUNCHED | {"LOCAL_RANK": "y"}, "LOCAL_RANK='y' cannot be"),
+        (LAUNCHED | {"WORLD_SIZE": ""}, "WORLD_SIZE='' cannot be"),
+        (LAUNCHED | {"RANK": "2"}, "RANK=2, WORLD_SIZE=2 cannot be"),
+    ],
+)
+def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, words):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in variables.items():
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    with pytest.raises(processes.InputError, match=re.escape(words)), processes.joined():
+        pass
+
+
+def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
+    assert processes.launched_processes() is None
+    for name, value in LAUNCHED.items():
+        monkeypatch.setenv(name, value)
+    assert processes.launched_processes() == 2

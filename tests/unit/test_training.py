@@ -276,9 +276,9 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     return reports, objective, optimizer, position
 
 
-def loop_on_meta(dtype, fused, **options):
+def loop_on_meta(dtype, fused, model=(), **options):
     """The training loop on the device `meta`, where reading a value raises NotImplementedError or RuntimeError."""
-    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
+    model = ModelConfig(d_model=16, d_ff=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, **dict(model))
     config = TrainingConfig(batch_tokens=40, micro_batches_per_step=2, **options)
     objective = Objective(outline(model, 12, 12).to("meta"), config)
     optimizer = build_optimizer(objective, config)
@@ -290,13 +290,28 @@ def loop_on_meta(dtype, fused, **options):
     return optimization_steps(gradients, optimizer, mixed_pairs(config), config, schedule, position), optimizer
 
 
-@pytest.mark.parametrize("max_grad_norm", [1.0, None])
-@pytest.mark.parametrize("recompute_layers", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, recompute_layers, max_grad_norm):
+_DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3, "word_dropout": 0.1}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"max_grad_norm": None},
+        {"recompute_layers": True},
+        {"recompute_layers": True, "r_drop": 2.0, "max_grad_norm": None},
+        {"r_drop": 2.0, "label_smoothing": 0.0, "weight_decay": 0.1},
+        {"model": _DROPOUT | {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"}},
+        {"model": {"dropout": 0.0, "positions": "learned", "activation": "gelu", "tie_embeddings": "none"}},
+        {"model": {"norm_order": "post", "output_bias": True, "activation": "silu", "qkv_bias": False}},
+    ],
+    ids=str,
+)
+def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, options):
     module = sys.modules["torch.optim.optimizer"]  # Not an attribute of `torch.optim`.
     monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
-    steps, optimizer = loop_on_meta(dtype, fused=True, max_grad_norm=max_grad_norm, recompute_layers=recompute_layers)
+    steps, optimizer = loop_on_meta(dtype, fused=True, **options)
     reports = [next(steps) for _ in range(3)]
     for report in reports:
         values = (report.cross_entropy, report.num_correct, report.grad_norm, report.is_finite)
@@ -305,10 +320,11 @@ def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype
     assert all(each.is_meta for state in optimizer.state.values() for each in state.values())
 
 
-def test_without_a_fused_optimizer_the_loop_reads_one_boolean(monkeypatch):
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_without_a_fused_optimizer_the_loop_reads_one_boolean(monkeypatch, name):
     read = []
     monkeypatch.setattr(torch.Tensor, "__bool__", lambda tensor: read.append(tensor) or True)
-    steps, optimizer = loop_on_meta(torch.float32, fused=False)
+    steps, optimizer = loop_on_meta(torch.float32, fused=False, optimizer=name)
     reports = [next(steps) for _ in range(2)]
     assert [id(each) for each in read] == [id(report.is_finite) for report in reports]
     assert all(optimizer.state[weight] for group in optimizer.param_groups for weight in group["params"])

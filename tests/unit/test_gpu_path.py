@@ -1,0 +1,300 @@
+"""The path of a GPU without one: on the device `meta`, which has no values to read, and with its branches on a CPU."""
+
+import re
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from mt_cli.averaging import MovingAverage
+from mt_cli.batching.batches import collate
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
+from mt_cli.decoding import candidates
+from mt_cli.decoding.candidates import best_tokens
+from mt_cli.decoding.constraints import FREE, Allowed, Constraints
+from mt_cli.decoding.search import Beams, Paths, search
+from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.experiment.state import RunState
+from mt_cli.experiment.training_log import TrainingLog
+from mt_cli.hardware import seed_device
+from mt_cli.model import kernels
+from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.objective import Objective
+from mt_cli.optimizer import build_optimizer
+from mt_cli.tokenizer import EOS_ID, SOS_ID
+from mt_cli.training import Gradients, Position, StepReport
+
+META = torch.device("meta")
+VARIANTS = [
+    {},
+    {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"},
+    {"positions": "learned", "norm_order": "post", "activation": "gelu", "output_bias": True, "qkv_bias": False},
+]
+
+
+def config_of(**options):
+    sizes = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    return ModelConfig(**sizes | {"dropout": 0.0} | options)
+
+
+def on_meta(dtype=torch.float32, **options):
+    return outline(config_of(**options), 12, 12).to(META, dtype)
+
+
+def some_pairs(number=40):
+    generator = torch.Generator().manual_seed(5)
+    lengths = torch.randint(1, 9, (number, 2), generator=generator).tolist()
+    sequences = [[torch.randint(4, 12, (n,), generator=generator).tolist() for n in row] for row in lengths]
+    return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
+
+
+class Reads(TorchFunctionMode):
+    """Context manager in which some ways to read a tensor on `meta` give a value and are noted; all others raise."""
+
+    def __init__(self, **values):
+        super().__init__()
+        self.values, self.names = values, []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name in self.values and args[0].is_meta:
+            self.names.append(name)
+            return self.values[name](args[0])
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, options):
+    objective, events = Objective(on_meta(dtype, **options), TrainingConfig()), []
+    objective.register_forward_hook(lambda *_: events.append("batch"))
+    with Reads(__float__=lambda sums: events.append("read") or 1.0):
+        score_tokens(objective, some_pairs(), 60)
+    num_batches = events.count("batch")
+    assert num_batches > 2
+    assert events == ["batch"] * num_batches + ["read"] * 2 * num_batches
+
+
+def test_the_moving_average_reads_nothing():
+    average = MovingAverage(on_meta(), 0.9)
+    average.update(1)
+    assert all(weight.is_meta for weight in average.weights.values())
+
+
+SEARCHES = [
+    {"beam_size": 1},
+    {"beam_size": 3},
+    {"beam_size": 3, "no_repeat_ngram": 2, "unk": "avoid", "min_length": 2},
+    {"sample": True, "top_k": 5, "top_p": 0.9},
+]
+
+
+def started(decoding, num_sentences, device):
+    """The state of a search, and its constraints: all translations have two tokens, the first of some is forced."""
+    ids = torch.full((num_sentences, 1), FREE, device=device)
+    constraints = Constraints(decoding, frozenset([2]), torch.full((num_sentences,), 2, device=device), ids)
+    if decoding.sample or decoding.beam_size == 1:
+        scores = torch.zeros(num_sentences, 2, device=device)
+        random_numbers = torch.zeros(num_sentences, 2, 4, device=device)
+        return constraints, Paths(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+    return constraints, Beams.start(num_sentences, decoding.beam_size, device)
+
+
+@pytest.mark.parametrize("is_ensemble", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_a_step_of_a_search_reads_nothing_back_from_the_device(dtype, options, is_ensemble):
+    model, decoding = on_meta(dtype, positions="rotary").eval(), DecodingConfig(**options)
+    model = Ensemble([model, on_meta(dtype)]).eval() if is_ensemble else model
+    constraints, state = started(decoding, 5, META)
+    num_beams = state.scores.shape[1]
+    with torch.inference_mode():
+        cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
+        tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
+        for length in range(1, 12):  # The cache grows after eight positions.
+            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
+            cache.select(state.parents)
+            tokens = state.ids[:, :, -1].flatten()
+            seen = [*vars(state).values(), state.is_done(1.0), state.is_nan(), tokens]
+            assert all(each is None or each.is_meta for each in seen)
+            assert state.ids.shape == (5, num_beams, length)
+
+
+@pytest.mark.parametrize("options", SEARCHES[:3], ids=str)
+def test_a_search_reads_once_a_step_and_twice_for_each_translation(options):
+    num_steps, num_sentences = 12, 20
+
+    def done(flags):
+        """Fifteen sentences end at the third step and leave the batch, the others at the last step."""
+        values = torch.zeros(flags.shape, dtype=flags.dtype)
+        step = reads.names.count("cpu")
+        values[0, : 15 if step == 3 else 20] = step in (3, num_steps)
+        return values
+
+    def listed(values):
+        """The longest lengths; or the ids of a sentence; or their scores."""
+        if values.dim() == 1 and len(values) == num_sentences:
+            return [50] * num_sentences
+        return [[EOS_ID]] * len(values) if values.dim() == 2 else [0.0] * len(values)
+
+    src_ids = torch.full((num_sentences, 7), EOS_ID, device=META)
+    with Reads(cpu=done, tolist=listed) as reads:
+        found = search(on_meta().eval(), src_ids, DecodingConfig(**options))
+    assert len(found) == num_sentences and all(best.ids == [] for best, *_ in found)
+    assert reads.names.count("cpu") == num_steps
+    assert reads.names.count("tolist") == 1 + 2 * num_sentences
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_a_search_with_a_model_that_diverged_is_an_error(options):
+    model = Transformer(config_of(), 12, 12).eval()
+    torch.nn.init.constant_(model.projection.weight, float("nan"))
+    with pytest.raises(DivergenceError, match="not numbers"):
+        search(model, torch.full((5, 7), EOS_ID), DecodingConfig(**options))
+
+
+@pytest.fixture
+def forced(monkeypatch):
+    """A function that makes every branch take the way of other devices than CPUs, on a CPU."""
+
+    def force():
+        modules = [each for each in sys.modules.values() if getattr(each, "is_cpu", None) is kernels.is_cpu]
+        assert {module.__name__ for module in modules} >= {"mt_cli.model.kernels", "mt_cli.model.fused_loss"}
+        for module in modules:
+            monkeypatch.setattr(module, "is_cpu", lambda x: False)
+
+    return force
+
+
+def test_models_and_searches_ask_for_the_kind_of_device_in_one_place(root):
+    package = root / "mt_cli"
+    paths = [*(package / "model").glob("*.py"), *(package / "decoding").glob("*.py"), package / "objective.py"]
+    found = [path.name for path in paths for _ in re.findall(r"device\.type|is_cuda", path.read_text(encoding="utf-8"))]
+    assert found == ["kernels.py"]
+
+
+def sums_and_gradients(objective, batch):
+    objective.zero_grad()
+    sums = Gradients(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
+    return sums, [weight.grad for weight in objective.parameters()]
+
+
+@pytest.mark.parametrize("r_drop", [None, 3.0])
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_the_branches_of_other_devices_have_the_loss_and_the_gradient_of_those_for_cpus(forced, options, r_drop):
+    objective = Objective(Transformer(config_of(**options), 12, 12), TrainingConfig(r_drop=r_drop))
+    batch = collate(some_pairs(), range(40))
+    expected, gradients = sums_and_gradients(objective, batch)
+    forced()
+    sums, found = sums_and_gradients(objective, batch)
+    assert [float(each) for each in vars(sums).values()] == pytest.approx(
+        [float(each) for each in vars(expected).values()]
+    )
+    for one, other in zip(found, gradients, strict=True):
+        assert torch.allclose(one, other, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("decoding", [*SEARCHES[:3], SEARCHES[3] | {"seed": 4}], ids=str)
+def test_the_branches_of_other_devices_find_the_translations_of_those_for_cpus(forced, options, decoding):
+    model = Transformer(config_of(**options), 12, 12).eval()
+    src_ids = torch.randint(4, 12, (9, 6))
+    src_ids[:, -1] = EOS_ID
+    expected = search(model, src_ids, DecodingConfig(**decoding), 2)
+    forced()
+    for ours, theirs in zip(search(model, src_ids, DecodingConfig(**decoding), 2), expected, strict=True):
+        assert [each.ids for each in ours] == [each.ids for each in theirs]
+        assert [each.score for each in ours] == pytest.approx([each.score for each in theirs], abs=1e-4)
+
+
+def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_without_a_mask(forced, monkeypatch):
+    calls, attention = [], F.scaled_dot_product_attention
+    forced()
+
+    def noted(query, key, value, mask, dropout, is_causal):
+        assert (mask is None) == is_causal
+        calls.append(is_causal)
+        return attention(query, key, value, mask, dropout, is_causal)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
+    model = Transformer(config_of(), 12, 12).eval()
+    model.hidden_states(collate(some_pairs(), range(5)))
+    assert calls == [False] * 2 + [True, False] * 2
+    calls.clear()
+    model.next(torch.full((3,), SOS_ID), model.start(torch.full((3, 4), EOS_ID)))
+    assert calls == [False] * (2 + 2 * 2)
+
+
+def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced, monkeypatch):
+    logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
+    forced_R[3], forced_R[20] = 7, EOS_ID
+    allowed = Allowed((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
+    monkeypatch.setattr(candidates, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
+    expected = best_tokens(logits, 4, allowed)
+    forced()
+    for one, other in zip(best_tokens(logits, 4, allowed), expected, strict=True):
+        assert torch.equal(one, other)
+    values, tokens = expected
+    for row, token in ((3, 7), (20, EOS_ID)):
+        assert tokens[row, 0] == token and values[row, 1:].isneginf().all()
+        assert values[row, 0] == pytest.approx(logits[row].log_softmax(dim=0)[token].item(), abs=1e-5)
+
+
+class Rows:
+    """In place of a tracker and of a progress bar."""
+
+    def __init__(self):
+        self.rows = []
+
+    def write_metrics(self, step, elapsed_seconds, metrics):
+        self.rows.append((step, metrics["train/loss"], metrics["train/token_accuracy"], metrics["train/grad_norm"]))
+
+    def advance(self):
+        pass
+
+    def show(self, **values):
+        pass
+
+
+def logged(num_steps):
+    """The rows of some steps, one of them bad, every third step; steps not in a row, before and after reading them."""
+    optimizer = build_optimizer(torch.nn.Linear(2, 2), TrainingConfig())
+    state, rows = RunState(Position()), Rows()
+    log = TrainingLog(TrainingConfig(log_every_steps=3), state, rows, rows, optimizer)
+    for step in range(1, num_steps + 1):
+        values = [torch.tensor(float(each)) for each in (step, 10 * step, 2 * step)]
+        log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
+    unread = len(state.unlogged)
+    log.read()
+    return rows.rows, unread, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
+
+
+def test_reports_that_wait_on_a_device_give_the_rows_and_the_state_of_those_read_at_once(forced):
+    rows, num_read, unlogged = logged(8)
+    assert len(rows) == num_read == len(unlogged) == 2
+    forced()
+    assert logged(8) == (rows, 0, unlogged)
+
+
+def test_random_numbers_of_a_step_are_those_of_its_own_device(monkeypatch):
+    calls = []
+
+    class Current:
+        def __init__(self, device):
+            calls.append(device)
+
+        def __enter__(self):
+            pass
+
+        def __exit__(self, *error):
+            calls.append("end")
+
+    monkeypatch.setattr(torch.cuda, "device", Current)
+    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: calls.append("seed"))
+    seed_device(torch.device("cuda", 1), 7, 8)
+    assert calls == [torch.device("cuda", 1), "seed", "end"]
