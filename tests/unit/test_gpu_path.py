@@ -2,10 +2,12 @@
 
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import OnMeta
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.averaging import MovingAverage
@@ -80,9 +82,19 @@ def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, opt
     assert events == ["batch"] * num_batches + ["read"] * 2 * num_batches
 
 
+def test_validation_copies_batches_to_the_device_and_does_all_else_there(monkeypatch):
+    objective, pairs = Objective(on_meta(torch.bfloat16, positions="rotary"), TrainingConfig()), some_pairs()
+    monkeypatch.setattr(torch.Tensor, "__float__", lambda sums: 1.0)
+    with ThreadPoolExecutor(1) as pool, OnMeta() as seen:  # Which does not see what other threads do on the CPU.
+        monkeypatch.setattr("mt_cli.evaluation.tokens.collate", lambda *which: pool.submit(collate, *which).result())
+        score_tokens(objective, pairs, 60)
+    assert seen.num_copies > 0
+
+
 def test_the_moving_average_reads_nothing():
     average = MovingAverage(on_meta(), 0.9)
-    average.update(1)
+    with OnMeta():
+        average.update(1)
     assert all(weight.is_meta for weight in average.weights.values())
 
 
@@ -105,24 +117,38 @@ def started(decoding, num_sentences, device):
     return constraints, Beams.start(num_sentences, decoding.beam_size, device)
 
 
+@torch.inference_mode()
+def states_on_meta(model, decoding, num_steps):
+    """The length, the state and the newest tokens of each step of a search; its cache grows after eight positions."""
+    constraints, state = started(decoding, 5, META)
+    num_beams = state.scores.shape[1]
+    cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
+    tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
+    for length in range(1, num_steps + 1):
+        state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
+        cache.select(state.parents)
+        tokens = state.ids[:, :, -1].flatten()
+        yield length, state, tokens
+
+
 @pytest.mark.parametrize("is_ensemble", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_a_step_of_a_search_reads_nothing_back_from_the_device(dtype, options, is_ensemble):
     model, decoding = on_meta(dtype, positions="rotary").eval(), DecodingConfig(**options)
     model = Ensemble([model, on_meta(dtype)]).eval() if is_ensemble else model
-    constraints, state = started(decoding, 5, META)
-    num_beams = state.scores.shape[1]
-    with torch.inference_mode():
-        cache = model.start(torch.full((5, 7), EOS_ID, device=META), num_beams)
-        tokens = torch.full((5 * num_beams,), SOS_ID, device=META)
-        for length in range(1, 12):  # The cache grows after eight positions.
-            state = state.extend(model.next(tokens, cache), constraints.next_after(state.ids), decoding)
-            cache.select(state.parents)
-            tokens = state.ids[:, :, -1].flatten()
-            seen = [*vars(state).values(), state.is_done(1.0), state.is_nan(), tokens]
-            assert all(each is None or each.is_meta for each in seen)
-            assert state.ids.shape == (5, num_beams, length)
+    for length, state, tokens in states_on_meta(model, decoding, 11):
+        seen = [*vars(state).values(), state.is_done(1.0), state.is_nan(), tokens]
+        assert all(each is None or each.is_meta for each in seen)
+        assert state.ids.shape == (*state.scores.shape, length)
+
+
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_every_operation_of_a_search_is_on_the_device(options):
+    model = Ensemble([on_meta(**options) for options in VARIANTS]).eval()
+    with OnMeta() as seen:
+        list(states_on_meta(model, DecodingConfig(**options), 9))
+    assert seen.num_copies == 0
 
 
 @pytest.mark.parametrize("options", SEARCHES[:3], ids=str)

@@ -5,6 +5,7 @@ from itertools import accumulate, islice, pairwise
 
 import pytest
 import torch
+from conftest import OnMeta
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -318,6 +319,32 @@ def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype
         assert all(each.is_meta for each in values) and report.num_target_tokens > 0
     assert optimizer.found_inf.is_meta
     assert all(each.is_meta for state in optimizer.state.values() for each in state.values())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "options"),
+    [
+        (torch.float32, {"recompute_layers": True, "model": _DROPOUT}),
+        (torch.bfloat16, {"r_drop": 2.0, "model": {"positions": "rotary", "activation": "swiglu"}}),
+        (torch.float16, {"model": {"positions": "learned", "norm_order": "post", "output_bias": True}}),
+        (torch.bfloat16, {"optimizer": "muon", "model": {"tie_embeddings": "all"}}),
+    ],
+    ids=str,
+)
+def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_batches(monkeypatch, dtype, options):
+    module = sys.modules["torch.optim.optimizer"]
+    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
+    is_muon = "optimizer" in options
+    if is_muon:  # It reads one boolean. AdamW is fused for the other parameters.
+        monkeypatch.setattr(torch.Tensor, "__bool__", lambda tensor: True)
+        monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device: True)
+        adamw = torch.optim.AdamW
+        monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
+    steps, _ = loop_on_meta(dtype, fused=not is_muon, **options)
+    with OnMeta() as seen:
+        reports = list(islice(steps, 2))
+    tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and cells of each side.
+    assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
