@@ -11,6 +11,7 @@ the marks of the README. `--device cpu --presets tiny --rounds 1` checks the scr
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import sys
 import time
@@ -100,6 +101,7 @@ def row_of(preset: str, precision: str, device: torch.device, options: argparse.
     model = Transformer(ModelConfig(**PRESETS[preset]["model"]), vocab_size, vocab_size).to(device)
     is_cuda, peak = device.type == "cuda", "unknown"
     if is_cuda:
+        gc.collect()  # The model of the row before may wait for it in a cycle of references.
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     trained = training_speed(model, preset, dtype, options)
