@@ -64,11 +64,11 @@ def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_rec
     assert mt(*command, "name=whole")[0] == 0
     validate = Validator.validate
 
-    def remove_first(validator):
+    def remove_first(validator, *model):
         shutil.rmtree(tmp_path / "runs" / ".cache", ignore_errors=True)
         if is_recreated:  # By another program.
             (tmp_path / "runs" / ".cache").touch()
-        return validate(validator)
+        return validate(validator, *model)
 
     monkeypatch.setattr(Validator, "validate", remove_first)
     status, _, err = mt(*command, "name=other")

@@ -351,9 +351,9 @@ def test_an_average_is_validated_saved_as_the_best_and_loaded_and_training_does_
     validated = []
     validate = Validator.validate
 
-    def note(self):
+    def note(self, *model):
         validated.append({name: each.detach().clone() for name, each in self._objective.model.named_parameters()})
-        return validate(self)
+        return validate(self, *model)
 
     assert train("without", max_steps=6)[0] == 0
     with pytest.MonkeyPatch.context() as patch:
