@@ -9,6 +9,7 @@ functions that exchange something in the same order.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
 import os
@@ -50,6 +51,8 @@ class _Membership:
 
 _member: _Membership | None = None
 """None if this process works alone."""
+_failed_status: int | None = None
+"""The exit status of a process that worked together with others and failed."""
 
 
 @contextmanager
@@ -60,7 +63,7 @@ def joined() -> Iterator[None]:
     is one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
     other.
     """
-    global _member
+    global _member, _failed_status
     if launched_processes() is None:
         yield
         return
@@ -70,12 +73,13 @@ def joined() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
+        _failed_status = getattr(error, "exit_code", status)
         if _is_first_failure(member):
             if _is_of_exchange(error):  # In a pass through a sharded model, which exchanges weights and gradients.
                 raise _lost(error) from None
             raise
-        status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        raise SystemExit(getattr(error, "exit_code", status)) from None
+        raise SystemExit(_failed_status) from None
     else:
         dist.destroy_process_group()
     finally:
@@ -106,6 +110,7 @@ def _join() -> _Membership:
     from torch.distributed.rendezvous import rendezvous
 
     _stop_without_launcher()
+    atexit.register(_end_if_failed)
     previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
@@ -128,6 +133,16 @@ def _stop_without_launcher() -> None:
     """Let Linux send SIGTERM to this process when its launcher ends, which may have been killed."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end_if_failed() -> None:
+    """End a failed process before Python is finalized, as threads of gloo that still report errors would abort it."""
+    if _failed_status is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # Nobody reads them.
+            stream.flush()
+    os._exit(_failed_status)
 
 
 def _is_first_failure(member: _Membership) -> bool:

@@ -63,6 +63,20 @@ with joined():
     assert [(status, err) for status, _, err in run_together(tmp_path, body, 3)] == [(0, "")] * 3
 
 
+def test_a_process_that_failed_ends_before_python_is_finalized(tmp_path):
+    """Otherwise a thread of gloo that wants to report a lost connection then may abort it."""
+    body = """
+import atexit
+atexit.register(print, "finalized")  # The handlers registered last run first.
+with joined():
+    atexit.register(print, "released")
+    raise InputError("wrong data")
+"""
+    found = run_together(tmp_path, body)
+    assert [output for _, output, _ in found] == ["released\n"] * 2
+    assert sorted(status for status, _, _ in found) == [2, 2], found
+
+
 @pytest.mark.parametrize("failing", [0, 1])
 def test_an_error_of_one_process_ends_all_with_its_message_alone(tmp_path, failing):
     body = f"""
