@@ -130,9 +130,19 @@ def _join() -> _Membership:
 
 
 def _stop_without_launcher() -> None:
-    """Let Linux send SIGTERM to this process when its launcher ends, which may have been killed."""
+    """Send SIGTERM to this process, once, when its launcher ends, which may have been killed; Linux only.
+
+    Linux sends its signal again for other threads of the launcher that end.
+    """
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        signal.raise_signal(signal.SIGTERM)
+
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        prctl = ctypes.CDLL(None).prctl
+        signal.signal(signal.SIGUSR2, stop)
+        prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2)
 
 
 def _end_if_failed() -> None:
@@ -148,8 +158,8 @@ def _end_if_failed() -> None:
 def _is_first_failure(member: _Membership) -> bool:
     try:
         return int(member.store.add("failures", 1)) == 1
-    except RuntimeError:  # The launcher is gone, too.
-        return member.rank == 0
+    except RuntimeError:  # The first machine or the launcher is gone, too: one message for each machine.
+        return member.local_rank == 0
 
 
 def num_restarts() -> int:

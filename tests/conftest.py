@@ -180,44 +180,6 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
-PROGRAM = """
-import os, sys, torch
-sys.path.insert(0, os.environ["PROGRAM_FOLDER"])
-from mt_cli import processes
-from mt_cli.errors import InputError
-from mt_cli.processes import *
-
-{body}
-"""
-
-
-def run_together(tmp_path, body, number=2, seconds=60):
-    """Run a program in several processes as a launcher would; return the status, output and errors of each."""
-    from torch.distributed import TCPStore
-
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(body=body), encoding="utf-8")
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
-    common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port)}
-    common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "OMP_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(program)],
-            env=os.environ | common | {"RANK": str(rank), "LOCAL_RANK": str(rank), "PROGRAM_FOLDER": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(number)
-    ]
-    try:
-        outputs = [each.communicate(timeout=seconds) for each in started]
-    finally:
-        for each in started:
-            each.kill()
-    return [(each.returncode, *output) for each, output in zip(started, outputs, strict=True)]
-
-
 class OnMeta(TorchDispatchMode):
     """Context manager in which every operation has all its tensors on `meta`, but for asynchronous copies to it.
 
@@ -258,7 +220,7 @@ class _NoValuesOfPython(TorchFunctionMode):
 
 
 class ForkServer:
-    """Client of `tests/fork_server.py`, which starts `mt` in a new process without delay."""
+    """Client of `tests/fork_server.py`, which starts `mt` and programs in new processes without delay."""
 
     def __init__(self):
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -267,16 +229,27 @@ class ForkServer:
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def start(self, folder, arguments, streams=("there",) * 3, encoding="utf-8", crash_point=None):
-        """Start a command; return its process id."""
-        request = {"arguments": list(map(str, arguments)), "folder": str(folder), "streams": streams}
-        self._process.stdin.write(json.dumps(request | {"encoding": encoding, "crash_point": crash_point}) + "\n")
+    def start(self, folder, arguments=(), number=None, **options):
+        """Start a command, or several processes of it as a launcher would; return their process ids."""
+        request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
+        request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None} | options
+        requests = [request] if number is None else list(self._launched(request, number))
+        self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        return json.loads(self._process.stdout.readline())
+
+    def _launched(self, request, number):
+        from torch.distributed import TCPStore
+
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
+        common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port)}
+        for rank in range(number):
+            environment = common | {"TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            yield request | {"name": f"stream.{rank}", "environment": environment}
 
     def wait(self):
-        """Wait for the command that was started; return its exit status."""
-        return int(self._process.stdout.readline())
+        """Wait until all processes that were started have ended; return their exit statuses."""
+        return json.loads(self._process.stdout.readline())
 
     def stop(self):
         self._process.stdin.close()
@@ -302,8 +275,33 @@ def forked(fork_server, tmp_path, monkeypatch):
 
     def run(*arguments, **options):
         fork_server.start(tmp_path, arguments, **options)
-        status = fork_server.wait()
+        [status] = fork_server.wait()
         return status, *((tmp_path / f"stream.{number}").read_bytes().decode("utf-8") for number in (1, 2))
+
+    return run
+
+
+PROGRAM = """
+import os, torch
+from mt_cli import processes
+from mt_cli.errors import InputError
+from mt_cli.processes import *
+
+{body}
+"""
+
+
+@pytest.fixture
+def run_together(fork_server, tmp_path):
+    """Runs a program in several processes as a launcher would; returns the status, output and errors of each."""
+
+    def run(body, number=2):
+        program = tmp_path / "program.py"
+        program.write_text(PROGRAM.format(body=body), encoding="utf-8")
+        fork_server.start(tmp_path, number=number, program=str(program))
+        outputs = [[tmp_path / f"stream.{rank}.{stream}" for stream in (1, 2)] for rank in range(number)]
+        statuses = fork_server.wait()
+        return [(status, *map(Path.read_text, files)) for status, files in zip(statuses, outputs, strict=True)]
 
     return run
 
@@ -356,11 +354,12 @@ class Commands:
 
     def start(self, *arguments, crash_point=None):
         """Start a command and return its process id; it ends itself at a crash point."""
-        return self._server.start(self._folder, arguments, crash_point=crash_point)
+        [child] = self._server.start(self._folder, arguments, crash_point=crash_point)
+        return child
 
     def wait(self):
         """Wait for the command; return its exit status (negative for a signal) and standard error."""
-        status = self._server.wait()
+        [status] = self._server.wait()
         return status, (self._folder / "stream.2").read_text(encoding="utf-8")
 
     def run(self, *arguments, crash_point=None):

@@ -1,13 +1,17 @@
-"""Runs `mt` in a forked process for each request (a line of JSON), which saves the time of the imports.
+"""Runs `mt`, or programs, in forked processes, which saves the time of the imports.
 
-A process with threads cannot be forked safely; this one has none. It prints the process id of the child when the child
-starts, and its exit status (negative for a signal) when it ends. The output of the child is in `stream.1` and
-`stream.2` of its folder.
+A request is a line of JSON: a list of processes to start together. The answer is a line with their process ids when
+they have started, and a line with their exit statuses (negative for a signal) when all have ended. The output of a
+process is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
+
+A process with threads cannot be forked safely; this one has none but that of jemalloc, which allows for forks.
 """
 
+import atexit
 import itertools
 import json
 import os
+import runpy
 import signal
 import sys
 import time
@@ -15,8 +19,10 @@ import traceback
 from pathlib import Path
 
 import torch
+import torch.distributed.fsdp
 import torch.utils.tensorboard
 
+import mt_cli.experiment.run  # noqa: F401
 from mt_cli.cli import main as cli
 
 CRASHED = 77
@@ -26,10 +32,10 @@ SECONDS = 600
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
 
-def replace_streams(states, encoding):
+def replace_streams(name, states, encoding):
     """Replace standard input, output and error by streams in these states: there, closed, full, left by the reader."""
     writable = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-    files = [os.open(f"stream.{number}", writable) for number in range(3)]
+    files = [os.open(f"{name}.{number}", writable) for number in range(3)]
     for number, state in enumerate(states):
         if state == "left":
             files[number] = os.pipe()[1]
@@ -57,21 +63,41 @@ def crash_before(change):
     sys.addaudithook(hook)
 
 
-def run(arguments, folder, streams, encoding, crash_point):
-    """Run `mt` in the new process; return its exit status."""
-    signal.alarm(SECONDS)
-    os.chdir(folder)
-    replace_streams(streams, encoding)
-    if crash_point is not None:
-        crash_before(crash_point)
+def run_mt(arguments):
+    """Run `mt`; return its exit status."""
     sys.argv = ["mt", *arguments]
-    status = 0
     try:
         cli.main()
     except SystemExit as caught:
-        status = caught.code or 0
+        return caught.code or 0
+
+
+def run_program(path):
+    """Run a Python program as the interpreter would; return its exit status."""
+    try:
+        runpy.run_path(path, run_name="__main__")
+        status = 0
+    except SystemExit as caught:
+        status = caught.code
     except BaseException:
-        Path("stream.2").write_text(traceback.format_exc(), encoding="utf-8")
+        traceback.print_exc()
+        status = 1
+    atexit._run_exitfuncs()
+    return status
+
+
+def run(folder, name, arguments, program, environment, streams, encoding, crash_point):
+    """Do the work of a new process; return its exit status."""
+    signal.alarm(SECONDS)
+    os.chdir(folder)
+    os.environ.update(environment)
+    replace_streams(name, streams, encoding)
+    if crash_point is not None:
+        crash_before(crash_point)
+    try:
+        status = run_mt(arguments) if program is None else run_program(program)
+    except BaseException:
+        Path(f"{name}.2").write_text(traceback.format_exc(), encoding="utf-8")
         status = 99
     try:
         sys.stdout.flush()
@@ -86,13 +112,15 @@ def main():
     # Each reading of the clock advances it by a second, so no run waits for a new name of its event file.
     clock = itertools.count(int(time.time()))
     for line in sys.stdin:
-        next(itertools.islice(clock, 10_000, None))
-        child = os.fork()
-        if child == 0:
-            time.time = lambda: next(clock) + 0.999
-            os._exit(run(**json.loads(line)))
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        children = []
+        for request in json.loads(line):
+            next(itertools.islice(clock, 10_000, None))
+            children.append(os.fork())
+            if children[-1] == 0:
+                time.time = lambda: next(clock) + 0.999
+                os._exit(run(**request))
+        print(json.dumps(children), flush=True)
+        print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)
 
 
 if __name__ == "__main__":

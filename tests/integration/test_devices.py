@@ -2,6 +2,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,19 +16,44 @@ OPTIONS = {"max_steps": 9, "max_epochs": None, "validate_every_steps": 4, "log_e
 
 
 @pytest.fixture
-def train(tmp_path, tiny_tree):
-    """Starts `mt train` in a process of its own; the model has dropout, and no key bias, whose gradient is noise."""
+def command(tmp_path, tiny_tree):
+    """Arguments that train a model with dropout, and without a key bias, whose gradient is noise."""
     tiny_tree["training"] |= OPTIONS
     tiny_tree["model"]["qkv_bias"] = False
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree))
 
-    def start(name, *arguments, **options):
+    def build(name, *arguments, **options):
         changes = {"name": name, **{f"training.{key}": value for key, value in options.items()}}
         settings = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "mt_cli", "train", "--config", "tiny.yaml", *settings, *arguments]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return ["train", "--config", "tiny.yaml", *settings, *arguments]
+
+    return build
+
+
+@pytest.fixture
+def train(tmp_path, command):
+    """Starts `mt train` with its launcher, if any."""
+
+    def start(name, *arguments, **options):
+        started = [sys.executable, "-m", "mt_cli", *command(name, *arguments, **options)]
+        return subprocess.Popen(started, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     return start
+
+
+@pytest.fixture
+def finished(tmp_path, fork_server, command):
+    """Trains to the end, in several processes if their number is given; returns what they print."""
+
+    def run(name, number=None, **options):
+        fork_server.start(tmp_path, command(name, **options), number=number)
+        statuses = fork_server.wait()
+        names = ["stream"] if number is None else [f"stream.{rank}" for rank in range(number)]
+        err = "".join((tmp_path / f"{name}.2").read_text(encoding="utf-8") for name in names)
+        assert not any(statuses), err
+        return err
+
+    return run
 
 
 def ended(process, seconds=150):
@@ -84,16 +110,15 @@ def assert_equal_runs(ours, theirs):
 
 
 @pytest.mark.parametrize(("number", "streaming"), [(2, False), (3, True), (4, False)])
-def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, tmp_path, number, streaming):
+def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(finished, tmp_path, number, streaming):
     tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
     if streaming:
         corpus = tree["corpus"]
         corpus |= {"train": corpus["train"] | {"streaming": True}, "valid": corpus["test"], "shuffle_buffer": 30}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
     options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60, "recompute_layers": streaming}
-    assert ended(train("one", micro_batches_per_step=number, **options))[0] == 0
-    status, err = ended(train("several", "--devices", str(number), **options))
-    assert status == 0, err
+    finished("one", micro_batches_per_step=number, **options)
+    err = finished("several", number, **options)
     assert err.count("several: en to xx") == 1 and err.count("Stopped by max_steps 9") == 1  # One process alone prints.
     assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
 
@@ -101,21 +126,18 @@ def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(train, 
 SHARDED = {"shard_model": True, "ema_decay": 0.9, "batch_tokens": 75, "max_steps": "null", "max_epochs": 1}
 
 
-def test_a_sharded_run_does_the_steps_of_one_process(train, tmp_path):
+def test_a_sharded_run_does_the_steps_of_one_process(finished, tmp_path):
     """With accumulation; of the 29 micro-batches, the last step has one, so that one process has none."""
-    assert ended(train("one", micro_batches_per_step=4, **SHARDED))[0] == 0
-    status, err = ended(train("several", "--devices", "2", micro_batches_per_step=2, **SHARDED))
-    assert status == 0 and "2 processes, sharded" in err, err
+    finished("one", micro_batches_per_step=4, **SHARDED)
+    assert "2 processes, sharded" in finished("several", 2, micro_batches_per_step=2, **SHARDED)
     assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
 
 
 @pytest.mark.parametrize("numbers", [(2, 1), (1, 2)])
-def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(train, tmp_path, numbers):
+def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, tmp_path, numbers):
     def trained(name, number, **options):
         options = {**SHARDED, **options, "micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2}
-        status, err = ended(train(name, "--devices", str(number), **options))
-        assert status == 0, err
-        return err
+        return finished(name, number, **options)
 
     trained("whole", numbers[0])
     trained("parts", numbers[0], max_steps=5)
@@ -123,24 +145,23 @@ def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(train, tmp_pat
     assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
-def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, tmp_path):
+def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, finished, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": 4, "max_steps": "null"}
-    assert ended(train("one", micro_batches_per_step=2, **options))[0] == 0
+    finished("one", micro_batches_per_step=2, **options)
     process = train("parts", "--devices", "2", **options)
     wait_for_rows(tmp_path / "runs/parts", 5)
     process.send_signal(signal.SIGTERM)
     status, err = ended(process)
     assert status == 130 and err.count("the same command resumes from there") == 1, err
-    status, err = ended(train("parts", **options))
-    assert status == 0 and "Resuming from step" in err, err
+    assert "Resuming from step" in finished("parts", **options)
     assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/one")
 
 
-@pytest.mark.parametrize(("rank", "shard_model"), [(0, False), (1, False), (1, True)])
+@pytest.mark.parametrize(("rank", "shard_model"), [(0, False), (1, True)])
 def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
-    train, tmp_path, rank, shard_model
+    train, finished, tmp_path, rank, shard_model
 ):
-    options = {"batch_tokens": 60, "max_steps": 60, "validate_every_steps": 2, "shard_model": shard_model}
+    options = {"batch_tokens": 60, "max_steps": 40, "validate_every_steps": 4, "shard_model": shard_model}
     process = train("killed", "--devices", "2", **options)
     wait_for_rows(tmp_path / "runs/killed", 8)
     os.kill(workers_of(process)[rank], signal.SIGKILL)
@@ -148,10 +169,48 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     assert status == 1, err
     assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
     assert "a process of this run has ended" in err and "Traceback" not in err
-    status, err = ended(train("killed", "--devices", "2", **options))
-    assert status == 0 and "Resuming from step" in err, err
-    assert ended(train("whole", "--devices", "2", **options))[0] == 0
+    assert "Resuming from step" in finished("killed", 2, **options)
+    finished("whole", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
+
+
+@pytest.fixture
+def launch(tmp_path, command):
+    """Starts the launchers of two machines, each with one process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = ["--nnodes", "2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
+    environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
+    started = []
+
+    def start(*arguments, **options):
+        launcher = [sys.executable, "-m", "torch.distributed.run", *settings, "-m", "mt_cli"]
+        with open(tmp_path / f"err.{len(started)}", "w") as err:
+            command_line = [*launcher, *command(*arguments, **options)]
+            started.append(subprocess.Popen(command_line, cwd=tmp_path, env=environment, stderr=err))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, finished, tmp_path):
+    options = {"batch_tokens": 60, "max_steps": 40, "validate_every_steps": 4}
+    launchers = [launch("two", **options) for _ in range(2)]
+    wait_for_rows(tmp_path / "runs/two", 8)
+    for pid in (launchers[1].pid, *workers_of(launchers[1])):
+        os.kill(pid, signal.SIGKILL)
+    launchers[1].wait()
+    returned = launch("two", **options)
+    assert [each.wait(timeout=120) for each in (launchers[0], returned)] == [0, 0], "".join(
+        path.read_text() for path in tmp_path.glob("err.*")
+    )
+    messages = "".join((tmp_path / f"err.{number}").read_text() for number in range(3))
+    assert messages.count("a process of this run has ended") == 1 and "Resuming from step" in messages, messages
+    finished("one", micro_batches_per_step=2, **options)
+    assert_equal_runs(tmp_path / "runs/two", tmp_path / "runs/one")
 
 
 def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path):
@@ -168,9 +227,9 @@ def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_random_kills_of_random_processes_change_nothing(train, tmp_path):
+def test_ten_random_kills_of_random_processes_change_nothing(train, finished, tmp_path):
     options = {"batch_tokens": 60, "max_steps": 150, "validate_every_steps": 5, "save_every_minutes": 0.001}
-    assert ended(train("whole", "--devices", "2", **options))[0] == 0
+    finished("whole", 2, **options)
     generator, num_kills = random.Random(1), 0
     while num_kills < 10:
         process = train("killed", "--devices", "2", **options)
@@ -182,7 +241,7 @@ def test_ten_random_kills_of_random_processes_change_nothing(train, tmp_path):
         status, err = ended(process, seconds=30)
         assert status == 1 and err.count("mt: ") == 1, err
         num_kills += 1
-    assert ended(train("killed", "--devices", "2", **options))[0] == 0
+    finished("killed", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
 
 

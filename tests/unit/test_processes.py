@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 import torch
-from conftest import run_together
 
 from mt_cli import processes
 from mt_cli.hardware import pick_device, seed_device
@@ -25,7 +24,7 @@ def test_alone_every_function_is_neutral():
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_sums_values_and_shares_are_the_same_in_all_processes(tmp_path, number):
+def test_sums_values_and_shares_are_the_same_in_all_processes(run_together, number):
     body = """
 processes._BUCKET_BYTES = 40
 with joined():
@@ -45,12 +44,12 @@ with joined():
     assert agreed(1.5 + rank(), False) == (1.5, [False])
 assert num_processes() == 1
 """
-    assert [(status, err) for status, _, err in run_together(tmp_path, body, number)] == [(0, "")] * number
+    assert [(status, err) for status, _, err in run_together(body, number)] == [(0, "")] * number
 
 
-def test_the_first_process_of_a_machine_works_before_the_others(tmp_path):
+def test_the_first_process_of_a_machine_works_before_the_others(run_together):
     body = """
-path = os.environ["PROGRAM_FOLDER"] + "/made"
+path = "made"
 def work():
     if os.path.exists(path):
         return "found"
@@ -60,10 +59,10 @@ def work():
 with joined():
     assert once_per_machine(work) == ("made" if rank() == 0 else "found")
 """
-    assert [(status, err) for status, _, err in run_together(tmp_path, body, 3)] == [(0, "")] * 3
+    assert [(status, err) for status, _, err in run_together(body, 3)] == [(0, "")] * 3
 
 
-def test_a_process_that_failed_ends_before_python_is_finalized(tmp_path):
+def test_a_process_that_failed_ends_before_python_is_finalized(run_together):
     """Otherwise a thread of gloo that wants to report a lost connection then may abort it."""
     body = """
 import atexit
@@ -72,13 +71,13 @@ with joined():
     atexit.register(print, "released")
     raise InputError("wrong data")
 """
-    found = run_together(tmp_path, body)
+    found = run_together(body)
     assert [output for _, output, _ in found] == ["released\n"] * 2
     assert sorted(status for status, _, _ in found) == [2, 2], found
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_an_error_of_one_process_ends_all_with_its_message_alone(tmp_path, failing):
+def test_an_error_of_one_process_ends_all_with_its_message_alone(run_together, failing):
     body = f"""
 with joined():
     gathered(0)
@@ -87,14 +86,14 @@ with joined():
     for _ in range(1000):
         add_up([torch.ones(10)])
 """
-    found = run_together(tmp_path, body, 3)
+    found = run_together(body, 3)
     assert all(status not in (0, None) for status, _, _ in found)
     assert "wrong data" in found[failing][2]
     assert [err for number, (_, _, err) in enumerate(found) if number != failing] == ["", ""]
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_process_that_is_killed_ends_the_others_with_one_message(tmp_path, lost):
+def test_a_process_that_is_killed_ends_the_others_with_one_message(run_together, lost):
     body = f"""
 import signal
 with joined():
@@ -104,7 +103,7 @@ with joined():
     for _ in range(1000):
         add_up([torch.ones(10)])
 """
-    found = run_together(tmp_path, body, 3)
+    found = run_together(body, 3)
     messages = [err for _, _, err in found if err]
     assert len(messages) == 1 and "a process of this run has ended" in messages[0]
     assert all(status not in (0, None) for status, _, _ in found)

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from conftest import run_together
 
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.transformer import Transformer
@@ -58,9 +57,13 @@ with joined():
 """
 
 
-def assert_passes(tmp_path, body):
-    body = BEGIN + "\n".join(f"    {line}" for line in body.strip().splitlines())
-    assert [(status, err) for status, _, err in run_together(tmp_path, body)] == [(0, "")] * 2
+@pytest.fixture
+def assert_passes(run_together):
+    def check(body):
+        body = BEGIN + "\n".join(f"    {line}" for line in body.strip().splitlines())
+        assert [(status, err) for status, _, err in run_together(body)] == [(0, "")] * 2
+
+    return check
 
 
 def test_a_skeleton_has_the_shapes_and_ties_of_a_model_without_its_memory():
@@ -77,7 +80,7 @@ def test_a_skeleton_has_the_shapes_and_ties_of_a_model_without_its_memory():
 @pytest.mark.parametrize(
     ("dtype", "recompute_layers", "tolerance"), [("float32", True, 1e-6), ("bfloat16", False, 1e-2)]
 )
-def test_sharded_gradients_are_those_of_one_process(tmp_path, dtype, recompute_layers, tolerance):
+def test_sharded_gradients_are_those_of_one_process(assert_passes, dtype, recompute_layers, tolerance):
     body = f"""
 dtype = torch.{dtype}
 setup, objective = new_setup(dtype, recompute_layers={recompute_layers})
@@ -95,10 +98,10 @@ norm, expected_norm = shards.gradients.clip(0.5), expected.clip(0.5)
 assert type(norm) is torch.Tensor and torch.allclose(norm, expected_norm, rtol={tolerance})
 assert all((whole(ours.grad) - theirs.grad).abs().max() <= {tolerance} for ours, theirs in pairs)
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
 
 
-def test_shards_that_are_stored_and_scattered_again_train_on_as_if_nothing_had_happened(tmp_path):
+def test_shards_that_are_stored_and_scattered_again_train_on_as_if_nothing_had_happened(assert_passes):
     body = """
 def stored(setup):
     moments = setup.optimizer.state_dict()["state"].values()
@@ -118,10 +121,10 @@ if is_main():
     num_weights = len(list(setup.model.parameters()))
     assert len(pairs) == (1 + 1 + 3) * num_weights and all(torch.equal(*pair) for pair in pairs)
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
 
 
-def test_two_processes_keep_half_of_the_weights_moments_and_averages_each(tmp_path):
+def test_two_processes_keep_half_of_the_weights_moments_and_averages_each(assert_passes):
     body = """
 setup, _ = new_setup()
 shards = Shards(setup)
@@ -135,19 +138,19 @@ assert local <= 0.55 * all_of_it, (local, all_of_it)
 assert sum(gathered(local)) == all_of_it
 assert is_main() or all(weight.is_meta for weight in setup.model.parameters())
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
 
 
-def test_a_sharded_model_in_bf16_learns(tmp_path):
+def test_a_sharded_model_in_bf16_learns(assert_passes):
     body = """
 setup, _ = new_setup(torch.bfloat16)
 losses = list(train(Shards(setup), range(1, 41)))
 assert losses[-1] < 0.5 * losses[0], losses
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
 
 
-def test_a_model_to_validate_has_the_averaged_weights_in_every_process(tmp_path):
+def test_a_model_to_validate_has_the_averaged_weights_in_every_process(assert_passes):
     body = """
 setup, _ = new_setup(torch.bfloat16)
 shards = Shards(setup)
@@ -160,10 +163,10 @@ with shards.deployed() as model:
     if is_main():
         assert all(torch.equal(*pair) for pair in zip(setup.model.parameters(), expected, strict=True))
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
 
 
-def test_a_batch_that_does_not_fit_is_not_split_but_an_error(tmp_path):
+def test_a_batch_that_does_not_fit_is_not_split_but_an_error(assert_passes):
     body = """
 setup, _ = new_setup()
 shards = Shards(setup)
@@ -177,4 +180,4 @@ except DeviceMemoryError as error:
 else:
     raise AssertionError
 """
-    assert_passes(tmp_path, body)
+    assert_passes(body)
