@@ -123,6 +123,15 @@ def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(finishe
     assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_fifty_steps_of_several_processes_are_those_of_one(finished, tmp_path, number):
+    options = {"batch_tokens": 60, "max_steps": 50, "validate_every_steps": 10}
+    finished("one", micro_batches_per_step=number, **options)
+    finished("several", number, **options)
+    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
+
+
 SHARDED = {"shard_model": True, "ema_decay": 0.9, "batch_tokens": 75, "max_steps": "null", "max_epochs": 1}
 
 
@@ -172,6 +181,41 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     assert "Resuming from step" in finished("killed", 2, **options)
     finished("whole", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
+
+
+SCARCE = """
+import os, sys, torch
+from mt_cli.cli.main import main
+from mt_cli.objective import Objective
+
+def scarce(self, batch):
+    if os.environ["RANK"] == "1" and batch.num_sentences > {limit} and torch.is_grad_enabled():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return forward(self, batch)
+
+forward, Objective.forward = Objective.forward, scarce
+sys.argv = ["mt", *{arguments}]
+main()
+"""
+
+
+@pytest.mark.parametrize("limit", [0, 4])
+def test_a_process_that_lacks_memory_splits_its_batches_or_ends_all(fork_server, command, finished, tmp_path, limit):
+    tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
+    tree["model"]["dropout"] = 0.0  # A split batch draws other numbers.
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
+    options = {"batch_tokens": 120}
+    program = tmp_path / "scarce.py"
+    program.write_text(SCARCE.format(limit=limit, arguments=command("scarce", **options)))
+    fork_server.start(tmp_path, number=2, program=str(program))
+    statuses = fork_server.wait()
+    err = "".join((tmp_path / f"stream.{rank}.2").read_text() for rank in range(2))
+    if limit == 0:
+        assert statuses == [1, 1] and err.count("mt: ") == err.count("does not fit in the memory of cpu") == 1, err
+    else:
+        assert statuses == [0, 0], err
+        finished("plenty", micro_batches_per_step=2, **options)
+        assert_equal_runs(tmp_path / "runs/scarce", tmp_path / "runs/plenty")
 
 
 @pytest.fixture
