@@ -15,6 +15,9 @@ import logging
 import os
 import signal
 import sys
+import tempfile
+import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -35,9 +38,13 @@ _TIMEOUT = timedelta(hours=24)
 """How long a process waits for others. The end of a process is noticed at once; a corpus may take hours to prepare."""
 _BUCKET_BYTES = 2**27
 _PR_SET_PDEATHSIG = 1
+_STATUS_TIMEOUT = timedelta(seconds=10)
+_STATUS_FILE = "MT_STATUS_FILE"
+"""Environment variable: where the process that fails first leaves its exit status for `launch`."""
 _STOP_SECONDS = 600
 """How long a launcher waits, after a signal, for the end of a step and a save."""
 _JOIN_TIMEOUT = timedelta(minutes=5)
+_POLL_SECONDS = 0.02
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT")
 
 
@@ -47,6 +54,9 @@ class _Membership:
     num_processes: int
     local_rank: int
     store: Any
+    """Of this start of the processes."""
+    lasting_store: Any = None
+    """Of all starts by this launcher; None if the first process, not the launcher, has the store."""
 
 
 _member: _Membership | None = None
@@ -73,9 +83,10 @@ def joined() -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        _failed_status = getattr(error, "exit_code", status)
-        if _is_first_failure(member):
+        own_status = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+        first_status = _status_of_first_failure(member, own_status)
+        _failed_status = own_status if first_status is None else first_status
+        if first_status is None:
             if _is_of_exchange(error):  # In a pass through a sharded model, which exchanges weights and gradients.
                 raise _lost(error) from None
             raise
@@ -114,8 +125,10 @@ def _join() -> _Membership:
     previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
+        own = PrefixStore(_common_name(store, rank, num_processes), store)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=num_processes, timeout=_TIMEOUT)
+        group = PrefixStore("group", own)
+        dist.init_process_group(backend, store=group, rank=rank, world_size=num_processes, timeout=_TIMEOUT)
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"the processes of the launcher cannot join: {one_line(error)}\nIf this process has no launcher, unset "
@@ -125,8 +138,33 @@ def _join() -> _Membership:
         for number, handler in previous.items():
             signal.signal(number, handler)
     store.set_timeout(_TIMEOUT)
-    own = PrefixStore(f"mt/{num_restarts()}", store)
-    return _Membership(rank, num_processes, int(os.environ["LOCAL_RANK"]), own)
+    is_lasting = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    lasting = PrefixStore("mt", store) if is_lasting else None
+    return _Membership(rank, num_processes, int(os.environ["LOCAL_RANK"]), own, lasting)
+
+
+def _common_name(store: Any, rank: int, num_processes: int) -> str:
+    """A name that the first process gives to this start of all processes, once all of them are there.
+
+    The store may be that of the processes before a restart, and still have their addresses. The launchers of several
+    machines do not count restarts alike. So each process asks under a name of its own.
+    """
+    own = uuid.uuid4().hex
+    if rank > 0:
+        store.set(f"mt/asks/{rank}", own)
+        name = str(store.get(f"mt/name/{own}").decode("ascii"))
+        store.set(f"{name}/has/{rank}", "")
+        return name
+    name, missing, end = f"mt/{own}", list(range(1, num_processes)), time.monotonic() + _JOIN_TIMEOUT.total_seconds()
+    while missing:
+        if time.monotonic() > end:
+            raise RuntimeError(f"{len(missing)} of {num_processes} processes are missing")
+        for other in missing:
+            if store.check([f"mt/asks/{other}"]):
+                store.set(f"mt/name/{store.get(f'mt/asks/{other}').decode('ascii')}", name)
+        time.sleep(_POLL_SECONDS)
+        missing = [other for other in missing if not store.check([f"{name}/has/{other}"])]
+    return name
 
 
 def _stop_without_launcher() -> None:
@@ -155,11 +193,38 @@ def _end_if_failed() -> None:
     os._exit(_failed_status)
 
 
-def _is_first_failure(member: _Membership) -> bool:
+def _status_of_first_failure(member: _Membership, own_status: int) -> int | None:
+    """The exit status of the process that failed first; None if this one did."""
     try:
-        return int(member.store.add("failures", 1)) == 1
+        if int(member.store.add("failures", 1)) > 1:
+            member.store.wait(["status"], _STATUS_TIMEOUT)
+            return int(member.store.get("status"))
+        member.store.set("status", str(own_status))
     except RuntimeError:  # The first machine or the launcher is gone, too: one message for each machine.
-        return member.local_rank == 0
+        if member.local_rank != 0:
+            return own_status
+    if path := os.environ.get(_STATUS_FILE):
+        with suppress(OSError), open(path, "w", encoding="ascii") as file:
+            file.write(str(own_status))
+    return None
+
+
+def note(event: str) -> None:
+    """Remember an event for the case that the launcher starts these processes again."""
+    if _member is not None and _member.lasting_store is not None:
+        _member.lasting_store.set(event, "")
+
+
+def was_noted(event: str) -> bool:
+    """Whether an event was noted before the launcher started these processes again; the same in all processes.
+
+    If nothing lasts from one start to the next, all events are taken for noted.
+    """
+    if _member is None:
+        return False
+    store = _member.lasting_store
+    found: bool = gathered(num_restarts() > 0 if store is None else store.check([event]))[0]
+    return found
 
 
 def num_restarts() -> int:
@@ -306,6 +371,7 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
 
     The launcher is that of `torchrun`. If a process fails, it ends the others; a signal is passed on to all.
     """
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -317,13 +383,31 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_STOP_SECONDS))
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # It asks the processes to save.
-    config = LaunchConfig(
-        1, 1, num_devices, run_id="mt", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0
-    )
-    try:
-        elastic_launch(config, sys.executable)("-m", "mt_cli", *arguments)
-    except ChildFailedError as error:
-        return max(1, error.get_first_failure()[1].exitcode)
-    except (SignalException, KeyboardInterrupt):
-        return 130
+    is_nohup = hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    with tempfile.TemporaryDirectory(prefix="mt-") as folder:
+        os.environ[_STATUS_FILE] = os.path.join(folder, "status")
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=num_devices,
+            run_id="mt",
+            rdzv_backend="c10d",
+            rdzv_endpoint="localhost:0",
+            local_addr="localhost",  # The name of a machine may have no address.
+            max_restarts=0,
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
+            signals_to_handle="SIGTERM,SIGINT,SIGQUIT" + ("" if is_nohup else ",SIGHUP"),
+        )
+        try:
+            elastic_launch(config, sys.executable)("-m", "mt_cli", *arguments)
+        except ChildFailedError as error:
+            return max(1, error.get_first_failure()[1].exitcode)
+        except (SignalException, KeyboardInterrupt):
+            return _left_status()
     return 0
+
+
+def _left_status() -> int:
+    with suppress(OSError, ValueError), open(os.environ[_STATUS_FILE], encoding="ascii") as file:
+        return int(file.read())
+    return 130

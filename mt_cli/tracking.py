@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -50,9 +51,17 @@ class Tracker:
                 self._add_points(row)
 
     def __enter__(self) -> Tracker:
+        self._previous_hook, threading.excepthook = threading.excepthook, self._report_failed_thread
         return self
 
+    def _report_failed_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Report an exception of a thread, unless TensorBoard will raise it when its next event is written."""
+        is_of_board = type(failure.thread).__module__.startswith("tensorboard")
+        if not (is_of_board and issubclass(failure.exc_type, OSError)):
+            self._previous_hook(failure)
+
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        threading.excepthook = self._previous_hook
         with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
             self._board.close()
 
@@ -104,6 +113,32 @@ class Tracker:
                     os.fsync(file.fileno())
                     sizes[path.name] = file.tell()
         return sizes
+
+
+class NoTracker(Tracker):
+    """Writes nothing, for processes beside the main one."""
+
+    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
+        pass
+
+    def __enter__(self) -> NoTracker:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        pass
+
+    def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Write nothing."""
+
+    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Write nothing."""
+
+    def flush(self) -> dict[str, int]:
+        """Write nothing; return no sizes."""
+        return {}
 
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:

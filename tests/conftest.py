@@ -229,22 +229,27 @@ class ForkServer:
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def start(self, folder, arguments=(), number=None, **options):
-        """Start a command, or several processes of it as a launcher would; return their process ids."""
+    def start(self, folder, arguments=(), number=None, restarts=0, **options):
+        """Start a command, or several processes of it as a launcher would; return their process ids.
+
+        `restarts` counts the earlier starts by the same launcher.
+        """
         request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
         request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None} | options
-        requests = [request] if number is None else list(self._launched(request, number))
+        requests = [request] if number is None else list(self._launched(request, number, restarts))
         self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
-    def _launched(self, request, number):
+    def _launched(self, request, number, restarts):
         from torch.distributed import TCPStore
 
-        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
+        if not restarts:
+            self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
         common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port)}
+        common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restarts)}
         for rank in range(number):
-            environment = common | {"TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+            environment = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             yield request | {"name": f"stream.{rank}", "environment": environment}
 
     def wait(self):
@@ -295,10 +300,10 @@ from mt_cli.processes import *
 def run_together(fork_server, tmp_path):
     """Runs a program in several processes as a launcher would; returns the status, output and errors of each."""
 
-    def run(body, number=2):
+    def run(body, number=2, restarts=0):
         program = tmp_path / "program.py"
         program.write_text(PROGRAM.format(body=body), encoding="utf-8")
-        fork_server.start(tmp_path, number=number, program=str(program))
+        fork_server.start(tmp_path, number=number, restarts=restarts, program=str(program))
         outputs = [[tmp_path / f"stream.{rank}.{stream}" for stream in (1, 2)] for rank in range(number)]
         statuses = fork_server.wait()
         return [(status, *map(Path.read_text, files)) for status, files in zip(statuses, outputs, strict=True)]

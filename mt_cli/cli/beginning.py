@@ -72,9 +72,11 @@ def init(
     found = new_config(
         TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, RUNS / ".cache"
     )
+    path = output or Path(f"{found.config.name}.yaml")
+    _check_new(path)
     for line in found.lines:
         say(line)
-    return _write(output or Path(f"{found.config.name}.yaml"), found.text)
+    return _write(path, found.text)
 
 
 def import_model(

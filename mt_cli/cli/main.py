@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
 
+_is_interrupted = False
+
 app = typer.Typer(
     name="mt",
     no_args_is_help=True,
@@ -54,7 +56,7 @@ data_app = typer.Typer(help="Check and show the corpora of a config.", no_args_i
 def main() -> NoReturn:
     """Run the command line; an error that users can fix becomes one message and an exit status."""
     open_standard_streams()
-    _handle_signals(signal.default_int_handler)
+    _handle_signals(_interrupt)
     try:
         app(prog_name="mt")
     except MtError as error:
@@ -71,6 +73,10 @@ def main() -> NoReturn:
         if error.errno not in _OUT_OF_ROOM:
             raise
         _end(f"{error.filename or 'output'}: {reason(error)}", 1)
+    except Exception:
+        if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
+            raise
+        _end("interrupted", 130)
     sys.exit(0)
 
 
@@ -79,11 +85,17 @@ def _end(message: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
+def _interrupt(number: int, frame: object) -> NoReturn:
+    global _is_interrupted
+    _is_interrupted = True
+    raise KeyboardInterrupt
+
+
 def _handle_signals(termination: Any) -> None:
     """Set the handler of SIGTERM, restore that of SIGINT, and ignore SIGUSR1, which makes training save."""
     with suppress(ValueError):  # Only the main thread can set handlers.
         if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGINT, _interrupt)
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)

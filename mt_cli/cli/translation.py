@@ -96,7 +96,7 @@ def translate(
             writers[Output(alignment)] = _format_alignment
         from mt_cli.processes import is_main, num_processes
 
-        if num_processes() > 1 and not (sentences or input_file):
+        if num_processes() > 1 and not (sentences or (input_file and _can_be_shared(input_file))):
             raise InputError("several processes cannot share a stream; give a file with --input")
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
@@ -149,6 +149,11 @@ def _write_translations(
                 source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
                 save_attention(weights, source_tokens, target_tokens, attention)
                 say(f"wrote {attention}")
+
+
+def _can_be_shared(path: Path) -> bool:
+    """Whether several processes can read a file, each from its beginning; one that is missing is another error."""
+    return path.is_file() or not path.exists()
 
 
 @contextmanager

@@ -35,10 +35,13 @@ from mt_cli.experiment.validation import sample_lines
 from mt_cli.hardware import keep_memory, pick_device, seed_everything
 from mt_cli.model.trainable import add_adapters
 from mt_cli.optimizer import learning_rate
-from mt_cli.processes import is_main, num_processes, num_restarts, of_main
+from mt_cli.processes import is_main, note, num_processes, of_main, was_noted
 from mt_cli.storage import remove
-from mt_cli.tracking import Tracker
+from mt_cli.tracking import NoTracker, Tracker
 from mt_cli.training import Position, StepReport, optimization_steps
+
+_MOVED_ASIDE = "moved aside"
+"""The event that `--fresh` has done its work."""
 
 
 def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
@@ -55,7 +58,7 @@ def train(config: Config, runs: Path, fresh: bool = False) -> dict[str, Any]:
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with own_directory(runs / config.name) as directory:
-        setup, state = _prepare(config, directory, runs / ".cache", device, fresh and not num_restarts())
+        setup, state = _prepare(config, directory, runs / ".cache", device, fresh and not was_noted(_MOVED_ASIDE))
         report = of_main(lambda: finished_report(setup, state))
         if report is None:
             last, stopped_because = _optimize(setup, state)
@@ -108,6 +111,8 @@ def _prepare(
     config = of_main(lambda: resolve_batch_tokens(config, model, data))
     if fresh and not directory.is_empty():
         say(f"The old run was moved to {directory.move_aside()}.")
+    if is_main():
+        note(_MOVED_ASIDE)
     if not resumes and is_main():
         directory.create(config, data.tokenizers)
         if config.init.adapter_rank is not None:
@@ -160,8 +165,9 @@ def _train_from(setup: Setup, state: RunState) -> str:
     """Train from a state until there is a reason to stop; return that."""
     training, step = setup.config.training, state.position.step
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
+    kind = Tracker if is_main() else NoTracker
     with (
-        Tracker(setup.directory.path, step, state.tracked_bytes) as tracker,
+        kind(setup.directory.path, step, state.tracked_bytes) as tracker,
         Progress("train", setup.num_steps, "step", step, max_seconds=seconds) as bar,
         Signals().recorded() as signals,
     ):
@@ -197,7 +203,7 @@ class _Loop:
         scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int] | None = None
-        self._saved_at = time.monotonic()
+        self._saved_at = state.elapsed_seconds
 
     def reports(self) -> Iterator[StepReport]:
         """Train, and count the time that passes."""
@@ -256,7 +262,7 @@ class _Loop:
             self._trained.store()
             if is_main():
                 self._write_state()
-            self._saved, self._saved_at = now, time.monotonic()
+            self._saved, self._saved_at = now, state.elapsed_seconds
 
     def _write_state(self) -> None:
         setup, state = self._setup, self._state
@@ -273,7 +279,7 @@ class _Loop:
         self._state.loss_scale = self._trained.gradients.scaler.state_dict()
 
     def is_time_to_save(self) -> bool:
-        """Whether a signal requested it, or `save_every_minutes` have passed since the last save."""
+        """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
         minutes = self._setup.config.training.save_every_minutes
-        is_overdue = minutes is not None and time.monotonic() - self._saved_at >= 60 * minutes
-        return self._trained.agree(self._signals.take_save_request() or is_overdue)
+        is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
+        return self._signals.take_save_request() or is_overdue

@@ -16,7 +16,7 @@ from mt_cli.experiment.validation import with_weights
 from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 from mt_cli.optimizer import build_optimizer
-from mt_cli.processes import is_any, is_main, of_main
+from mt_cli.processes import is_main, of_main
 from mt_cli.sharding import ShardedGradients, scatter, skeleton, whole
 from mt_cli.training import Gradients
 
@@ -43,10 +43,6 @@ class Whole:
 
     def store(self) -> None:
         """Bring the setup up to date."""
-
-    def agree(self, is_due: bool) -> bool:
-        """Whether to save, if it is due in this process."""
-        return is_due
 
 
 class Shards(Whole):
@@ -113,10 +109,6 @@ class Shards(Whole):
         state = _changed(self.optimizer.state_dict()["state"], _on_main)
         if is_main():
             _load(setup.optimizer, state)
-
-    def agree(self, is_due: bool) -> bool:
-        """Whether to save, because it is due in any process."""
-        return is_any(is_due)
 
 
 def _named(average: MovingAverage | None) -> dict[str, Tensor]:

@@ -34,9 +34,13 @@ def command(tmp_path, tiny_tree):
 def train(tmp_path, command):
     """Starts `mt train` with its launcher, if any."""
 
+    (tmp_path / "temporary").mkdir()
+
     def start(name, *arguments, **options):
+        environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
         started = [sys.executable, "-m", "mt_cli", *command(name, *arguments, **options)]
-        return subprocess.Popen(started, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(started, cwd=tmp_path, env=environment, **pipes)
 
     return start
 
@@ -157,11 +161,19 @@ def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, tmp_
 def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, finished, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": 4, "max_steps": "null"}
     finished("one", micro_batches_per_step=2, **options)
-    process = train("parts", "--devices", "2", **options)
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As `nohup` does.
+    try:
+        process = train("parts", "--devices", "2", **options)
+    finally:
+        signal.signal(signal.SIGHUP, previous)
     wait_for_rows(tmp_path / "runs/parts", 5)
+    process.send_signal(signal.SIGHUP)
+    wait_for_rows(tmp_path / "runs/parts", len(metrics_of(tmp_path / "runs/parts")) + 2)
     process.send_signal(signal.SIGTERM)
     status, err = ended(process)
     assert status == 130 and err.count("the same command resumes from there") == 1, err
+    left = [path.name for path in (tmp_path / "temporary").iterdir() if not path.name.startswith("torchinductor")]
+    assert "Stopping after this step" in err and not left
     assert "Resuming from step" in finished("parts", **options)
     assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/one")
 
@@ -225,6 +237,7 @@ def launch(tmp_path, command):
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     settings = ["--nnodes", "2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
+    settings += ["--rdzv-conf", "keep_alive_interval=1"]
     environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
     started = []
 
@@ -303,6 +316,26 @@ def test_devices_must_be_those_of_the_launcher(train, monkeypatch):
         monkeypatch.setenv(name, value)
     status, err = ended(train("both", "--devices", "3"))
     assert status == 2 and "the launcher of this process says 2" in err
+
+
+def test_several_processes_do_not_read_one_pipe(trained, fork_server, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    fork_server.start(tmp_path, ["translate", "--run", trained, "--input", "pipe", "--output", "out"], number=2)
+    assert fork_server.wait() == [2, 2]
+    err = "".join((tmp_path / f"stream.{rank}.2").read_text() for rank in range(2))
+    assert err.count("mt: several processes cannot share a stream") == 1 and not (tmp_path / "out").exists()
+
+
+def test_fresh_counts_until_the_old_run_was_moved_aside(finished, fork_server, command, tmp_path):
+    """A launcher may start the processes again before and after that."""
+    finished("again", 2)
+    for restarts in range(3):
+        options = {"program": str(tmp_path / "fails.py")} if restarts == 0 else {}
+        (tmp_path / "fails.py").write_text("from mt_cli.processes import joined\nwith joined():\n    raise ValueError")
+        fork_server.start(tmp_path, [*command("again"), "--fresh"], number=2, restarts=restarts, **options)
+        assert fork_server.wait() == ([1, 1] if restarts == 0 else [0, 0])
+        moved = [path.name for path in (tmp_path / "runs").iterdir() if path.name.startswith("again.old")]
+        assert len(moved) == (restarts > 0)
 
 
 def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, tmp_path):

@@ -1,5 +1,6 @@
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -199,6 +200,23 @@ def test_pipes_can_replace_files_of_sentences(mt, trained, piped):
     assert status == 0 and '"num_sentences": 2' in out
     status, _, err = mt("evaluate", "--source", piped(sides[0]), "--reference", piped("ONE.\n"), *run)
     assert status == 2 and "2 lines and 1" in err
+
+
+def test_an_interruption_that_a_library_hides_is_one(mt, tiny_config, monkeypatch):
+    def load(*arguments):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("cannot load module more than once per process") from None
+
+    monkeypatch.setattr("mt_cli.cli.main._is_interrupted", False)
+    monkeypatch.setattr("mt_cli.cli.main.load_config", load)
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)  # As `mt_cli.__main__` leaves it.
+    try:
+        status, _, err = mt("train", "--config", tiny_config)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert (status, err) == (130, "mt: interrupted\n")
 
 
 @pytest.mark.parametrize("moment", ["start", "end"])

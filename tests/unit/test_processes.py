@@ -87,7 +87,7 @@ with joined():
         add_up([torch.ones(10)])
 """
     found = run_together(body, 3)
-    assert all(status not in (0, None) for status, _, _ in found)
+    assert [status for status, _, _ in found] == [2, 2, 2]
     assert "wrong data" in found[failing][2]
     assert [err for number, (_, _, err) in enumerate(found) if number != failing] == ["", ""]
 
@@ -107,6 +107,43 @@ with joined():
     messages = [err for _, _, err in found if err]
     assert len(messages) == 1 and "a process of this run has ended" in messages[0]
     assert all(status not in (0, None) for status, _, _ in found)
+
+
+def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
+    body = """
+import typer
+with joined():
+    if rank() == 0:
+        raise typer.Exit(0)  # As for `mt translate ... | head -n 1`.
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(body)
+    assert [status for status, _, _ in found] == [0, 0], found
+    assert found[1][2] == ""
+
+
+def test_processes_that_are_started_again_find_each_other_and_know_what_was_noted(run_together):
+    """The store of the launcher still has the addresses of the processes before them."""
+    body = """
+import time
+time.sleep(1.0 * (int(os.environ["RANK"]) == 0))
+with joined():
+    assert gathered(rank()) == [0, 1] and num_restarts() == {restarts}
+    assert [was_noted(event) for event in ("first", "second")] == [{restarts} > 0, {restarts} > 1]
+    if rank() == 0:
+        note(["first", "second", "third"][{restarts}])
+    gathered(None)
+    os._exit(0)  # Leaves its addresses in the store.
+"""
+    for restarts in range(3):
+        found = run_together(body.format(restarts=restarts), restarts=restarts)
+        assert [(status, err) for status, _, err in found] == [(0, ""), (0, "")]
+
+
+def test_alone_nothing_is_noted():
+    processes.note("event")
+    assert not processes.was_noted("event")
 
 
 def test_processes_that_cannot_join_are_an_error(monkeypatch):

@@ -1,13 +1,15 @@
+import errno
 import json
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer.record_writer import RecordWriter
 
 from mt_cli import console
 from mt_cli.console import Progress, show_progress
 from mt_cli.errors import InputError, MtError
-from mt_cli.tracking import Tracker, read_rows, read_samples, write_hparams
+from mt_cli.tracking import NoTracker, Tracker, read_rows, read_samples, write_hparams
 
 
 def points(folder, tag):
@@ -81,6 +83,31 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
 def texts(folder):
     board = EventAccumulator(str(folder), size_guidance={"tensors": 0}).Reload()
     return [point.tensor_proto.string_val[0].decode() for point in board.Tensors("samples/text_summary")]
+
+
+def test_a_full_disk_in_the_thread_of_tensorboard_is_one_error(tmp_path, monkeypatch):
+    """An exception that the thread itself reports is a warning of pytest, so an error of this test."""
+
+    def write(self, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(MtError, match="no space left on device"), Tracker(tmp_path, 0, {}) as tracker:
+        monkeypatch.setattr(RecordWriter, "write", write)
+        for step in range(10):
+            tracker.write_metrics(step, 1.0, {"train/loss": 1.0})
+            tracker.flush()
+
+
+def test_the_processes_beside_the_main_one_record_nothing(tmp_path):
+    with NoTracker(tmp_path, 0, {}) as tracker:
+        tracker.write_metrics(1, 1.0, {"train/loss": 1.0})
+        tracker.write_samples(1, [("a", "b", "c")])
+        tracker.write_pictures(1, {"picture": np.zeros((2, 2, 3), np.uint8)})
+        assert tracker.flush() == {}
+    assert not list(tmp_path.iterdir())
+    assert {name for name in vars(Tracker) if not name.startswith("_")} == {
+        name for name in vars(NoTracker) if not name.startswith("_")
+    }
 
 
 def test_samples_show_new_words_in_bold_even_after_a_restart(tmp_path):
