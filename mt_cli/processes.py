@@ -40,7 +40,7 @@ _BUCKET_BYTES = 2**27
 _PR_SET_PDEATHSIG = 1
 _STATUS_TIMEOUT = timedelta(seconds=10)
 _STATUS_FILE = "MT_STATUS_FILE"
-"""Environment variable: where the process that fails first leaves its exit status for `launch`."""
+"""Environment variable: where the process that fails first, or the main one, leaves its exit status for `launch`."""
 _STOP_SECONDS = 600
 """How long a launcher waits, after a signal, for the end of a step and a save."""
 _JOIN_TIMEOUT = timedelta(minutes=5)
@@ -92,6 +92,8 @@ def joined() -> Iterator[None]:
             raise
         raise SystemExit(_failed_status) from None
     else:
+        if is_main():
+            _leave_status(0)
         dist.destroy_process_group()
     finally:
         _member = None
@@ -203,10 +205,15 @@ def _status_of_first_failure(member: _Membership, own_status: int) -> int | None
     except RuntimeError:  # The first machine or the launcher is gone, too: one message for each machine.
         if member.local_rank != 0:
             return own_status
+    _leave_status(own_status)
+    return None
+
+
+def _leave_status(status: int) -> None:
+    """Leave the exit status for `launch`, which learns of none after a signal."""
     if path := os.environ.get(_STATUS_FILE):
         with suppress(OSError), open(path, "w", encoding="ascii") as file:
-            file.write(str(own_status))
-    return None
+            file.write(str(status))
 
 
 def note(event: str) -> None:
