@@ -190,7 +190,7 @@ def _end_if_failed() -> None:
     if _failed_status is None:
         return
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # Nobody reads them.
+        with suppress(OSError, ValueError):  # The stream may be closed.
             stream.flush()
     os._exit(_failed_status)
 
@@ -366,11 +366,6 @@ def agreed(seconds: float, *requests: bool) -> tuple[float, list[bool]]:
     add_up([values])
     found, *counts = values.tolist()
     return found, [count > 0 for count in counts]
-
-
-def is_any(condition: bool) -> bool:
-    """Whether a condition holds in any process."""
-    return agreed(0.0, condition)[1][0]
 
 
 def launch(num_devices: int, arguments: Sequence[str]) -> int:

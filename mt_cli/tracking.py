@@ -61,9 +61,11 @@ class Tracker:
             self._previous_hook(failure)
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        threading.excepthook = self._previous_hook
-        with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
-            self._board.close()
+        try:
+            with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
+                self._board.close()
+        finally:
+            threading.excepthook = self._previous_hook
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
         """Add one row, and one point to each of its curves; values that are not finite are left out."""
