@@ -232,17 +232,17 @@ def test_a_process_that_lacks_memory_splits_its_batches_or_ends_all(fork_server,
 
 @pytest.fixture
 def launch(tmp_path, command):
-    """Starts the launchers of two machines, each with one process."""
+    """Starts the launchers of two machines, each with one process; the first launcher has the store of both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     settings = ["--nnodes", "2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint]
-    settings += ["--rdzv-conf", "keep_alive_interval=1"]
     environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
     started = []
 
     def start(*arguments, **options):
-        launcher = [sys.executable, "-m", "torch.distributed.run", *settings, "-m", "mt_cli"]
+        store = ["--rdzv-conf", f"keep_alive_interval=1,is_host={not started}"]  # Both are on the machine of the store.
+        launcher = [sys.executable, "-m", "torch.distributed.run", *settings, *store, "-m", "mt_cli"]
         with open(tmp_path / f"err.{len(started)}", "w") as err:
             command_line = [*launcher, *command(*arguments, **options)]
             started.append(subprocess.Popen(command_line, cwd=tmp_path, env=environment, stderr=err))
@@ -251,6 +251,7 @@ def launch(tmp_path, command):
     yield start
     for each in started:
         each.kill()
+        each.wait()
 
 
 def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, finished, tmp_path):
