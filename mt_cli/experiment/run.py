@@ -203,7 +203,8 @@ class _Loop:
         scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int] | None = None
-        self._saved_at = state.elapsed_seconds
+        self._saved_at: float | None = None
+        """When training began or the last save ended; None between a save and the end of its step."""
 
     def reports(self) -> Iterator[StepReport]:
         """Train, and count the time that passes."""
@@ -217,13 +218,16 @@ class _Loop:
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
         )
-        started_at = time.monotonic() - state.elapsed_seconds
+        self._saved_at = state.elapsed_seconds
+        started_at = time.monotonic() - self._saved_at
         for report in steps:
             if self._trained.average is not None:
                 self._trained.average.update(report.step)
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
             yield report
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
+            if self._saved_at is None:
+                self._saved_at = state.elapsed_seconds
 
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
@@ -262,7 +266,7 @@ class _Loop:
             self._trained.store()
             if is_main():
                 self._write_state()
-            self._saved, self._saved_at = now, state.elapsed_seconds
+            self._saved, self._saved_at = now, None
 
     def _write_state(self) -> None:
         setup, state = self._setup, self._state
@@ -281,5 +285,6 @@ class _Loop:
     def is_time_to_save(self) -> bool:
         """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
         minutes = self._setup.config.training.save_every_minutes
-        is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
+        saved_at, now = self._saved_at, self._state.elapsed_seconds
+        is_overdue = minutes is not None and saved_at is not None and now - saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue

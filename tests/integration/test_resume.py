@@ -248,6 +248,25 @@ def test_a_state_is_saved_every_so_often(train, monkeypatch):
     assert saved == [0, 1, 2, 3]
 
 
+def test_the_time_between_two_saves_counts_from_the_end_of_the_first(train, monkeypatch):
+    seconds, saved = 0, []
+
+    def monotonic():
+        nonlocal seconds
+        seconds += 1
+        return seconds
+
+    def save_state(self, model, state, optimizer, step, *rest):
+        nonlocal seconds
+        seconds += 100
+        saved.append(step)
+
+    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(RunDirectory, "save_state", save_state)
+    assert train("run", save_every_minutes=8 / 60, max_steps=12, validate_every_steps=100)[0] == 0
+    assert saved == [0, 5, 10, 12]
+
+
 def test_harmless_changes_are_shown_and_others_refused(train, tmp_path):
     assert train("run", max_steps=5)[0] == 0
     status, _, err = train("run", max_steps=6, batch_tokens=100)
