@@ -4,10 +4,12 @@ import random
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 import yaml
 from safetensors import safe_open
 from torch.overrides import TorchFunctionMode
@@ -21,6 +23,8 @@ torch.set_num_threads(1)  # With tensors this small, more threads only wait for 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs inherit SIG_IGN from the shell.
 
 ROOT = Path(__file__).parent.parent
+
+command_of = cache(typer.main.get_command)  # Typer builds the commands anew in each call.
 
 
 def pytest_addoption(parser):
@@ -39,6 +43,19 @@ def one_seed():
 def one_thread():
     """The number of threads of above again, which a test before, or CTranslate2 in it, may have changed."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def brief_reports(request, monkeypatch):
+    """Plain pictures, and few bootstrap samples, in this process: both take longer than the training of most tests."""
+    if "full_reports" not in request.keywords:
+        monkeypatch.setattr("mt_cli.experiment.validation.attention_pixels", plain_pixels)
+        monkeypatch.setattr("mt_cli.evaluation.texts._NUM_RESAMPLED", 50)
+
+
+def plain_pixels(weights_TS, source_tokens, target_tokens):
+    assert weights_TS.shape == (len(target_tokens), len(source_tokens))
+    return (255 * weights_TS).to(torch.uint8).unsqueeze(-1).expand(-1, -1, 3).cpu().numpy()
 
 
 @pytest.fixture
@@ -169,6 +186,7 @@ def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mt_cli.console._mode", "auto")  # `--progress` sets it for one command only.
+    monkeypatch.setattr("typer.main.get_command", command_of)
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["mt", *map(str, arguments)])

@@ -182,7 +182,7 @@ def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(tr
 def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
     train, finished, tmp_path, rank, shard_model
 ):
-    options = {"batch_tokens": 60, "max_steps": 40, "validate_every_steps": 4, "shard_model": shard_model}
+    options = {"batch_tokens": 60, "max_steps": 16, "validate_every_steps": 4, "shard_model": shard_model}
     process = train("killed", "--devices", "2", **options)
     wait_for_rows(tmp_path / "runs/killed", 8)
     os.kill(workers_of(process)[rank], signal.SIGKILL)
@@ -255,7 +255,7 @@ def launch(tmp_path, command):
 
 
 def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, finished, tmp_path):
-    options = {"batch_tokens": 60, "max_steps": 40, "validate_every_steps": 4}
+    options = {"batch_tokens": 60, "max_steps": 24, "validate_every_steps": 4}
     launchers = [launch("two", **options) for _ in range(2)]
     wait_for_rows(tmp_path / "runs/two", 8)
     for pid in (launchers[1].pid, *workers_of(launchers[1])):

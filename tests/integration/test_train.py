@@ -46,6 +46,7 @@ def test_training_leaves_a_complete_run_directory(mt, tiny_config, tmp_path):
         assert words in err
 
 
+@pytest.mark.full_reports
 def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt, tiny_config, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -66,6 +67,7 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
         assert [(point.step, point.value) for point in board.Scalars(tag)] == ours
     assert board.Tags()["tensors"] == ["samples/text_summary"]
     assert board.Tags()["images"] == ["attention/1", "attention/2"]
+    assert min(board.Images("attention/1")[0].width, board.Images("attention/1")[0].height) > 100
     assert "_hparams_/experiment" in board.summary_metadata
 
 

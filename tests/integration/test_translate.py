@@ -288,6 +288,7 @@ def test_a_reader_that_goes_away_is_no_error(trained, tmp_path):
     assert result.stderr == "status 0\n"
 
 
+@pytest.mark.full_reports
 def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpus, tmp_path):
     own = tmp_path / "own.txt"
     own.write_text(mt("translate", "--run", trained, "--input", corpus / "test.en")[1], encoding="utf-8")
@@ -304,6 +305,7 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     assert status == 2 and "1 lines for 40 sentences" in err
 
 
+@pytest.mark.full_reports
 def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
     from mt_cli.evaluation.texts import Scorer
 
