@@ -4,7 +4,7 @@ A request is a line of JSON: a list of processes to start together. The answer i
 they have started, and a line with their exit statuses (negative for a signal) when all have ended. The output of a
 process is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
 
-A process with threads cannot be forked safely; this one has none but that of jemalloc, which allows for forks.
+A process with threads cannot be forked safely; this one has only those of jemalloc and OpenBLAS, which allow for forks.
 """
 
 import atexit
@@ -18,7 +18,10 @@ import time
 import traceback
 from pathlib import Path
 
+import pandas  # noqa: F401
+import sacrebleu  # noqa: F401
 import torch
+import torch._dynamo
 import torch.distributed.fsdp
 import torch.utils.tensorboard
 
