@@ -230,6 +230,42 @@ def test_a_process_that_lacks_memory_splits_its_batches_or_ends_all(fork_server,
         assert_equal_runs(tmp_path / "runs/scarce", tmp_path / "runs/plenty")
 
 
+HASTY = """
+import sys, time
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.cli.main import main
+from mt_cli.experiment import run
+from mt_cli.processes import is_main
+
+class Clock:
+    @staticmethod
+    def monotonic():
+        return time.monotonic() * (1 if is_main() else 1e6)
+
+def note(self, model, state, optimizer, step, *rest):
+    print("saved", step)
+    save_state(self, model, state, optimizer, step, *rest)
+
+save_state, RunDirectory.save_state = RunDirectory.save_state, note
+run.time = Clock
+sys.argv = ["mt", *{arguments}]
+main()
+"""
+
+
+def test_processes_whose_clocks_disagree_save_after_the_same_steps(fork_server, command, finished, tmp_path):
+    """A save with shards needs all processes."""
+    options = {"shard_model": True, "batch_tokens": 60}
+    program = tmp_path / "hasty.py"
+    program.write_text(HASTY.format(arguments=command("hasty", save_every_minutes=60, **options)))
+    fork_server.start(tmp_path, number=2, program=str(program))
+    assert fork_server.wait() == [0, 0], (tmp_path / "stream.0.2").read_text()
+    saved = (tmp_path / "stream.0.1").read_text().split()[1::2]
+    assert saved == ["0", "4", "8", "9"]
+    finished("plain", 2, **options)
+    assert_equal_runs(tmp_path / "runs/hasty", tmp_path / "runs/plain")
+
+
 @pytest.fixture
 def launch(tmp_path, command):
     """Starts the launchers of two machines, each with one process; the first launcher has the store of both."""

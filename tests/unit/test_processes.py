@@ -1,9 +1,12 @@
+import logging
 import pickle
 import re
+import signal
 from datetime import timedelta
 
 import pytest
 import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
 
 from mt_cli import processes
 from mt_cli.hardware import pick_device, seed_device
@@ -222,3 +225,66 @@ def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
     for name, value in LAUNCHED.items():
         monkeypatch.setenv(name, value)
     assert processes.launched_processes() == 2
+
+
+@pytest.fixture
+def ended_by_a_signal(monkeypatch):
+    """Runs `launch` with an engine that a signal ends after the processes have done some work."""
+
+    def run(work):
+        def elastic_launch(config, entrypoint):
+            def start(*arguments):
+                work()
+                raise SignalException("SIGTERM", signal.SIGTERM)
+
+            return start
+
+        monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
+        return processes.launch(2, ["train"])
+
+    for name in ("OMP_NUM_THREADS", "TORCH_CPP_LOG_LEVEL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "MT_STATUS_FILE"):
+        monkeypatch.setenv(name, "1")  # `launch` changes the environment, whose old values return after the test.
+    previous, level = signal.getsignal(signal.SIGUSR1), logging.root.manager.disable
+    yield run
+    signal.signal(signal.SIGUSR1, previous)
+    logging.disable(level)
+
+
+@pytest.mark.parametrize(("left", "status"), [(None, 130), (0, 0), (2, 2)])
+def test_after_a_signal_the_status_is_the_one_that_the_processes_left(ended_by_a_signal, left, status):
+    """A run may have been done when the signal arrived."""
+
+    def work():
+        if left is not None:
+            processes._leave_status(left)
+
+    assert ended_by_a_signal(work) == status
+
+
+def test_processes_leave_the_status_of_the_first_failure_or_of_success(run_together, tmp_path):
+    for body, status in (("gathered(0)", 0), ("raise InputError('wrong')", 2)):
+        program = f"os.environ['MT_STATUS_FILE'] = 'status'\nwith joined():\n    {body}"
+        assert [status for status, _, _ in run_together(program)] == [status] * 2
+        assert (tmp_path / "status").read_text() == str(status)
+
+
+def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(NAMELESS)
+    fork_server.start(tmp_path, program=str(program))
+    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()
+
+
+NAMELESS = """
+import socket
+from mt_cli import processes
+
+def unknown(host, *rest, **options):
+    if host == "nameless.invalid":
+        raise socket.gaierror(-2, "Name or service not known")
+    return getaddrinfo(host, *rest, **options)
+
+getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, unknown
+socket.gethostname = socket.getfqdn = lambda *name: "nameless.invalid"
+raise SystemExit(processes.launch(2, ["--version"]))
+"""
