@@ -25,6 +25,7 @@ from mt_cli.cli.options import (
     check_new_run,
     check_no_files,
     load_config,
+    refuse_launcher,
     run_path,
     run_paths,
     together,
@@ -111,11 +112,15 @@ def _show_version(is_requested: bool) -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     version: Annotated[
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Train machine translation models from parallel text, and translate with them."""
+    command = context.invoked_subcommand
+    if command and command not in ("train", "translate"):
+        refuse_launcher(command)
 
 
 @app.command()

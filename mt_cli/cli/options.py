@@ -113,6 +113,19 @@ def together(devices: int, check: Callable[[], object] = lambda: None) -> Iterat
         yield
 
 
+def refuse_launcher(command: str) -> None:
+    """Raise InputError in the first of several processes of a launcher, and end the others: they would all do the same.
+
+    Variables that are not those of a launcher, which clusters may set, change nothing.
+    """
+    count, rank = (os.environ.get(name, "") for name in ("WORLD_SIZE", "RANK"))
+    if not (count.isdecimal() and rank.isdecimal() and "LOCAL_RANK" in os.environ and int(count) > 1):
+        return
+    if int(rank) > 0:
+        sys.exit(2)
+    raise InputError(f"`mt {command}` uses one process; start it without torchrun (or unset WORLD_SIZE)")
+
+
 def load_config(path: Path, overrides: list[str] | None) -> Config:
     """The config in a file, changed by `--set`."""
     from mt_cli.config import loading

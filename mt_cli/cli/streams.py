@@ -12,15 +12,15 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 import typer
 
 from mt_cli.console import harmless, say
-from mt_cli.corpus.lines import LONGEST, decoded, foreign_kind
+from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
 from mt_cli.errors import CorpusError, InputError, MtError, reason
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
@@ -100,10 +100,13 @@ def show(*lines: str) -> None:
 
 
 def input_lines(path: Path | None) -> Iterator[str]:
-    """The lines of a file or of standard input, UTF-8, without their ends; only a line feed ends a line."""
+    """The lines of a file or of standard input, UTF-8, without their ends; only a line feed ends a line.
+
+    A file is decompressed if its name ends in `.gz` or `.zst`.
+    """
     name = "standard input" if path is None else str(path)
     try:
-        with sys.stdin.buffer if path is None else path.open("rb") as stream:
+        with _open_input(path) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):
                 if len(line) > LONGEST:
                     raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
@@ -111,10 +114,17 @@ def input_lines(path: Path | None) -> Iterator[str]:
                     yield decoded(line, number, name).removesuffix("\n").removesuffix("\r")
                 except CorpusError:
                     if number == 1 and (problem := foreign_kind(line)):
-                        raise InputError(f"{name}: {problem}") from None
+                        kind = problem.partition(";")[0]  # Without the advice, which is for corpora.
+                        raise InputError(f"{name}: {kind}; give plain text in UTF-8") from None
                     raise
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None
+
+
+def _open_input(path: Path | None) -> AbstractContextManager[BinaryIO]:
+    if path is None:
+        return sys.stdin.buffer
+    return opened(path) if path.suffix in COMPRESSIONS else path.open("rb")
 
 
 def prompted_lines() -> Iterator[str]:

@@ -191,7 +191,8 @@ def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str
     """A line for each problem: dotted key, what was found, what to do."""
     problems = error.errors(include_url=False)
     # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
-    return [_explain_problem(each, tree, root) for each in problems if each["type"] != "too_short" or not each["input"]]
+    told = [each for each in problems if each["type"] != "too_short" or not each["input"]]
+    return list(dict.fromkeys(_explain_problem(each, tree, root) for each in told))
 
 
 def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:
@@ -203,6 +204,10 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
     if problem["type"] == "missing":
+        if isinstance(problem["loc"][-1], int):
+            pair = dotted.rpartition(".")[0]
+            hint = "; `file` takes one file with both sides" if pair.endswith("files") else ""
+            return f"{pair}: found {len(problem['input'])}; give two, of source and target{hint}"
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")
     if problem["type"] in ("value_error", "source"):

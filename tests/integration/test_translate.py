@@ -1,3 +1,4 @@
+import gzip
 import io
 import json
 import random
@@ -556,3 +557,27 @@ def test_a_damaged_best_of_a_renamed_run_is_refused_with_advice(mt, trained, tmp
     (tmp_path / "renamed" / "checkpoints" / "best.safetensors").write_bytes(b"damaged")
     status, _, err = mt("translate", "one.", "--run", "renamed")
     assert status == 2 and "give the folder its name tiny back below runs/" in err
+
+
+def test_compressed_input_is_read_by_its_name_and_named_otherwise(mt, trained, corpus, tmp_path):
+    text = (corpus / "test.en").read_bytes()
+    packed = {"in.txt.gz": gzip.compress(text), "plain.gz": text, "packed.txt": gzip.compress(text)}
+    for name, content in packed.items():
+        (tmp_path / name).write_bytes(content)
+    _, expected, _ = mt("translate", "--run", trained, "--input", corpus / "test.en")
+    assert mt("translate", "--run", trained, "--input", "in.txt.gz")[1] == expected
+    status, _, err = mt("translate", "--run", trained, "--input", "plain.gz")
+    assert status == 2 and "not compressed with gzip, in spite of its name" in err
+    status, _, err = mt("translate", "--run", trained, "--input", "packed.txt")
+    assert status == 2 and "packed.txt: it is compressed with gzip; give plain text in UTF-8" in err
+
+
+def test_commands_that_use_one_process_refuse_a_launcher_of_several(mt, trained, monkeypatch):
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert mt("tokenize", "--run", trained, "one")[0] == 0  # Not the variables of a launcher.
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    status, out, err = mt("evaluate", "--run", trained)
+    assert (status, out) == (2, "") and err.startswith("mt: `mt evaluate` uses one process")
+    monkeypatch.setenv("RANK", "1")
+    assert mt("evaluate", "--run", trained) == (2, "", "")
