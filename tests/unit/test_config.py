@@ -304,7 +304,10 @@ def test_a_key_that_is_no_scalar_is_an_error_of_the_config(root, tmp_path, key):
 
 @pytest.mark.parametrize("files", [[], ["train.tsv"]])
 def test_one_file_for_two_sides_says_which_key_takes_it(files):
-    tree = {"name": "x", "corpus": {"source": "en", "target": "de", "train": {"files": files}, "valid": {"fraction": 0.1}}}
+    tree = {
+        "name": "x",
+        "corpus": {"source": "en", "target": "de", "train": {"files": files}, "valid": {"fraction": 0.1}},
+    }
     with pytest.raises(ConfigError) as caught:
         parse_config(tree, "x.yaml")
     message = f"corpus.train.files: found {len(files)}; give two, of source and target; `file` takes one file"
