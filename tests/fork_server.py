@@ -18,6 +18,8 @@ import time
 import traceback
 from pathlib import Path
 
+import matplotlib.backends.backend_agg
+import matplotlib.figure  # noqa: F401
 import pandas  # noqa: F401
 import sacrebleu  # noqa: F401
 import torch

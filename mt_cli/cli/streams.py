@@ -113,9 +113,8 @@ def input_lines(path: Path | None) -> Iterator[str]:
                 try:
                     yield decoded(line, number, name).removesuffix("\n").removesuffix("\r")
                 except CorpusError:
-                    if number == 1 and (problem := foreign_kind(line)):
-                        kind = problem.partition(";")[0]  # Without the advice, which is for corpora.
-                        raise InputError(f"{name}: {kind}; give plain text in UTF-8") from None
+                    if number == 1 and (found := foreign_kind(line)):
+                        raise InputError(f"{name}: {found[0]}; give plain text in UTF-8") from None
                     raise
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None

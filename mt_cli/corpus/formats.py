@@ -391,8 +391,9 @@ def _encoding_hint(code: int, chunk: bytes, place: int) -> str:
         return f"; {_DECLARE_UTF8}"
     if code != _XML[expat.errors.XML_ERROR_INVALID_TOKEN] or not 0 <= place < len(chunk):
         return ""
+    problem: str | None
     if place < 4:
-        problem = foreign_kind(chunk)
+        problem = "; ".join(foreign_kind(chunk) or ())
     else:
         first = max(0, place - 200)
         problem = not_utf8(chunk[first : place + 200], place - first) if chunk[place] >= 0x80 else None

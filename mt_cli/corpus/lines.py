@@ -23,12 +23,15 @@ COMPRESSIONS = {".gz": ("gzip", b"\x1f\x8b"), ".zst": ("zstd", b"\x28\xb5\x2f\xf
 """Compression and first bytes of a file by the suffix of its name."""
 
 _BEGINNINGS = {
-    b"\x1f\x8b": "it is compressed with gzip; its name should end in .gz",
-    b"\x28\xb5\x2f\xfd": "it is compressed with zstd; its name should end in .zst",
-    b"BZh91AY&SY": "it is compressed with bzip2; decompress it",
-    b"\xfd7zXZ\x00": "it is compressed with xz; decompress it",
-    b"PK\x03\x04": "it is a ZIP archive, as .xlsx and .ods files are; save the text in it as tab-separated UTF-8",
-    b"PAR1\x15": "it is a Parquet file; its name should end in .parquet",
+    b"\x1f\x8b": ("it is compressed with gzip", "its name should end in .gz"),
+    b"\x28\xb5\x2f\xfd": ("it is compressed with zstd", "its name should end in .zst"),
+    b"BZh91AY&SY": ("it is compressed with bzip2", "decompress it"),
+    b"\xfd7zXZ\x00": ("it is compressed with xz", "decompress it"),
+    b"PK\x03\x04": (
+        "it is a ZIP archive, as .xlsx and .ods files are",
+        "save the text in it as tab-separated UTF-8",
+    ),
+    b"PAR1\x15": ("it is a Parquet file", "its name should end in .parquet"),
 }
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 _WIDE_CODECS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
@@ -88,8 +91,8 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_whole_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file with their ends."""
     with opened(path) as file:
-        if problem := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
-            raise CorpusError(f"{path}: {problem}")
+        if found := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
+            raise CorpusError(f"{path}: {'; '.join(found)}")
         lines = iter(partial(file.readline, LONGEST + 1), b"")
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST:
@@ -118,13 +121,13 @@ def count_lines(path: Path) -> int:
     return count + (last != b"\n")
 
 
-def foreign_kind(beginning: bytes) -> str | None:
-    """The problem of a file whose first bytes are not UTF-8 text: it is compressed, or in UTF-16 or UTF-32."""
-    for magic, problem in _BEGINNINGS.items():
+def foreign_kind(beginning: bytes) -> tuple[str, str] | None:
+    """The kind of a file whose first bytes are not UTF-8 text, such as a compressed one, and advice for corpora."""
+    for magic, found in _BEGINNINGS.items():
         if beginning.startswith(magic):
-            return problem
+            return found
     wide = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None) or _wide(beginning)
-    return f"not UTF-8 but {wide}; convert the file to UTF-8" if wide else None
+    return (f"not UTF-8 but {wide}", "convert the file to UTF-8") if wide else None
 
 
 def _wide(beginning: bytes) -> str | None:

@@ -203,8 +203,8 @@ class _Loop:
         scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int] | None = None
-        self._saved_at: float | None = None
-        """When training began or the last save ended; None between a save and the end of its step."""
+        self._saved_at = state.elapsed_seconds
+        """When training began, or the step of the last save ended."""
 
     def reports(self) -> Iterator[StepReport]:
         """Train, and count the time that passes."""
@@ -218,15 +218,14 @@ class _Loop:
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
         )
-        self._saved_at = state.elapsed_seconds
-        started_at = time.monotonic() - self._saved_at
+        started_at = time.monotonic() - state.elapsed_seconds
         for report in steps:
             if self._trained.average is not None:
                 self._trained.average.update(report.step)
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
             yield report
             state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
-            if self._saved_at is None:
+            if self._saved is not None and self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
     def validate(self) -> None:
@@ -266,7 +265,7 @@ class _Loop:
             self._trained.store()
             if is_main():
                 self._write_state()
-            self._saved, self._saved_at = now, None
+            self._saved = now
 
     def _write_state(self) -> None:
         setup, state = self._setup, self._state
@@ -285,6 +284,5 @@ class _Loop:
     def is_time_to_save(self) -> bool:
         """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
         minutes = self._setup.config.training.save_every_minutes
-        saved_at, now = self._saved_at, self._state.elapsed_seconds
-        is_overdue = minutes is not None and saved_at is not None and now - saved_at >= 60 * minutes
+        is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue

@@ -268,13 +268,6 @@ def test_processes_leave_the_status_of_the_first_failure_or_of_success(run_toget
         assert (tmp_path / "status").read_text() == str(status)
 
 
-def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(NAMELESS)
-    fork_server.start(tmp_path, program=str(program))
-    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()
-
-
 NAMELESS = """
 import socket
 from mt_cli import processes
@@ -288,3 +281,10 @@ getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, unknown
 socket.gethostname = socket.getfqdn = lambda *name: "nameless.invalid"
 raise SystemExit(processes.launch(2, ["--version"]))
 """
+
+
+def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(NAMELESS)
+    fork_server.start(tmp_path, program=str(program))
+    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()
