@@ -8,7 +8,7 @@
     │       └── DamagedFileError a file in it that has changed since it was written
     ├── DeviceMemoryError        a device has too little memory
     ├── DivergenceError          training diverges
-    ├── LostProcessError         another process of the same training has ended
+    ├── LostProcessError         another process of the same command has ended
     └── RunInterruptedError      exit status 130: stopped by a signal, state saved
 
 The command line prints the message of an `MtError` on one line, without a traceback. Every other exception is a bug and
@@ -53,7 +53,7 @@ class DivergenceError(MtError):
 
 
 class LostProcessError(MtError):
-    """Another process that trains the same model has ended, or cannot be reached."""
+    """Another process that trains or translates together with this one has ended, or cannot be reached."""
 
 
 class RunInterruptedError(MtError):

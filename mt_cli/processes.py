@@ -66,12 +66,12 @@ _failed_status: int | None = None
 
 
 @contextmanager
-def joined() -> Iterator[None]:
+def joined(if_lost: str = "") -> Iterator[None]:
     """Context manager inside which the processes that a launcher started work together.
 
     Only the first process that fails raises its error; the others raise SystemExit with the same status, so that there
     is one message. Raises InputError if the variables of a launcher are incomplete, or the processes cannot find each
-    other.
+    other; LostProcessError, which ends with `if_lost`, if another process has ended without an error of its own.
     """
     global _member, _failed_status
     if launched_processes() is None:
@@ -88,7 +88,9 @@ def joined() -> Iterator[None]:
         _failed_status = own_status if first_status is None else first_status
         if first_status is None:
             if _is_of_exchange(error):  # In a pass through a sharded model, which exchanges weights and gradients.
-                raise _lost(error) from None
+                error = _lost(error)
+            if isinstance(error, LostProcessError):
+                raise LostProcessError("; ".join(filter(None, (str(error), if_lost)))) from None
             raise
         raise SystemExit(_failed_status) from None
     else:
@@ -269,10 +271,7 @@ def _exchanging() -> Iterator[None]:
 
 def _lost(error: BaseException) -> LostProcessError:
     cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
-    return LostProcessError(
-        f"a process of this run has ended, or cannot be reached{cause}; what was saved last is kept, the same "
-        "command resumes there"
-    )
+    return LostProcessError(f"another process has ended, or cannot be reached{cause}")
 
 
 def _is_of_exchange(error: BaseException) -> bool:

@@ -135,7 +135,8 @@ def train(
 
     NAME is `name` in the config. If that run exists and is not finished, it is resumed.
     """
-    with together(devices, check=lambda: load_config(config, overrides)):
+    if_lost = "what was saved last is kept, the same command resumes there"
+    with together(devices, if_lost, check=lambda: load_config(config, overrides)):
         loaded = load_config(config, overrides)
         show_progress(progress)
         spin_less_if_busy()

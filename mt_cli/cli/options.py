@@ -93,10 +93,11 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int, check: Callable[[], object] = lambda: None) -> Iterator[None]:
+def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Context manager inside which the processes of a launcher work together; with several devices, this is one.
 
-    `check` raises errors of the command line before processes are started. Torch is not loaded if there are none.
+    `if_lost` says what to do if one of them is lost. `check` raises errors of the command line before processes are
+    started. Torch is not loaded if there are none.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield
@@ -109,7 +110,7 @@ def together(devices: int, check: Callable[[], object] = lambda: None) -> Iterat
         sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with joined():
+    with joined(if_lost):
         yield
 
 

@@ -72,7 +72,7 @@ def translate(
 
     Reads standard input if no sentence and no file is given. The output has the order of the input.
     """
-    with together(devices):
+    with together(devices, if_lost="the output is not complete, start again"):
         if sum(map(bool, (sentences, input_file, interactive))) > 1:
             raise InputError("give only one of sentences, --input and --interactive")
         if attention and len(sentences or ()) != 1:
@@ -96,7 +96,7 @@ def translate(
             writers[Output(alignment)] = _format_alignment
         from mt_cli.processes import is_main, num_processes
 
-        if num_processes() > 1 and not (sentences or (input_file and _can_be_shared(input_file))):
+        if num_processes() > 1 and not (sentences or (input_file and not _is_stream(input_file))):
             raise InputError("several processes cannot share a stream; give a file with --input")
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
@@ -151,9 +151,11 @@ def _write_translations(
                 say(f"wrote {attention}")
 
 
-def _can_be_shared(path: Path) -> bool:
-    """Whether several processes can read a file, each from its beginning; one that is missing is another error."""
-    return path.is_file() or not path.exists()
+def _is_stream(path: Path) -> bool:
+    """Whether a path is that of a pipe or device, or of one that only the launcher can open, such as `<(...)`."""
+    if path.exists():
+        return not (path.is_file() or path.is_dir())
+    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
 
 
 @contextmanager

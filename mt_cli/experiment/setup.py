@@ -80,7 +80,7 @@ class Setup:
         is_sample = sample is not None and len(self.data.corpora.get("train", ())) > sample
         learned = f", trained on {sample:,} of the pairs" if is_sample else ""
         is_growing = training.micro_batches_growth_steps is not None
-        unknown = "of growing size" if is_growing else "unknown number"
+        unknown = "of growing size" if is_growing else "as many an epoch as the stream gives"
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else unknown
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
         frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""

@@ -267,7 +267,7 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     assert json.loads(out)["corpora"][0]["num_read"] == 64
     status, _, err = mt("train", "--config", path, *settings)
     assert status == 0, err
-    assert "streaming" in err
+    assert "streaming" in err and "steps       as many an epoch as the stream gives, at most 4 in all" in err
     report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
     assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
     status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")

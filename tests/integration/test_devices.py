@@ -189,7 +189,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     status, err = ended(process, seconds=30)
     assert status == 1, err
     assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
-    assert "a process of this run has ended" in err and "Traceback" not in err
+    assert "another process has ended" in err and "Traceback" not in err
     assert "Resuming from step" in finished("killed", 2, **options)
     finished("whole", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
@@ -302,7 +302,7 @@ def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, finished, tm
         path.read_text() for path in tmp_path.glob("err.*")
     )
     messages = "".join((tmp_path / f"err.{number}").read_text() for number in range(3))
-    assert messages.count("a process of this run has ended") == 1 and "Resuming from step" in messages, messages
+    assert messages.count("another process has ended") == 1 and "Resuming from step" in messages, messages
     finished("one", micro_batches_per_step=2, **options)
     assert_equal_runs(tmp_path / "runs/two", tmp_path / "runs/one")
 
@@ -355,12 +355,21 @@ def test_devices_must_be_those_of_the_launcher(train, monkeypatch):
     assert status == 2 and "the launcher of this process says 2" in err
 
 
-def test_several_processes_do_not_read_one_pipe(trained, fork_server, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("pipe", "several processes cannot share a stream"),
+        ("/dev/fd/963", "several processes cannot share a stream"),  # As `<(...)` of the shell that started a launcher.
+        ("folder", "folder: is a directory"),
+    ],
+)
+def test_several_processes_do_not_read_one_stream(name, message, trained, fork_server, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    fork_server.start(tmp_path, ["translate", "--run", trained, "--input", "pipe", "--output", "out"], number=2)
+    (tmp_path / "folder").mkdir()
+    fork_server.start(tmp_path, ["translate", "--run", trained, "--input", name, "--output", "out"], number=2)
     assert fork_server.wait() == [2, 2]
     err = "".join((tmp_path / f"stream.{rank}.2").read_text() for rank in range(2))
-    assert err.count("mt: several processes cannot share a stream") == 1 and not (tmp_path / "out").exists()
+    assert err.count(f"mt: {message}") == 1 and not (tmp_path / "out").exists()
 
 
 def test_fresh_counts_until_the_old_run_was_moved_aside(finished, fork_server, command, tmp_path):

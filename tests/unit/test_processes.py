@@ -99,7 +99,7 @@ with joined():
 def test_a_process_that_is_killed_ends_the_others_with_one_message(run_together, lost):
     body = f"""
 import signal
-with joined():
+with joined(if_lost="start again"):
     gathered(0)
     if rank() == {lost}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -108,7 +108,8 @@ with joined():
 """
     found = run_together(body, 3)
     messages = [err for _, _, err in found if err]
-    assert len(messages) == 1 and "a process of this run has ended" in messages[0]
+    assert len(messages) == 1 and "another process has ended" in messages[0]
+    assert messages[0].splitlines()[-1].endswith("; start again")
     assert all(status not in (0, None) for status, _, _ in found)
 
 
