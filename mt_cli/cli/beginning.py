@@ -16,8 +16,11 @@ from mt_cli.cli.streams import show
 from mt_cli.console import say
 from mt_cli.errors import InputError, reason
 
+_WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
+
 
 def init(
+    others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8)] = None,
     files: Annotated[
         tuple[str, str] | None, Option(metavar="SOURCE TARGET", help="Two files with a sentence per line.")
     ] = None,
@@ -47,8 +50,8 @@ def init(
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
     chosen = [key for key, value in given.items() if value is not None]
-    if len(chosen) != 1:
-        raise InputError("give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME")
+    if others or len(chosen) != 1 or (files and files[1].startswith("--")):
+        raise InputError(f"{others[0]}: no option has this value; {_WAYS}" if others else _WAYS)
     if given[chosen[0]] == "" or "" in (files or ()):
         raise InputError(f"--{chosen[0]}: a name is empty")
     if subset is not None and dataset is None:

@@ -169,7 +169,8 @@ def _columns_and_languages(
     num_missing = given.count(None)
     if num_missing and len(rest) > num_missing:
         raise InputError(
-            f"{_title(source)}: has the languages {', '.join(codes)}; give both --source-language and --target-language"
+            f"{_title(source)}: there are the languages {', '.join(codes)}; choose with --source-language and "
+            "--target-language"
         )
     is_named = len(rest) == num_missing and isinstance(source, FilesSource | FileSource | DatasetSource)
     named = tuple(each or (rest.pop(0) if is_named else None) for each in given)

@@ -264,6 +264,8 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
     ("arguments", "message"),
     [
         ((), "give one of --files"),
+        (("a.en", "a.de"), "a.en: no option has this value; give one of --files"),
+        (("--files", "a.en", "--name"), "give one of --files"),
         (("--file", "a.tsv", "--example", "quickstart"), "give one of --files"),
         (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has subsets"),
         (("--example", "quickstart", "--name", "x"), "--example: an example has a name"),
@@ -279,7 +281,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs are too few to hold some of them out"),
         (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
-        (("--file", "three.jsonl"), "has the languages en, de, fr; give both --source-language and --target"),
+        (("--file", "three.jsonl"), "there are the languages en, de, fr; choose with --source-language and --target"),
         (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target?"),
         (("--file", "numbers.csv"), "numbers.csv: the source has no letters in the first 90 pairs; if the file has"),
         (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "both sides; it has en, de"),
