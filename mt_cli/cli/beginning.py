@@ -20,7 +20,7 @@ _WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --exam
 
 
 def init(
-    others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8)] = None,
+    others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8, help="Names without an option.")] = None,
     files: Annotated[
         tuple[str, str] | None, Option(metavar="SOURCE TARGET", help="Two files with a sentence per line.")
     ] = None,
