@@ -190,6 +190,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
     assert status == 1, err
     assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
     assert "another process has ended" in err and "Traceback" not in err
+    assert err.endswith("; what was saved last is kept, the same command resumes there\n")
     assert "Resuming from step" in finished("killed", 2, **options)
     finished("whole", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
