@@ -1,48 +1,70 @@
-import json
+"""Fixtures of all tests. Imports neither torch nor datasets: what tests a config shall not wait for them."""
+
 import os
 import random
 import signal
-import subprocess
 import sys
+import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 import typer
 import yaml
-from safetensors import safe_open
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from child_processes import Children, Commands, ForkServer
+from hypothesis import HealthCheck, settings
 
 from mt_cli.cli import main as cli
-
-torch.set_num_threads(1)  # With tensors this small, more threads only wait for each other.
-
-signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs inherit SIG_IGN from the shell.
 
 ROOT = Path(__file__).parent.parent
 
 command_of = cache(typer.main.get_command)  # Typer builds the commands anew in each call.
 
+settings.register_profile("any machine", deadline=None, database=None, derandomize=True)
+settings.register_profile(
+    "busy machine", settings.get_profile("any machine"), suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy machine")
+
 
 def pytest_addoption(parser):
-    group = parser.getgroup("fuzzer", "the fuzzer, tests/system/test_hostile_input.py")
+    group = parser.getgroup("mt", "the slow tests, and the fuzzer, tests/system/test_hostile_input.py")
+    group.addoption("--slow-minutes", type=float, help="skip the slow tests that have not begun after these minutes")
     group.addoption("--fuzz-seed", type=int, default=0, help="the first seed of each family")
     group.addoption("--fuzz-cases", type=int, help="how many seeds of each family")
     group.addoption("--fuzz-minutes", type=float, help="run each family for this long instead")
 
 
-@pytest.fixture(autouse=True)
-def one_seed():
-    torch.manual_seed(0)
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    """Keep all that tests and their processes write in pytest's folder, also where the home cannot be written to."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs inherit SIG_IGN from the shell.
+    config.stash[STARTED] = time.monotonic()
+    folder = config._tmp_path_factory.getbasetemp() / "machine"
+    for variable in ("HOME", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "HF_HOME"):
+        (folder / variable).mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(folder / variable)
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    tempfile.tempdir = None  # Read from TMPDIR again.
+
+
+STARTED = pytest.StashKey[float]()
+
+
+def pytest_runtest_setup(item):
+    minutes = item.config.getoption("--slow-minutes")
+    is_slow = item.get_closest_marker("slow") is not None
+    if minutes is not None and is_slow and time.monotonic() - item.config.stash[STARTED] > 60 * minutes:
+        pytest.skip(f"the {minutes:g} minutes for slow tests are over")
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """The number of threads of above again, which a test before, or CTranslate2 in it, may have changed."""
-    torch.set_num_threads(1)
+def one_seed_and_one_thread():
+    """With tensors this small, more threads only wait for each other; a test before may have changed their number."""
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +76,8 @@ def brief_reports(request, monkeypatch):
 
 
 def plain_pixels(weights_TS, source_tokens, target_tokens):
+    import torch
+
     assert weights_TS.shape == (len(target_tokens), len(source_tokens))
     return (255 * weights_TS).to(torch.uint8).unsqueeze(-1).expand(-1, -1, 3).cpu().numpy()
 
@@ -83,57 +107,12 @@ def flores(real_text):
     return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 
-def checkpoint_content(path):
-    """Tensors and state of a checkpoint, without values that depend on the clock."""
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        state = json.loads(file.metadata()["state"])
-    state["unlogged"] = [[*row[:2], *row[3:]] for row in state["unlogged"]]
-    for key in ("elapsed_seconds", "tracked_bytes"):
-        del state[key]
-    return tensors, state
-
-
-def _varies(tag):
-    return "second" in tag or "memory" in tag
-
-
-def metrics_of(run):
-    """The rows of `metrics.jsonl`, without values that depend on the clock or on free memory."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    return [{key: value for key, value in row.items() if not _varies(key)} for row in rows]
-
-
-def points_of(run):
-    """All points that TensorBoard shows for a run."""
-    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
-
-    board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
-    tags = [tag for tag in board.Tags()["tensors"] if not _varies(tag)]
-    points = {tag: [(each.step, each.tensor_proto.SerializeToString()) for each in board.Tensors(tag)] for tag in tags}
-    return {tag: found for tag, found in points.items() if found}  # All points of a tag may have been purged.
-
-
 @pytest.fixture(scope="session")
 def assert_same_run():
     """A function that compares two finished runs bit by bit."""
+    from run_content import assert_same_run
 
-    def compare(ours, theirs):
-        for name in ("last", "best"):
-            (tensors, state), (other_tensors, other_state) = (
-                checkpoint_content(run / "checkpoints" / f"{name}.safetensors") for run in (ours, theirs)
-            )
-            assert state == other_state, name
-            assert tensors.keys() == other_tensors.keys()
-            assert all(torch.equal(tensors[key], other_tensors[key]) for key in tensors), name
-        assert metrics_of(ours) == metrics_of(theirs)
-        assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
-        assert points_of(ours) == points_of(theirs)
-        reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
-        for key in ("bleu", "chrf", "ter", "best_step", "num_steps", "num_epochs", "num_target_tokens"):
-            assert reports[0][key] == reports[1][key]
-
-    return compare
+    return assert_same_run
 
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -198,93 +177,37 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
-class OnMeta(TorchDispatchMode):
-    """Context manager in which every operation has all its tensors on `meta`, but for asynchronous copies to it.
-
-    Unlike a GPU, `meta` takes tensors without dimension of a CPU, and tensors made of Python's values.
-    """
-
-    def __init__(self):
-        super().__init__()
-        self.num_copies = 0
-        self._functions = _NoValuesOfPython()
-
-    def __enter__(self):
-        self._functions.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        super().__exit__(*error)
-        self._functions.__exit__(*error)
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        is_copy = function.overloadpacket in (torch.ops.aten._to_copy, torch.ops.aten.to)
-        if is_copy and args[0].device.type == "cpu":
-            assert kwargs["non_blocking"] and result.is_meta
-            self.num_copies += 1
-        else:
-            tensors = [each for each in tree_leaves((args, kwargs, result)) if isinstance(each, torch.Tensor)]
-            assert all(each.is_meta for each in tensors), function
-        return result
+@pytest.fixture
+def children():
+    """Processes of the test, which end with it."""
+    children = Children()
+    yield children
+    children.end()
 
 
-class _NoValuesOfPython(TorchFunctionMode):
-    """Tensors of Python's values are made on the CPU and copied, for which a GPU is waited for."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        assert function not in (torch.tensor, torch.as_tensor, torch.from_numpy, torch.Tensor.new_tensor), function
-        return function(*args, **(kwargs or {}))
+@pytest.fixture
+def start(children):
+    """Starts a command as `subprocess.Popen` does; it ends with the test, with all that it has started."""
+    return children.start
 
 
-class ForkServer:
-    """Client of `tests/fork_server.py`, which starts `mt` and programs in new processes without delay."""
-
-    def __init__(self):
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, str(ROOT / "tests" / "fork_server.py")]
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def start(self, folder, arguments=(), number=None, restarts=0, **options):
-        """Start a command, or several processes of it as a launcher would; return their process ids.
-
-        `restarts` counts the earlier starts by the same launcher.
-        """
-        request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
-        request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None} | options
-        requests = [request] if number is None else list(self._launched(request, number, restarts))
-        self._process.stdin.write(json.dumps(requests) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
-
-    def _launched(self, request, number, restarts):
-        from torch.distributed import TCPStore
-
-        if not restarts:
-            self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
-        common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port)}
-        common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restarts)}
-        for rank in range(number):
-            environment = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-            yield request | {"name": f"stream.{rank}", "environment": environment}
-
-    def wait(self):
-        """Wait until all processes that were started have ended; return their exit statuses."""
-        return json.loads(self._process.stdout.readline())
-
-    def stop(self):
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
-        self._process.stdout.close()
+@pytest.fixture
+def run(children):
+    """Runs a command as `subprocess.run` does; it ends with the test, with all that it has started."""
+    return children.run
 
 
 @pytest.fixture(scope="session")
-def fork_server():
+def started_fork_server():
     server = ForkServer()
     yield server
     server.stop()
+
+
+@pytest.fixture
+def fork_server(started_fork_server):
+    yield started_fork_server
+    started_fork_server.end()
 
 
 @pytest.fixture
@@ -367,27 +290,6 @@ def trained(corpus, tmp_path_factory):
     runs = Path(tmp_path_factory.mktemp("runs"))
     train(parse_config(tree, "fixture"), runs)
     return runs / "tiny"
-
-
-class Commands:
-    """Runs `mt` commands, each in a new process that may be killed."""
-
-    def __init__(self, server, folder):
-        self._server, self._folder = server, folder
-
-    def start(self, *arguments, crash_point=None):
-        """Start a command and return its process id; it ends itself at a crash point."""
-        [child] = self._server.start(self._folder, arguments, crash_point=crash_point)
-        return child
-
-    def wait(self):
-        """Wait for the command; return its exit status (negative for a signal) and standard error."""
-        [status] = self._server.wait()
-        return status, (self._folder / "stream.2").read_text(encoding="utf-8")
-
-    def run(self, *arguments, crash_point=None):
-        self.start(*arguments, crash_point=crash_point)
-        return self.wait()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 import yaml
-from conftest import checkpoint_content
+from run_content import checkpoint_content
 
 from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import MixedPairs, collate

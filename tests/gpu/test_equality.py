@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 import yaml
-from conftest import checkpoint_content
+from run_content import checkpoint_content
 
 from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 import yaml
-from conftest import metrics_of
+from run_content import metrics_of
 from safetensors import safe_open
 from safetensors.torch import load_file
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import checkpoint_content, metrics_of
+from run_content import checkpoint_content, metrics_of
 
 OPTIONS = {"max_steps": 9, "max_epochs": None, "validate_every_steps": 4, "log_every_steps": 1, "num_threads": 1}
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import OnMeta
+from meta_device import OnMeta
 from torch.overrides import TorchFunctionMode
 
 from mt_cli.averaging import MovingAverage

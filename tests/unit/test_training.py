@@ -5,9 +5,9 @@ from itertools import accumulate, islice, pairwise
 
 import pytest
 import torch
-from conftest import OnMeta
 from hypothesis import given
 from hypothesis import strategies as st
+from meta_device import OnMeta
 
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs

@@ -1,0 +1,55 @@
+"""What a run has left, without values that depend on the clock, for comparisons."""
+
+import json
+
+
+def checkpoint_content(path):
+    """Tensors and state of a checkpoint, without values that depend on the clock."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        state = json.loads(file.metadata()["state"])
+    state["unlogged"] = [[*row[:2], *row[3:]] for row in state["unlogged"]]
+    for key in ("elapsed_seconds", "tracked_bytes"):
+        del state[key]
+    return tensors, state
+
+
+def _varies(tag):
+    return "second" in tag or "memory" in tag
+
+
+def metrics_of(run):
+    """The rows of `metrics.jsonl`, without values that depend on the clock or on free memory."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in row.items() if not _varies(key)} for row in rows]
+
+
+def points_of(run):
+    """All points that TensorBoard shows for a run."""
+    from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(run), size_guidance={"tensors": 0}).Reload()
+    tags = [tag for tag in board.Tags()["tensors"] if not _varies(tag)]
+    points = {tag: [(each.step, each.tensor_proto.SerializeToString()) for each in board.Tensors(tag)] for tag in tags}
+    return {tag: found for tag, found in points.items() if found}  # All points of a tag may have been purged.
+
+
+def assert_same_run(ours, theirs):
+    """Compare two finished runs bit by bit."""
+    import torch
+
+    for name in ("last", "best"):
+        (tensors, state), (other_tensors, other_state) = (
+            checkpoint_content(run / "checkpoints" / f"{name}.safetensors") for run in (ours, theirs)
+        )
+        assert state == other_state, name
+        assert tensors.keys() == other_tensors.keys()
+        assert all(torch.equal(tensors[key], other_tensors[key]) for key in tensors), name
+    assert metrics_of(ours) == metrics_of(theirs)
+    assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
+    assert points_of(ours) == points_of(theirs)
+    reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
+    for key in ("bleu", "chrf", "ter", "best_step", "num_steps", "num_epochs", "num_target_tokens"):
+        assert reports[0][key] == reports[1][key]
