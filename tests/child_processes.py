@@ -167,7 +167,7 @@ class ForkServer:
         return statuses
 
     def end(self):
-        """End the processes that a test has not waited for, and the server, as its answer may have been read in part."""
+        """End what a test has not waited for, and the server, whose answer may have been read in part."""
         if self._running:
             self.stop()
 
