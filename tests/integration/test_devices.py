@@ -139,8 +139,10 @@ import os, sys, time
 
 def hold(event, arguments):
     if event == "open" and arguments[1] == "a" and str(arguments[0]).endswith("metrics.jsonl"):
-        with open(arguments[0]) as file:
-            num_rows = len(file.readlines())
+        num_rows = 0
+        if os.path.exists(arguments[0]):
+            with open(arguments[0]) as file:
+                num_rows = len(file.readlines())
         if num_rows in {rows} and not os.path.exists(f"held.{{num_rows}}"):
             open(f"held.{{num_rows}}", "x").close()
             while not os.path.exists(f"released.{{num_rows}}"):
@@ -154,10 +156,18 @@ Validated every 3 steps, a run has saved step 3 when it has 5 rows.
 """
 
 
-def wait_until(condition, *processes):
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def wait_until(condition, *pids):
+    """Wait for a condition, which these processes bring about."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end and all(each.poll() is None for each in processes)
+        assert time.monotonic() < end and not any(map(has_ended, pids))
         time.sleep(0.01)
 
 
@@ -316,10 +326,10 @@ def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
     """Under `nohup`, so that only SIGTERM stops it."""
     options = {"micro_batches_per_step": 2, "log_every_steps": 1}
     process = train("parts", "--devices", "2", held=[5], ignored="SIGHUP", **options)
-    wait_until(lambda: is_held(5), process)
+    wait_until(lambda: is_held(5), process.pid)
     assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process)))
     process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "Stopping after this step" in process.errors())
+    wait_until(lambda: "Stopping after this step" in process.errors(), process.pid)
     release(5)
     status, err = ended(process)
     assert status == 130 and err.count("the same command resumes from there") == 1, err
@@ -338,7 +348,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
 ):
     options = {"micro_batches_per_step": 2, "log_every_steps": 1, "shard_model": shard_model}
     process = train("killed", "--devices", "2", held=[5], **options)
-    wait_until(lambda: is_held(5), process)
+    wait_until(lambda: is_held(5), process.pid)
     os.kill(workers_of(process)[rank], signal.SIGKILL)
     release(5)
     status, err = ended(process)
@@ -352,7 +362,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
 
 def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, tmp_path, is_held, release):
     def kill_one(processes):
-        wait_until(lambda: is_held(5))
+        wait_until(lambda: is_held(5), *processes)
         os.kill(processes[1], signal.SIGKILL)
         release(5)
 
@@ -432,21 +442,14 @@ def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, run_of_one, 
     assert_equal_runs(tmp_path / "runs/two", run_of_one(micro_batches_per_step=2, **options))
 
 
-def has_ended(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
 def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path, is_held, release):
     process = train("alone", "--devices", "2", held=[2, 5], log_every_steps=1)
-    wait_until(lambda: is_held(2), process)
+    wait_until(lambda: is_held(2), process.pid)
     workers = workers_of(process)
     process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
     os.kill(workers[0], signal.SIGUSR1)
     release(2)
-    wait_until(lambda: is_held(5), process)
+    wait_until(lambda: is_held(5), process.pid)
     process.kill()
     process.wait()
     release(5)
