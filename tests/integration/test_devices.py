@@ -351,7 +351,7 @@ def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
 
 @pytest.mark.parametrize(
     ("rank", "shard_model"),
-    [(0, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (0, False)])],
+    [(0, False), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(0, True), (1, True)])],
 )
 def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
     forked, holding, finished, run_of_one, tmp_path, is_held, release, rank, shard_model
@@ -379,7 +379,7 @@ def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, t
         os.kill(processes[1], signal.SIGKILL)
         release(5)
 
-    arguments = command("again", micro_batches_per_step=2, log_every_steps=1)
+    arguments = command("again", micro_batches_per_step=2, log_every_steps=1, shard_model=True)
     statuses, _, err = forked(arguments, 2, HOLD.format(rows=[5]), kill_one)
     assert statuses == [1, -signal.SIGKILL] and err.count("another process has ended") == 1, err
     statuses, _, err = forked(arguments, 2, restarts=1)
