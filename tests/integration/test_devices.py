@@ -471,6 +471,26 @@ def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held
     assert "Saving after this step" in err and err.count("the same command resumes from there") == 1, err
 
 
+TWICE = """
+import signal
+from mt_cli import processes
+
+received = []
+signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+processes._stop_without_launcher()
+stop = signal.getsignal(signal.SIGUSR2)
+for _ in range(2):
+    stop(signal.SIGUSR2, None)
+print(len(received))
+sys.exit()
+"""
+
+
+def test_the_threads_of_a_launcher_that_is_killed_stop_its_workers_once(forked):
+    """Python may have noted the signal for a second thread before it handles that for the first one."""
+    assert forked([], body=TWICE) == ([0], "1\n", "")
+
+
 @pytest.mark.slow
 def test_ten_random_kills_of_random_processes_change_nothing(forked, finished, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 1500, "log_every_steps": 1}
