@@ -482,7 +482,7 @@ stop = signal.getsignal(signal.SIGUSR2)
 for _ in range(2):
     stop(signal.SIGUSR2, None)
 print(len(received))
-sys.exit()
+sys.exit(0)
 """
 
 
