@@ -48,7 +48,7 @@ def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: Lit
 def _versions() -> Iterator[Finding]:
     versions = describe_versions()
     python = f"{platform.python_version()} on {platform.platform(terse=True)}"
-    yield _finding((3, 10) <= sys.version_info[:2] <= (3, 13), "python", python, "tested with 3.10 to 3.13")
+    yield _finding((3, 11) <= sys.version_info[:2] <= (3, 14), "python", python, "tested with 3.11 to 3.14")
     listed = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "python")
     yield Finding("BAD" if "not installed" in versions.values() else "ok", "packages", listed)
 
