@@ -67,21 +67,6 @@ def one_seed_and_one_thread():
         torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def brief_reports(request, monkeypatch):
-    """Plain pictures, and few bootstrap samples, in this process: both take longer than the training of most tests."""
-    if "full_reports" not in request.keywords:
-        monkeypatch.setattr("mt_cli.experiment.validation.attention_pixels", plain_pixels)
-        monkeypatch.setattr("mt_cli.evaluation.texts._NUM_RESAMPLED", 50)
-
-
-def plain_pixels(weights_TS, source_tokens, target_tokens):
-    import torch
-
-    assert weights_TS.shape == (len(target_tokens), len(source_tokens))
-    return (255 * weights_TS).to(torch.uint8).unsqueeze(-1).expand(-1, -1, 3).cpu().numpy()
-
-
 @pytest.fixture
 def root():
     return ROOT
@@ -148,8 +133,16 @@ def tiny_tree(corpus):
             "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        "training": {"max_epochs": 2, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+        "training": {
+            "max_epochs": 2,
+            "batch_tokens": 200,
+            "warmup_steps": 2,
+            "log_every_steps": 1,
+            "num_pictures": 0,
+            "device": "cpu",
+        },
         "decoding": {"beam_size": 2},
+        "evaluation": {"num_resamples": 10},
     }
 
 
@@ -285,7 +278,9 @@ def trained(corpus, tmp_path_factory):
             "device": "cpu",
             "schedule": "linear",
             "validate_every_steps": 100,
+            "num_pictures": 0,
         },
+        "evaluation": {"num_resamples": 10},
     }
     runs = Path(tmp_path_factory.mktemp("runs"))
     train(parse_config(tree, "fixture"), runs)

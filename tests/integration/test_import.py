@@ -198,7 +198,14 @@ def test_an_imported_model_is_fine_tuned(marian, mt, corpus, tmp_path):
             "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
         },
         "init": {"run": "runs/opus"},
-        "training": {"max_steps": 20, "batch_tokens": 1000, "validate_every_steps": 10, "learning_rate": 1e-2},
+        "training": {
+            "max_steps": 20,
+            "num_pictures": 0,
+            "batch_tokens": 1000,
+            "validate_every_steps": 10,
+            "learning_rate": 1e-2,
+        },
+        "evaluation": {"num_resamples": 10},
     }
     (tmp_path / "child.yaml").write_text(json.dumps(tree))
     status, _, err = mt("train", "--config", "child.yaml")
@@ -231,7 +238,14 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(marian,
             "train": [source],
         },
         "init": {"run": "runs/opus", "vocabulary": "extend"},
-        "training": {"max_steps": 2, "batch_tokens": 1000, "validate_every_steps": 1, "learning_rate": 1e-4},
+        "training": {
+            "max_steps": 2,
+            "num_pictures": 0,
+            "batch_tokens": 1000,
+            "validate_every_steps": 1,
+            "learning_rate": 1e-4,
+        },
+        "evaluation": {"num_resamples": 10},
     }
     (tmp_path / "child.yaml").write_text(json.dumps(tree))
     status, _, err = mt("train", "--config", "child.yaml")

@@ -19,6 +19,7 @@ def auto(tiny_tree, tmp_path):
     del tiny_tree["model"]
     tiny_tree |= {"preset": "auto"}
     tiny_tree["training"] = {"max_epochs": 2, "batch_tokens": 400, "log_every_steps": 1, "device": "cpu"}
+    tiny_tree["training"]["num_pictures"] = 0
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     return "auto.yaml"
 
