@@ -32,7 +32,7 @@ TREE["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
 
 
 @pytest.fixture(scope="module")
-def family(corpus, tmp_path_factory):
+def family(corpus, one_thread, tmp_path_factory):
     """A folder with the run `runs/parent`, of sixty pairs, and the configs `parent.yaml` and `child.yaml`."""
     folder = tmp_path_factory.mktemp("family")
     for name, number in (("train", 60), ("test", 5)):
@@ -235,7 +235,7 @@ VALID = "corpus.valid={files: [test.en, test.xx]}"
 
 
 def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(child, tmp_path, mt, assert_same_run):
-    few = [[f"{number} {side}" for number in range(90)] for side in ("new", "NEW")]
+    few = [[f"{number} {side}" for number in range(45)] for side in ("new", "NEW")]
     for side, lines in zip(("en", "xx"), few, strict=True):
         (tmp_path / f"new.{side}").write_text("".join(f"{line}\n" for line in lines))
     settings = VALID, "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
