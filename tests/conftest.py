@@ -227,6 +227,13 @@ def forked(fork_server, tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def offline(monkeypatch):
+    """Data sets of the hub are looked for in the cache alone, so no test waits for a network."""
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 PROGRAM = """
 import os, torch
 from mt_cli import processes
