@@ -220,6 +220,13 @@ def forked(fork_server, tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def offline(monkeypatch):
+    """Data sets of the hub are looked for in the cache alone, so no test waits for a network."""
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 PROGRAM = """
 import os, torch
 from mt_cli import processes
@@ -246,7 +253,15 @@ def run_together(fork_server, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def trained(corpus, tmp_path_factory):
+def one_thread():
+    """For fixtures that train: those of a session are made before the fixture of each test that sets the number."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, one_thread, tmp_path_factory):
     """A finished tiny run."""
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train

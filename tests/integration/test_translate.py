@@ -232,7 +232,7 @@ def test_sigterm_ends_a_command_with_the_status_of_an_interruption(trained):
 
 
 @pytest.fixture(scope="module")
-def names_run(tmp_path_factory):
+def names_run(one_thread, tmp_path_factory):
     """A run that has seen a name in every sentence, and none of them twice."""
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train
