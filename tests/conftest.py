@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from child_processes import Children, Commands, ForkServer
+from child_processes import Children, Commands, ForkServer, Keeper
 from hypothesis import HealthCheck, settings
 
 from mt_cli.cli import main as cli
@@ -170,10 +170,18 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.fixture(scope="session")
+def keeper():
+    """Ends all processes of the tests with this one, however it ends."""
+    keeper = Keeper()
+    yield keeper
+    keeper.stop()
+
+
 @pytest.fixture
-def children():
+def children(keeper):
     """Processes of the test, which end with it."""
-    children = Children()
+    children = Children(keeper)
     yield children
     children.end()
 
@@ -191,8 +199,8 @@ def run(children):
 
 
 @pytest.fixture(scope="session")
-def started_fork_server():
-    server = ForkServer()
+def started_fork_server(keeper):
+    server = ForkServer(keeper)
     yield server
     server.stop()
 

@@ -25,7 +25,6 @@ import torch
 import torch._dynamo
 import torch.distributed.fsdp
 import torch.utils.tensorboard
-from child import end_with_parent
 
 import mt_cli.experiment.run  # noqa: F401
 from mt_cli.cli import main as cli
@@ -94,7 +93,6 @@ def run_program(path):
 def run(folder, name, arguments, program, environment, streams, encoding, crash_point):
     """Do the work of a new process; return its exit status."""
     os.setsid()
-    end_with_parent()
     signal.alarm(SECONDS)
     os.chdir(folder)
     os.environ.update(environment)
