@@ -253,7 +253,15 @@ def run_together(fork_server, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def trained(corpus, tmp_path_factory):
+def one_thread():
+    """For fixtures that train: those of a session are made before the fixture of each test that sets the number."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, one_thread, tmp_path_factory):
     """A finished tiny run."""
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train

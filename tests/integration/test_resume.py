@@ -817,7 +817,7 @@ NUM_STEPS = 12
 
 
 @pytest.fixture(scope="module")
-def saved_at_each_step(corpus, tmp_path_factory):
+def saved_at_each_step(corpus, one_thread, tmp_path_factory):
     """A function that trains a run of 12 steps, and a folder with the run after 3 steps and with each of its states."""
     folder = tmp_path_factory.mktemp("each_step")
     tree = {

@@ -31,7 +31,7 @@ def command(trained, quick_tree, tiny_config, tmp_path):
     """The words of a command line by its name."""
     (tmp_path / "in.en").write_text("one.\ntwo.\n", encoding="utf-8")
     (tmp_path / "in.xx").write_text("ONE.\nTWO.\n", encoding="utf-8")
-    return lambda name: COMMANDS[name].replace("RUN", str(trained)).split()
+    return lambda name: [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
 
 
 def lines_of(out):

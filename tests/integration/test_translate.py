@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import os
 import random
 import re
 import shutil
@@ -215,19 +216,9 @@ def test_a_full_disk_under_a_file_is_named_once(mt, trained, option):
     assert (status, err) == (1, "mt: /dev/full: no space left on device\n")
 
 
-@pytest.fixture
-def piped_translation(start, trained):
-    """A function that starts `mt translate` with pipes."""
-
-    def begin(*options):
-        command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained, *options]
-        return start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    return begin
-
-
-def test_sigterm_ends_a_command_with_the_status_of_an_interruption(piped_translation):
-    process = piped_translation()
+def test_sigterm_ends_a_command_with_the_status_of_an_interruption(start, trained):
+    command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained]
+    process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdin.write("one.\n" * 256)
     process.stdin.flush()
     assert process.stdout.readline()
@@ -238,7 +229,7 @@ def test_sigterm_ends_a_command_with_the_status_of_an_interruption(piped_transla
 
 
 @pytest.fixture(scope="module")
-def names_run(tmp_path_factory):
+def names_run(one_thread, tmp_path_factory):
     """A run that has seen a name in every sentence, and none of them twice."""
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train
@@ -373,24 +364,52 @@ def test_alignment_is_written_to_its_file(mt, trained, tmp_path):
     assert max(sides[0]) == 6 and max(sides[1]) in (5, 6) and min(sides[0] | sides[1]) == 0
 
 
-def test_the_first_line_is_out_before_the_last_is_read(piped_translation):
-    process = piped_translation()
-    process.stdin.write("one.\n" * 100)
-    process.stdin.flush()
-    assert [process.stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
-    out, err = process.communicate("two.\n", timeout=300)
-    assert out == "ONE.\n" * 68 + "TWO.\n"
-    assert err == ""
+@pytest.fixture
+def dialogue(fork_server, trained, tmp_path):
+    """A function that starts `mt translate` in a process of its own and returns its standard input and output."""
+    files = []
+
+    def begin(*options):
+        for name in ("in", "out"):
+            os.mkfifo(tmp_path / name)
+        program = tmp_path / "program.py"
+        program.write_text(
+            "import os, sys; from mt_cli.cli import main as cli\n"
+            "os.dup2(os.open('out', os.O_WRONLY), 1); os.dup2(os.open('in', os.O_RDONLY), 0)\n"
+            f"sys.argv = {['mt', 'translate', '--run', str(trained), *options]}; cli.main()",
+            encoding="utf-8",
+        )
+        reader = os.open(tmp_path / "out", os.O_RDONLY | os.O_NONBLOCK)  # Does not wait for the writer.
+        files.append(open(reader, encoding="utf-8"))  # noqa: SIM115
+        fork_server.start(tmp_path, program=str(program))
+        files.append((tmp_path / "in").open("w", encoding="utf-8"))  # Waits until the process has both.
+        os.set_blocking(reader, True)
+        return files[1], files[0]
+
+    yield begin
+    for file in files:
+        file.close()
 
 
-def test_interactive_answers_each_line_before_the_next(piped_translation):
-    process = piped_translation("--interactive")
+def test_the_first_line_is_out_before_the_last_is_read(dialogue, fork_server, tmp_path):
+    stdin, stdout = dialogue()
+    print("one.\n" * 100, end="", file=stdin, flush=True)
+    assert [stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
+    print("two.", file=stdin)
+    stdin.close()
+    assert stdout.read() == "ONE.\n" * 68 + "TWO.\n"
+    assert fork_server.wait() == [0]
+    assert (tmp_path / "stream.2").read_text(encoding="utf-8") == ""
+
+
+def test_interactive_answers_each_line_before_the_next(dialogue, fork_server):
+    stdin, stdout = dialogue("--interactive")
     for word in ("one", "two"):
-        process.stdin.write(f"{word}.\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == f"{word.upper()}.\n"
-    assert process.communicate(timeout=300)[0] == ""
-    assert process.returncode == 0
+        print(f"{word}.", file=stdin, flush=True)
+        assert stdout.readline() == f"{word.upper()}.\n"
+    stdin.close()
+    assert stdout.read() == ""
+    assert fork_server.wait() == [0]
 
 
 def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained):
