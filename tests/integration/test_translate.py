@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import os
 import random
 import re
 import shutil
@@ -122,15 +123,16 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus):
 def test_a_checkpoint_can_be_named(mt, trained, tmp_path):
     (step,) = (path.stem for path in (trained / "checkpoints").glob("step-*"))
     run, pair = ("--run", trained), ("one two.", "ONE TWO.")
-    scores = {}
+    scores = {}  # The steps of a run that has learned its text may differ in the last digits only.
     for name in ("best", "last", step):
         option = ("--checkpoint", name)
         translator = Translator.load(trained, "cpu", "fp32", checkpoint=name)
-        scores[name] = f"{translator.score(*([text] for text in pair))[0].log_prob:.4f}\n"
-        assert mt("score", *pair, *run, *option, "--precision", "fp32")[1] == scores[name]
+        scores[name] = translator.score(*([text] for text in pair))[0].log_prob
+        assert mt("score", *pair, *run, *option, "--precision", "fp32")[1] == f"{scores[name]:.4f}\n"
         assert mt("translate", pair[0], *run, *option)[1] == "ONE TWO.\n"
         assert mt("inspect", pair[0], *run, *option, "--output", "pictures")[1].startswith("ONE TWO.\n")
-    assert scores[step] != scores["best"] == mt("score", *pair, *run, "--precision", "fp32")[1]
+    assert scores[step] != scores["best"]
+    assert mt("score", *pair, *run, "--precision", "fp32")[1] == f"{scores['best']:.4f}\n"
 
 
 def test_a_named_checkpoint_that_is_damaged_is_refused(mt, trained, tmp_path):
@@ -214,19 +216,14 @@ def test_a_full_disk_under_a_file_is_named_once(mt, trained, option):
     assert (status, err) == (1, "mt: /dev/full: no space left on device\n")
 
 
-def piped_translation(run):
-    command = [sys.executable, "-m", "mt_cli", "translate", "--run", str(run)]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-
-
-def test_sigterm_ends_a_command_with_the_status_of_an_interruption(trained):
-    process = piped_translation(trained)
+def test_sigterm_ends_a_command_with_the_status_of_an_interruption(start, trained):
+    command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained]
+    process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stdin.write("one.\n" * 256)
     process.stdin.flush()
     assert process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in err
 
@@ -280,12 +277,11 @@ def test_unknown_words_are_copied_kept_or_avoided(mt, names_run):
     assert status == 2 and "copy" in err
 
 
-def test_a_reader_that_goes_away_is_no_error(trained, tmp_path):
+def test_a_reader_that_goes_away_is_no_error(run, trained, tmp_path):
     (tmp_path / "in.txt").write_text("one.\n" * 3000, encoding="utf-8")
-    command = f"{sys.executable} -m mt_cli translate --run {trained} --input in.txt; echo status $? >&2"
-    result = subprocess.run(
-        ["bash", "-c", f"({command}) | head -n 1"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained, "--input", "in.txt"]
+    line = '("$@"; echo status $? >&2) | head -n 1'
+    result = run(["bash", "-c", line, "bash", *command], cwd=tmp_path, capture_output=True, text=True)
     assert result.stdout == "ONE.\n"
     assert result.stderr == "status 0\n"
 
@@ -384,29 +380,52 @@ def test_alignment_is_written_to_its_file(mt, trained, tmp_path):
     assert max(sides[0]) == 6 and max(sides[1]) in (5, 6) and min(sides[0] | sides[1]) == 0
 
 
-def test_the_first_line_is_out_before_the_last_is_read(trained):
-    process = piped_translation(trained)
-    process.stdin.write("one.\n" * 100)
-    process.stdin.flush()
-    assert [process.stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
-    out, err = process.communicate("two.\n", timeout=60)
-    assert out == "ONE.\n" * 68 + "TWO.\n"
-    assert err == ""
+@pytest.fixture
+def dialogue(fork_server, trained, tmp_path):
+    """A function that starts `mt translate` in a process of its own and returns its standard input and output."""
+    files = []
+
+    def begin(*options):
+        for name in ("in", "out"):
+            os.mkfifo(tmp_path / name)
+        program = tmp_path / "program.py"
+        program.write_text(
+            "import os, sys; from mt_cli.cli import main as cli\n"
+            "os.dup2(os.open('out', os.O_WRONLY), 1); os.dup2(os.open('in', os.O_RDONLY), 0)\n"
+            f"sys.argv = {['mt', 'translate', '--run', str(trained), *options]}; cli.main()",
+            encoding="utf-8",
+        )
+        reader = os.open(tmp_path / "out", os.O_RDONLY | os.O_NONBLOCK)  # Does not wait for the writer.
+        files.append(open(reader, encoding="utf-8"))  # noqa: SIM115
+        fork_server.start(tmp_path, program=str(program))
+        files.append((tmp_path / "in").open("w", encoding="utf-8"))  # Waits until the process has both.
+        os.set_blocking(reader, True)
+        return files[1], files[0]
+
+    yield begin
+    for file in files:
+        file.close()
 
 
-def test_interactive_answers_each_line_before_the_next(trained):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mt_cli", "translate", "--interactive", "--run", str(trained)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def test_the_first_line_is_out_before_the_last_is_read(dialogue, fork_server, tmp_path):
+    stdin, stdout = dialogue()
+    print("one.\n" * 100, end="", file=stdin, flush=True)
+    assert [stdout.readline() for _ in range(32)] == ["ONE.\n"] * 32
+    print("two.", file=stdin)
+    stdin.close()
+    assert stdout.read() == "ONE.\n" * 68 + "TWO.\n"
+    assert fork_server.wait() == [0]
+    assert (tmp_path / "stream.2").read_text(encoding="utf-8") == ""
+
+
+def test_interactive_answers_each_line_before_the_next(dialogue, fork_server):
+    stdin, stdout = dialogue("--interactive")
     for word in ("one", "two"):
-        process.stdin.write(f"{word}.\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == f"{word.upper()}.\n"
-    assert process.communicate(timeout=60)[0] == ""
-    assert process.returncode == 0
+        print(f"{word}.", file=stdin, flush=True)
+        assert stdout.readline() == f"{word.upper()}.\n"
+    stdin.close()
+    assert stdout.read() == ""
+    assert fork_server.wait() == [0]
 
 
 def test_a_line_of_many_sentences_is_translated_sentence_by_sentence(mt, trained):
