@@ -14,6 +14,7 @@ import typer
 import yaml
 from child_processes import Children, Commands, ForkServer, Keeper
 from hypothesis import HealthCheck, settings
+from texts import TEXTS
 
 from mt_cli.cli import main as cli
 
@@ -85,10 +86,12 @@ def multi30k(real_text):
     return real_text / "multi30k"
 
 
-@pytest.fixture(scope="session")
-def flores(real_text):
-    """The same sentences in 19 languages, by language code."""
-    paths = sorted((real_text / "flores200").glob("*.devtest"))
+@pytest.fixture(scope="session", params=["own", pytest.param("flores", marks=pytest.mark.slow)])
+def texts(request):
+    """The same sentences in nineteen languages, by language code: eight of `texts.py`, or a thousand of FLORES-200."""
+    if request.param == "own":
+        return {code: text.split("\n") for code, text in TEXTS.items()}
+    paths = sorted((request.getfixturevalue("real_text") / "flores200").glob("*.devtest"))
     return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 

@@ -194,3 +194,12 @@ def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, 
     assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert mt("report", "--run", "run", "--compare", "none")[0] == 2
     assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
+
+
+def test_every_metric_is_documented(root, trained):
+    documented = set(
+        re.findall(r"`((?:train|valid|optimizer|speed|final)/[\w/]+)", (root / "docs/runs.md").read_text())
+    )
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
+    assert tags and tags <= documented
