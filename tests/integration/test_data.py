@@ -237,7 +237,7 @@ def test_corpora_are_mixed_tagged_and_reported(mt, config, tmp_path):
     assert 0 < web["num_kept"] < 100
     assert web["dropped"] == {"max_characters": 100 - web["num_kept"]}
     assert web["num_pairs_seen"] == 3 * web["num_kept"]
-    rows = [json.loads(line) for line in (tmp_path / "runs/checked/metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tmp_path / "runs/checked/metrics.jsonl").read_text("utf-8").splitlines()]
     seen = [row for row in rows if "train/num_pairs/web" in row]
     assert seen[-1]["train/num_pairs/books"] == 200
     assert seen[-1]["train/num_pairs/web"] == web["num_pairs_seen"]
@@ -287,7 +287,7 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     losses = [
         {
             row["step"]: row["train/loss"]
-            for row in map(json.loads, file.read_text().splitlines())
+            for row in map(json.loads, file.read_text(encoding="utf-8").splitlines())
             if "train/loss" in row
         }
         for file in (tmp_path / "runs/checked/metrics.jsonl", tmp_path / "runs/straight/metrics.jsonl")

@@ -205,7 +205,11 @@ def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):
 def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
     write_files(tmp_path, "train", pairs(90))
     assert mt("init", "--files", "train.en", "train.de", "--output", "here.yaml", "--name", "new")[0] == 0
-    tree = {"name": "new", "preset": "auto", "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text())["corpus"]}
+    tree = {
+        "name": "new",
+        "preset": "auto",
+        "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"],
+    }
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     assert resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache") == load_config(
         tmp_path / "here.yaml"
@@ -225,7 +229,7 @@ def test_init_never_overwrites_a_file(mt, tmp_path):
         assert (status, out) == (2, "")
         assert "exists already and is not overwritten" in err
         assert "reading" not in err
-    assert (tmp_path / "new.yaml").read_text() == "mine"
+    assert (tmp_path / "new.yaml").read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / "missing").exists()
 
 
@@ -237,7 +241,7 @@ def test_init_takes_other_files_for_evaluation_and_one_for_each_side(mt, tmp_pat
     (tmp_path / "dev.txt").write_text("one file\n" * 90)
     for names in (("books.en.txt", "books.de.txt"), ("test.en", "test.de")):
         assert mt("init", "--files", *names, "--output", f"{names[0]}.yaml", "--name", "new")[0] == 0
-        corpus = yaml.safe_load((tmp_path / f"{names[0]}.yaml").read_text())["corpus"]
+        corpus = yaml.safe_load((tmp_path / f"{names[0]}.yaml").read_text(encoding="utf-8"))["corpus"]
         assert set(corpus) == {"source", "target", "train", "valid"}
         assert set(corpus["valid"]) == {"fraction"}
 

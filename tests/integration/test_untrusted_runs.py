@@ -71,7 +71,7 @@ def attempt(mt, tmp_path):
     former = signal.signal(signal.SIGALRM, hang)
 
     def end(*arguments):
-        signal.alarm(60)
+        signal.alarm(300)
         try:
             status, out, err = mt(*arguments)
         finally:
@@ -87,7 +87,7 @@ def attempt(mt, tmp_path):
 def commands(run, corpus, tmp_path):
     """Command lines for a run."""
     for side in ("en", "xx"):
-        lines = (corpus / f"test.{side}").read_text().splitlines()[:2]
+        lines = (corpus / f"test.{side}").read_text(encoding="utf-8").splitlines()[:2]
         (tmp_path / f"two.{side}").write_text("".join(f"{line}\n" for line in lines))
     return {
         "translate": ("translate", "one.", "--run", run),
