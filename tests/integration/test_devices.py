@@ -139,8 +139,10 @@ import os, sys, time
 
 def hold(event, arguments):
     if event == "open" and arguments[1] == "a" and str(arguments[0]).endswith("metrics.jsonl"):
-        with open(arguments[0]) as file:
-            num_rows = len(file.readlines())
+        num_rows = 0
+        if os.path.exists(arguments[0]):
+            with open(arguments[0]) as file:
+                num_rows = len(file.readlines())
         if num_rows in {rows} and not os.path.exists(f"held.{{num_rows}}"):
             open(f"held.{{num_rows}}", "x").close()
             while not os.path.exists(f"released.{{num_rows}}"):
@@ -154,10 +156,18 @@ Validated every 3 steps, a run has saved step 3 when it has 5 rows.
 """
 
 
-def wait_until(condition, *processes):
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def wait_until(condition, *pids):
+    """Wait for a condition, which these processes bring about."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end and all(each.poll() is None for each in processes)
+        assert time.monotonic() < end and not any(map(has_ended, pids))
         time.sleep(0.01)
 
 
@@ -172,16 +182,26 @@ def release(tmp_path):
 
 
 @pytest.fixture
-def train(tmp_path, config, start):
-    """Starts `mt train` with its launcher, if any; its main process waits at the numbers of rows `held`."""
+def holding(tmp_path):
+    """Variables of the environment with which the main process of a launcher waits at these numbers of rows."""
 
-    def run(name, *arguments, held=(), ignored="", **options):
-        (tmp_path / "startup").mkdir(exist_ok=True)
-        (tmp_path / "startup/sitecustomize.py").write_text(HOLD.format(rows=held), encoding="utf-8")
-        (tmp_path / "temporary").mkdir(exist_ok=True)
-        paths = os.pathsep.join(filter(None, (str(tmp_path / "startup"), os.environ.get("PYTHONPATH"))))
-        environment = os.environ | {"TMPDIR": str(tmp_path / "temporary"), "PYTHONPATH": paths}
-        started = [sys.executable, "-m", "mt_cli", *command(name, *arguments, **options)]
+    def prepare(*rows):
+        (tmp_path / "startup").mkdir()
+        (tmp_path / "startup/sitecustomize.py").write_text(HOLD.format(rows=rows), encoding="utf-8")
+        paths = filter(None, (str(tmp_path / "startup"), os.environ.get("PYTHONPATH")))
+        return {"PYTHONPATH": os.pathsep.join(paths)}
+
+    return prepare
+
+
+@pytest.fixture
+def launch(tmp_path, config, start):
+    """Starts `mt train` with the launcher of two processes."""
+
+    def run(name, environment, ignored="", **options):
+        (tmp_path / "temporary").mkdir()
+        environment = os.environ | environment | {"TMPDIR": str(tmp_path / "temporary")}
+        started = [sys.executable, "-m", "mt_cli", *command(name, "--devices", "2", **options)]
         with open(tmp_path / f"{name}.err", "w") as err:
             process = start(started, ignored=ignored, cwd=tmp_path, env=environment, stderr=err)
         process.errors = lambda: (tmp_path / f"{name}.err").read_text(encoding="utf-8")
@@ -195,7 +215,7 @@ def ended(process):
     return process.wait(timeout=PATIENCE), process.errors()
 
 
-def workers_of(process):
+def workers_of(launcher):
     """The process ids of the workers of a launcher, in the order of their ranks."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -204,7 +224,7 @@ def workers_of(process):
             environment = (folder / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"\nPPid:\t%d\n" % process.pid in status:
+        if b"\nPPid:\t%d\n" % launcher in status:
             found |= {int(part[5:]): int(folder.name) for part in environment if part.startswith(b"RANK=")}
     return [found[rank] for rank in sorted(found)]
 
@@ -311,15 +331,15 @@ def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, run_
 
 
 def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
-    train, finished, run_of_one, tmp_path, is_held, release
+    launch, holding, finished, run_of_one, tmp_path, is_held, release
 ):
     """Under `nohup`, so that only SIGTERM stops it."""
     options = {"micro_batches_per_step": 2, "log_every_steps": 1}
-    process = train("parts", "--devices", "2", held=[5], ignored="SIGHUP", **options)
-    wait_until(lambda: is_held(5), process)
-    assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process)))
+    process = launch("parts", holding(5), ignored="SIGHUP", **options)
+    wait_until(lambda: is_held(5), process.pid)
+    assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process.pid)))
     process.send_signal(signal.SIGTERM)
-    wait_until(lambda: "Stopping after this step" in process.errors())
+    wait_until(lambda: "Stopping after this step" in process.errors(), process.pid)
     release(5)
     status, err = ended(process)
     assert status == 130 and err.count("the same command resumes from there") == 1, err
@@ -334,15 +354,18 @@ def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
     [(0, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (0, False)])],
 )
 def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
-    train, finished, run_of_one, tmp_path, is_held, release, rank, shard_model
+    forked, holding, finished, run_of_one, tmp_path, is_held, release, rank, shard_model
 ):
     options = {"micro_batches_per_step": 2, "log_every_steps": 1, "shard_model": shard_model}
-    process = train("killed", "--devices", "2", held=[5], **options)
-    wait_until(lambda: is_held(5), process)
-    os.kill(workers_of(process)[rank], signal.SIGKILL)
-    release(5)
-    status, err = ended(process)
-    assert status == 1, err
+
+    def kill_one(launchers):
+        wait_until(lambda: is_held(5), *launchers)
+        os.kill(workers_of(launchers[0])[rank], signal.SIGKILL)
+        release(5)
+
+    launched = command("killed", "--devices", "2", **options)
+    statuses, _, err = forked(launched, meanwhile=kill_one, environment=holding(5))
+    assert statuses == [1], err
     assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
     assert "another process has ended" in err and "Traceback" not in err
     assert err.endswith("; what was saved last is kept, the same command resumes there\n")
@@ -352,7 +375,7 @@ def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothin
 
 def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, tmp_path, is_held, release):
     def kill_one(processes):
-        wait_until(lambda: is_held(5))
+        wait_until(lambda: is_held(5), *processes)
         os.kill(processes[1], signal.SIGKILL)
         release(5)
 
@@ -390,7 +413,7 @@ def test_a_process_that_lacks_memory_for_one_sentence_ends_all(forked):
 
 
 @pytest.fixture
-def launch(tmp_path, config, start):
+def launch_machine(tmp_path, config, start):
     """Starts the launchers of two machines, each with one process; the first launcher has the store of both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -416,14 +439,14 @@ def wait_for_rows(run, number):
 
 
 @pytest.mark.slow
-def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, run_of_one, tmp_path):
+def test_a_machine_that_is_lost_and_returns_changes_nothing(launch_machine, run_of_one, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 60, "log_every_steps": 1}
-    launchers = [launch("two", **options) for _ in range(2)]
+    launchers = [launch_machine("two", **options) for _ in range(2)]
     wait_for_rows(tmp_path / "runs/two", 8)
-    for pid in (launchers[1].pid, *workers_of(launchers[1])):
+    for pid in (launchers[1].pid, *workers_of(launchers[1].pid)):
         os.kill(pid, signal.SIGKILL)
     launchers[1].wait()
-    returned = launch("two", **options)
+    returned = launch_machine("two", **options)
     assert [each.wait(timeout=PATIENCE) for each in (launchers[0], returned)] == [0, 0], "".join(
         path.read_text() for path in tmp_path.glob("err.*")
     )
@@ -432,21 +455,14 @@ def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, run_of_one, 
     assert_equal_runs(tmp_path / "runs/two", run_of_one(micro_batches_per_step=2, **options))
 
 
-def has_ended(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except OSError:
-        return True
-
-
-def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path, is_held, release):
-    process = train("alone", "--devices", "2", held=[2, 5], log_every_steps=1)
-    wait_until(lambda: is_held(2), process)
-    workers = workers_of(process)
+def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held, release):
+    process = launch("alone", holding(2, 5), log_every_steps=1)
+    wait_until(lambda: is_held(2), process.pid)
+    workers = workers_of(process.pid)
     process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
     os.kill(workers[0], signal.SIGUSR1)
     release(2)
-    wait_until(lambda: is_held(5), process)
+    wait_until(lambda: is_held(5), process.pid)
     process.kill()
     process.wait()
     release(5)
@@ -456,27 +472,30 @@ def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path, is_held
 
 
 @pytest.mark.slow
-def test_ten_random_kills_of_random_processes_change_nothing(train, finished, tmp_path):
+def test_ten_random_kills_of_random_processes_change_nothing(forked, finished, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 1500, "log_every_steps": 1}
     options |= {"validate_every_steps": 50, "save_every_minutes": 0.001}
     finished("whole", 2, **options)
     generator = random.Random(1)
-    for _ in range(10):
-        process = train("killed", "--devices", "2", **options)
+
+    def kill_one(launchers):
         rows = tmp_path / "runs/killed/metrics.jsonl"
         num_rows = len(metrics_of(rows.parent)) if rows.exists() else 0
         wait_for_rows(rows.parent, num_rows + generator.randrange(1, 8))
         time.sleep(generator.random() / 10)
-        os.kill(workers_of(process)[generator.randrange(2)], signal.SIGKILL)
-        status, err = ended(process)
-        assert status == 1 and err.count("mt: ") == 1, err
+        os.kill(workers_of(launchers[0])[generator.randrange(2)], signal.SIGKILL)
+
+    for _ in range(10):
+        statuses, _, err = forked(command("killed", "--devices", "2", **options), meanwhile=kill_one)
+        assert statuses == [1] and err.count("mt: ") == 1, err
     finished("killed", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
 
 
-def test_an_error_is_one_message_for_all_processes_and_their_launcher(train):
-    status, err = ended(train("wrong", "--devices", "2", "--set", "corpus.train.files=[missing.en, missing.it]"))
-    assert status == 2
+def test_an_error_is_one_message_for_all_processes_and_their_launcher(forked):
+    wrong = ("--set", "corpus.train.files=[missing.en, missing.it]")
+    statuses, _, err = forked(command("wrong", "--devices", "2", *wrong))
+    assert statuses == [2]
     assert [line[:4] for line in err.splitlines()] == ["mt: "], err
 
 
@@ -522,16 +541,15 @@ def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_pa
         assert len(moved) == (restarts > 0)
 
 
-def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, run, forked, tmp_path):
+def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, forked, tmp_path):
     def arguments(name):
         outputs = ["--output", f"{name}.xx", "--alignment", f"{name}.align"]
         return ["translate", "--run", trained, "--precision", "fp32", "--input", "in.en", *outputs]
 
     lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "in.en").write_text("\n".join(["", *lines, "unseen words here", "", *lines * 20]) + "\n")
-    launched = [sys.executable, "-m", "mt_cli", *arguments("two"), "--devices", "2"]
-    done = run(launched, cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    assert forked(arguments("one"))[:2] == ([0], "")
+    for name, devices in (("one", ()), ("two", ("--devices", "2"))):
+        statuses, out, err = forked([*arguments(name), *devices])
+        assert (statuses, out) == ([0], ""), err
     for suffix in ("xx", "align"):
         assert (tmp_path / f"two.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes() != b""
