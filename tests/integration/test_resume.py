@@ -78,6 +78,7 @@ MOMENTS = (3, 6, 11, 22)
 @pytest.mark.parametrize(
     "options",
     [
+        {"num_pictures": 1},
         {"micro_batches_per_step": 3, "max_epochs": 6},
         {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
         {"precision": "bf16", "ema_decay": 0.9},
@@ -792,6 +793,7 @@ CHANGES = {
     **{"training.max_steps": 7, "training.max_epochs": 1, "training.max_minutes": 1e-9, "training.patience": 1},
     **{"training.best_metric": "loss", "training.validate_every_steps": 2, "training.save_every_minutes": 1e-9},
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
+    **{"training.num_pictures": 1, "evaluation.num_resamples": 5},
     **{"training.keep_validated": 2, "training.average_checkpoints": 2},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"training.recompute_layers": "true", "training.shard_model": "true"},
@@ -825,8 +827,9 @@ def saved_at_each_step(corpus, one_thread, tmp_path_factory):
         "corpus": {"source": "en", "target": "xx", "valid": {"fraction": 0.02}},
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {"max_steps": NUM_STEPS, "batch_tokens": 200, "warmup_steps": 2, "validate_every_steps": 3},
+        "evaluation": {"num_resamples": 10},
     }
-    tree["training"] |= {"device": "cpu", "save_every_minutes": None, "precision": "fp32"}
+    tree["training"] |= {"device": "cpu", "save_every_minutes": None, "precision": "fp32", "num_pictures": 0}
     tree["model"]["qkv_bias"] = False  # AdamW turns the rounding errors in a key bias' zero gradient into updates.
     tree["corpus"]["train"] = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
 
