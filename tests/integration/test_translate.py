@@ -100,7 +100,7 @@ def test_tokenize_reports_on_a_config(mt, tiny_config, tmp_path):
     assert [path.name for path in (tmp_path / "runs").iterdir()] == [".cache"]
 
 
-def test_evaluate_scores_splits_and_files(mt, trained, corpus):
+def test_evaluate_scores_splits_and_files(mt, trained, corpus, tmp_path):
     status, out, _ = mt("evaluate", "--run", trained, "--json")
     scores = json.loads(out)
     assert status == 0
@@ -112,8 +112,13 @@ def test_evaluate_scores_splits_and_files(mt, trained, corpus):
     assert "nw:2" in scores["chrf++"]["signature"] and scores["speed"]["tokens_per_second"] > 0
     hypotheses = (trained / "hypotheses" / "test.txt").read_text(encoding="utf-8").splitlines()
     assert hypotheses == mt("translate", "--run", trained, "--input", corpus / "test.en")[1].splitlines()
-    files = ["--source", corpus / "train.en", "--reference", corpus / "train.xx"]
+    files = ["--source", corpus / "test.en", "--reference", corpus / "test.xx"]
     assert json.loads(mt("evaluate", "--run", trained, "--json", *files)[1])["bleu"] == scores["bleu"]
+    (tmp_path / "own.en").write_text("one.\ntwo.\n", encoding="utf-8")
+    (tmp_path / "own.xx").write_text("NINE.\nNINE.\n", encoding="utf-8")
+    files = ["--source", "own.en", "--reference", "own.xx"]
+    scores = json.loads(mt("evaluate", "--run", trained, "--json", *files)[1])
+    assert scores["num_sentences"] == 2 and scores["bleu"]["score"] < 90
     assert "BLEU" in mt("evaluate", "--run", trained, "--split", "valid")[1]
     status, _, err = mt("evaluate", "--run", trained, "--split", "exam")
     assert status == 2
@@ -460,7 +465,8 @@ def test_sampling_a_prefix_and_other_options_of_the_search(mt, trained):
     assert len(translation(*hot, "--n-best", "3").splitlines()) == 3
     assert translation("--prefix", "TEN TWO").startswith("TEN TWO")
     assert translation("--prefix", "ONE Xerxes").startswith("ONE Xerxes")
-    assert len(translation("--set", "decoding.max_length=2").split()) == 2
+    tokens = translation("--set", "decoding.max_length=2", "--set", "decoding.min_length=2").replace(".", " .").split()
+    assert len(tokens) == 2
     assert translation("--set", "decoding.no_repeat_ngram=1", "--set", "decoding.beam_size=1") == "ONE TWO THREE.\n"
 
 
