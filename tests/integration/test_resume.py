@@ -79,7 +79,7 @@ MOMENTS = (3, 6, 11, 22)
     "options",
     [
         {"num_pictures": 1},
-        {"micro_batches_per_step": 3, "max_epochs": 6},
+        pytest.param({"micro_batches_per_step": 3, "max_epochs": 6}, marks=pytest.mark.slow),
         {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
         {"precision": "bf16", "ema_decay": 0.9},
         {"ema_decay": 0.8, "optimizer": "muon"},
