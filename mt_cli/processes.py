@@ -183,12 +183,15 @@ def _common_name(store: Any, rank: int, num_processes: int) -> str:
 def _stop_without_launcher() -> None:
     """Send SIGTERM to this process, once, when its launcher ends, which may have been killed; Linux only.
 
-    Linux sends its signal again for other threads of the launcher that end.
+    Linux sends its signal again for other threads of the launcher that end; a second SIGTERM would stop at once.
     """
+    is_stopping = False
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_IGN)
-        signal.raise_signal(signal.SIGTERM)
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
+            signal.raise_signal(signal.SIGTERM)
 
     with suppress(OSError, AttributeError):
         prctl = ctypes.CDLL(None).prctl
