@@ -1,8 +1,14 @@
-"""Processes of tests, none of which outlives its test, whether that passes, fails or is killed."""
+"""Processes of tests, none of which outlives its test, whether that passes or fails, nor pytest, however that ends.
+
+On Linux, all descendants of a process of a test are found by a variable of their environment, also those in a session
+of their own; elsewhere, those in its process group. As a program (`python child_processes.py MARK`), ends all processes
+with this mark when standard input or its parent has ended. Needs the standard library alone.
+"""
 
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,23 +17,74 @@ import uuid
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-_MARK = "MT_TEST"
-"""The variable of the environment by which all descendants of a process of a test are found."""
+_VARIABLE = "MT_TEST"
+"""Lists the marks of a process, between colons: those of its own test, and of the pytests around that."""
+
+
+def new_mark():
+    return uuid.uuid4().hex
+
+
+def _marked_environment(environment, *marks):
+    return {**environment, _VARIABLE: ":".join([os.environ.get(_VARIABLE, ""), *marks, ""])}
+
+
+def end_marked(mark):
+    """End all processes with this mark; none are found without /proc."""
+    while any([kill(pid) for pid in _marked(mark)]):
+        time.sleep(0.01)
+
+
+def _marked(mark):
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            for variable in (folder / "environ").read_bytes().split(b"\0"):
+                if variable.startswith(_VARIABLE.encode()) and f":{mark}:".encode() in variable:
+                    yield int(folder.name)
+
+
+def kill(pid):
+    """Whether the process was there to be killed."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
+
+
+def end_group(leader):
+    """End the processes of a group, if there are any."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # Darwin denies what has ended.
+        os.killpg(leader, signal.SIGKILL)
+
+
+def _start(command, ignored="", **options):
+    child = [sys.executable, "-I", "-S", str(ROOT / "tests" / "child.py"), ignored, *map(str, command)]
+    return subprocess.Popen(child, start_new_session=True, **options)
+
+
+class Keeper:
+    """A process that ends all processes with its mark when this one has ended, which may have been killed."""
+
+    def __init__(self):
+        self.mark = new_mark()
+        program = [sys.executable, "-I", "-S", __file__, self.mark]
+        self._process = _start(program, ignored="SIGHUP,SIGINT,SIGTERM", stdin=subprocess.PIPE)
+
+    def stop(self):
+        self._process.stdin.close()
+        self._process.wait()
 
 
 class Children:
     """Starts commands; `end` ends them, with all that they have started in turn."""
 
-    def __init__(self):
-        self._mark = f"{_MARK}={uuid.uuid4().hex}"
-        self._started = []
+    def __init__(self, keeper):
+        self._keeper, self._mark, self._started = keeper, new_mark(), []
 
     def start(self, command, ignored="", env=None, **options):
         """A `subprocess.Popen` that ignores the signals with these names, separated by commas, and no others."""
-        name, value = self._mark.split("=")
-        environment = {**(os.environ if env is None else env), name: value}
-        child = [sys.executable, "-I", "-S", str(ROOT / "tests" / "child.py"), ignored, *map(str, command)]
-        self._started.append(subprocess.Popen(child, env=environment, start_new_session=True, **options))
+        environment = _marked_environment(os.environ if env is None else env, self._keeper.mark, self._mark)
+        self._started.append(_start(command, ignored, env=environment, **options))
         return self._started[-1]
 
     def run(self, command, timeout=300, capture_output=False, check=False, input=None, **options):
@@ -51,53 +108,32 @@ class Children:
         """End all processes that are left."""
         for process in self._started:
             end_group(process.pid)
-        while any([kill(pid) for pid in _marked(self._mark)]):
-            time.sleep(0.01)
+        end_marked(self._mark)
         for process in self._started:
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                with contextlib.suppress(OSError):  # What was not written has no reader.
-                    if pipe:
-                        pipe.close()
+            _close_pipes(process)
             process.wait()
         self._started.clear()
 
 
-def kill(pid):
-    """Whether the process was there to be killed."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-        return True
-    return False
-
-
-def end_group(leader):
-    """End the processes of a group, if there are any."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # Darwin denies what has ended.
-        os.killpg(leader, signal.SIGKILL)
-
-
-def _marked(mark):
-    """The processes, but for those that have ended, with this variable in their environment; none without /proc."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
+def _close_pipes(process):
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        with contextlib.suppress(OSError):  # What was not written has no reader.
+            if pipe:
+                pipe.close()
 
 
 class ForkServer:
     """Client of `tests/fork_server.py`, which starts `mt` and programs in new processes without delay."""
 
-    def __init__(self):
-        self._process = None
-        self._running = []
+    def __init__(self, keeper):
+        self._keeper, self._mark, self._process, self._running = keeper, new_mark(), None, []
 
     def _ensure_started(self):
         if self._process is None:
-            environment = os.environ | {"PYTHONPATH": str(ROOT)}
-            child = [sys.executable, "-I", "-S", str(ROOT / "tests" / "child.py"), ""]
-            command = [*child, sys.executable, str(ROOT / "tests" / "fork_server.py")]
+            environment = _marked_environment(os.environ, self._keeper.mark, self._mark) | {"PYTHONPATH": str(ROOT)}
+            command = [sys.executable, ROOT / "tests" / "fork_server.py"]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            self._process = subprocess.Popen(command, env=environment, start_new_session=True, **pipes)
+            self._process = _start(command, env=environment, **pipes)
 
     def start(self, folder, arguments=(), number=None, restarts=0, **options):
         """Start a command, or several processes of it as a launcher would; return their process ids.
@@ -131,19 +167,19 @@ class ForkServer:
         return statuses
 
     def end(self):
-        """End the processes that a test has not waited for, with their groups."""
+        """End what a test has not waited for, and the server, whose answer may have been read in part."""
         if self._running:
-            for pid in self._running:
-                end_group(pid)
-            self.wait()
+            self.stop()
 
     def stop(self):
-        """End the server."""
+        """End the server, and all that it has started."""
         if self._process is not None:
-            self.end()
-            self._process.stdin.close()
-            self._process.wait(timeout=60)
-            self._process.stdout.close()
+            for pid in (*self._running, self._process.pid):
+                end_group(pid)
+            end_marked(self._mark)
+            _close_pipes(self._process)
+            self._process.wait()
+            self._process, self._running = None, []
 
 
 class Commands:
@@ -165,3 +201,14 @@ class Commands:
     def run(self, *arguments, crash_point=None):
         self.start(*arguments, crash_point=crash_point)
         return self.wait()
+
+
+def _keep(mark):
+    parent = os.getppid()
+    while os.getppid() == parent and not select.select([0], [], [], 1)[0]:
+        pass
+    end_marked(mark)
+
+
+if __name__ == "__main__":
+    _keep(*sys.argv[1:])

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import typer
 import yaml
-from child_processes import Children, Commands, ForkServer
+from child_processes import Children, Commands, ForkServer, Keeper
 from hypothesis import HealthCheck, settings
+from texts import TEXTS
 
 from mt_cli.cli import main as cli
 
@@ -67,21 +68,6 @@ def one_seed_and_one_thread():
         torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def brief_reports(request, monkeypatch):
-    """Plain pictures, and few bootstrap samples, in this process: both take longer than the training of most tests."""
-    if "full_reports" not in request.keywords:
-        monkeypatch.setattr("mt_cli.experiment.validation.attention_pixels", plain_pixels)
-        monkeypatch.setattr("mt_cli.evaluation.texts._NUM_RESAMPLED", 50)
-
-
-def plain_pixels(weights_TS, source_tokens, target_tokens):
-    import torch
-
-    assert weights_TS.shape == (len(target_tokens), len(source_tokens))
-    return (255 * weights_TS).to(torch.uint8).unsqueeze(-1).expand(-1, -1, 3).cpu().numpy()
-
-
 @pytest.fixture
 def root():
     return ROOT
@@ -100,10 +86,12 @@ def multi30k(real_text):
     return real_text / "multi30k"
 
 
-@pytest.fixture(scope="session")
-def flores(real_text):
-    """The same sentences in 19 languages, by language code."""
-    paths = sorted((real_text / "flores200").glob("*.devtest"))
+@pytest.fixture(scope="session", params=["own", pytest.param("flores", marks=pytest.mark.slow)])
+def texts(request):
+    """The same sentences in nineteen languages, by language code: eight of `texts.py`, or a thousand of FLORES-200."""
+    if request.param == "own":
+        return {code: text.split("\n") for code, text in TEXTS.items()}
+    paths = sorted((request.getfixturevalue("real_text") / "flores200").glob("*.devtest"))
     return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 
@@ -148,8 +136,16 @@ def tiny_tree(corpus):
             "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        "training": {"max_epochs": 2, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+        "training": {
+            "max_epochs": 2,
+            "batch_tokens": 200,
+            "warmup_steps": 2,
+            "log_every_steps": 1,
+            "num_pictures": 0,
+            "device": "cpu",
+        },
         "decoding": {"beam_size": 2},
+        "evaluation": {"num_resamples": 10},
     }
 
 
@@ -177,10 +173,18 @@ def mt(tmp_path, monkeypatch, capsys):
     return run
 
 
+@pytest.fixture(scope="session")
+def keeper():
+    """Ends all processes of the tests with this one, however it ends."""
+    keeper = Keeper()
+    yield keeper
+    keeper.stop()
+
+
 @pytest.fixture
-def children():
+def children(keeper):
     """Processes of the test, which end with it."""
-    children = Children()
+    children = Children(keeper)
     yield children
     children.end()
 
@@ -198,8 +202,8 @@ def run(children):
 
 
 @pytest.fixture(scope="session")
-def started_fork_server():
-    server = ForkServer()
+def started_fork_server(keeper):
+    server = ForkServer(keeper)
     yield server
     server.stop()
 
@@ -300,7 +304,9 @@ def trained(corpus, one_thread, tmp_path_factory):
             "device": "cpu",
             "schedule": "linear",
             "validate_every_steps": 100,
+            "num_pictures": 0,
         },
+        "evaluation": {"num_resamples": 10},
     }
     runs = Path(tmp_path_factory.mktemp("runs"))
     train(parse_config(tree, "fixture"), runs)

@@ -40,7 +40,15 @@ def config(tmp_path):
             },
             "decoding": {"beam_size": 1, "max_length": 12},
             "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-            "training": {"max_steps": 4, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+            "training": {
+                "max_steps": 4,
+                "batch_tokens": 200,
+                "warmup_steps": 2,
+                "log_every_steps": 1,
+                "num_pictures": 0,
+                "device": "cpu",
+            },
+            "evaluation": {"num_resamples": 10},
         }
         (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
         return "c.yaml"

@@ -3,7 +3,6 @@ import os
 import random
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,87 +11,227 @@ import pytest
 import yaml
 from run_content import checkpoint_content, metrics_of
 
-OPTIONS = {"max_steps": 9, "max_epochs": None, "validate_every_steps": 4, "log_every_steps": 1, "num_threads": 1}
+OPTIONS = {
+    "precision": "fp32",
+    "learning_rate": 0.1,
+    "adam_epsilon": 1.0,
+    "ema_decay": 0.9,
+    "max_epochs": 1,
+    "batch_tokens": 75,
+    "validate_every_steps": 3,
+    "num_threads": 1,
+}
+"""An epoch has 29 micro-batches of this size.
+
+The runs that are compared add up the same gradients in another order. With the usual epsilon, AdamW divides a gradient
+by its own size, so a weight whose gradient is only rounding moves by the learning rate, in a direction that depends on
+the order and on the CPU. With an epsilon of 1, it moves by less than the learning rate times its gradient.
+"""
+TOLERANCE = 1e-5
+"""Of a weight. A gradient has a norm of at most 1 (`max_grad_norm`), and the sums of fp32 that it consists of have a
+relative error of about 1e-6. So a step of rate 0.1 adds about 1e-7, and the steps of an epoch add less than 1e-6 if
+they let it grow no more than tenfold."""
+PATIENCE = 300
+"""Seconds after which a condition is taken never to become true."""
 
 
 @pytest.fixture
-def command(tmp_path, tiny_tree):
-    """Arguments that train a model with dropout, and without a key bias, whose gradient is noise."""
-    tiny_tree["training"] |= OPTIONS
-    tiny_tree["model"]["qkv_bias"] = False
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree))
+def config(tmp_path, tiny_tree):
+    """Writes the config of all runs of a test, which train a model with dropout; returns its text."""
 
-    def build(name, *arguments, **options):
-        changes = {"name": name, **{f"training.{key}": value for key, value in options.items()}}
-        settings = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
-        return ["train", "--config", "tiny.yaml", *settings, *arguments]
+    def write(model=None, **corpus):
+        tiny_tree["training"] |= OPTIONS
+        tiny_tree["model"] |= model or {}
+        tiny_tree["corpus"] |= corpus
+        text = yaml.safe_dump(tiny_tree)
+        (tmp_path / "tiny.yaml").write_text(text, encoding="utf-8")
+        return text
 
-    return build
+    write()
+    return write
+
+
+def command(name, *arguments, **options):
+    changes = {"name": name, **{f"training.{key}": value for key, value in options.items()}}
+    settings = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
+    return ["train", "--config", "tiny.yaml", *settings, *arguments]
+
+
+PROGRAM = """
+import os, sys, time
+import torch
+from mt_cli.cli.main import main
+
+{body}
+
+sys.argv = ["mt", *{arguments}]
+main()
+"""
 
 
 @pytest.fixture
-def train(tmp_path, command):
-    """Starts `mt train` with its launcher, if any."""
+def forked(tmp_path, config, fork_server):
+    """Runs `mt`, in several processes if their number is given; returns exit statuses, and all that is printed.
 
-    (tmp_path / "temporary").mkdir()
+    `body` is run before; `meanwhile` gets the process ids.
+    """
 
-    def start(name, *arguments, **options):
-        environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
-        started = [sys.executable, "-m", "mt_cli", *command(name, *arguments, **options)]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(started, cwd=tmp_path, env=environment, **pipes)
-
-    return start
-
-
-@pytest.fixture
-def finished(tmp_path, fork_server, command):
-    """Trains to the end, in several processes if their number is given; returns what they print."""
-
-    def run(name, number=None, **options):
-        fork_server.start(tmp_path, command(name, **options), number=number)
+    def run(arguments, number=None, body=None, meanwhile=None, **options):
+        if body is not None:
+            (tmp_path / "program.py").write_text(PROGRAM.format(body=body, arguments=arguments), encoding="utf-8")
+            options["program"] = str(tmp_path / "program.py")
+        processes = fork_server.start(tmp_path, arguments, number=number, **options)
+        if meanwhile is not None:
+            meanwhile(processes)
         statuses = fork_server.wait()
         names = ["stream"] if number is None else [f"stream.{rank}" for rank in range(number)]
-        err = "".join((tmp_path / f"{name}.2").read_text(encoding="utf-8") for name in names)
+        out, err = (
+            "".join((tmp_path / f"{name}.{stream}").read_text(encoding="utf-8") for name in names) for stream in (1, 2)
+        )
+        return statuses, out, err
+
+    return run
+
+
+@pytest.fixture
+def finished(forked):
+    """Trains to the end, in several processes if their number is given; returns what they print."""
+
+    def run(name, number=None, body=None, **options):
+        statuses, _, err = forked(command(name, **options), number, body)
         assert not any(statuses), err
         return err
 
     return run
 
 
-def ended(process, seconds=150):
-    """Status and standard error of a process, which must end by itself."""
+@pytest.fixture(scope="session")
+def runs_of_one(tmp_path_factory):
+    """A folder of runs, and their numbers."""
+    return tmp_path_factory.mktemp("one"), {}
+
+
+@pytest.fixture
+def run_of_one(runs_of_one, tmp_path, config, fork_server):
+    """The finished run of one process with the config of the test and these options; equal ones are trained once."""
+
+    def find(body=None, **options):
+        folder, numbers = runs_of_one
+        text = (tmp_path / "tiny.yaml").read_text(encoding="utf-8")
+        number = numbers.setdefault((text, body, str(options)), len(numbers))
+        run = folder / "runs" / f"one-{number}"
+        if not run.exists():
+            (folder / "tiny.yaml").write_text(text, encoding="utf-8")
+            arguments = command(run.name, **options)
+            program = {}
+            if body is not None:
+                (folder / "program.py").write_text(PROGRAM.format(body=body, arguments=arguments), encoding="utf-8")
+                program = {"program": str(folder / "program.py")}
+            fork_server.start(folder, arguments, **program)
+            assert fork_server.wait() == [0], (folder / "stream.2").read_text(encoding="utf-8")
+        return run
+
+    return find
+
+
+HOLD = """
+import os, sys, time
+
+def hold(event, arguments):
+    if event == "open" and arguments[1] == "a" and str(arguments[0]).endswith("metrics.jsonl"):
+        num_rows = 0
+        if os.path.exists(arguments[0]):
+            with open(arguments[0]) as file:
+                num_rows = len(file.readlines())
+        if num_rows in {rows} and not os.path.exists(f"held.{{num_rows}}"):
+            open(f"held.{{num_rows}}", "x").close()
+            while not os.path.exists(f"released.{{num_rows}}"):
+                time.sleep(0.01)
+
+sys.addaudithook(hold)
+"""
+"""Lets the main process wait, once its metrics have these numbers of rows, until the file `released.NUMBER` exists.
+
+Validated every 3 steps, a run has saved step 3 when it has 5 rows.
+"""
+
+
+def has_ended(pid):
     try:
-        _, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        raise
-    return process.returncode, err
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
-def workers_of(process):
+def wait_until(condition, *pids):
+    """Wait for a condition, which these processes bring about."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end and not any(map(has_ended, pids))
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def is_held(tmp_path):
+    return lambda num_rows: (tmp_path / f"held.{num_rows}").exists()
+
+
+@pytest.fixture
+def release(tmp_path):
+    return lambda num_rows: (tmp_path / f"released.{num_rows}").touch()
+
+
+@pytest.fixture
+def holding(tmp_path):
+    """Variables of the environment with which the main process of a launcher waits at these numbers of rows."""
+
+    def prepare(*rows):
+        (tmp_path / "startup").mkdir()
+        (tmp_path / "startup/sitecustomize.py").write_text(HOLD.format(rows=rows), encoding="utf-8")
+        paths = filter(None, (str(tmp_path / "startup"), os.environ.get("PYTHONPATH")))
+        return {"PYTHONPATH": os.pathsep.join(paths)}
+
+    return prepare
+
+
+@pytest.fixture
+def launch(tmp_path, config, start):
+    """Starts `mt train` with the launcher of two processes."""
+
+    def run(name, environment, ignored="", **options):
+        (tmp_path / "temporary").mkdir()
+        environment = os.environ | environment | {"TMPDIR": str(tmp_path / "temporary")}
+        started = [sys.executable, "-m", "mt_cli", *command(name, "--devices", "2", **options)]
+        with open(tmp_path / f"{name}.err", "w") as err:
+            process = start(started, ignored=ignored, cwd=tmp_path, env=environment, stderr=err)
+        process.errors = lambda: (tmp_path / f"{name}.err").read_text(encoding="utf-8")
+        return process
+
+    return run
+
+
+def ended(process):
+    """Status and standard error of a process, which must end by itself."""
+    return process.wait(timeout=PATIENCE), process.errors()
+
+
+def workers_of(launcher):
     """The process ids of the workers of a launcher, in the order of their ranks."""
     found = {}
-    for folder in os.listdir("/proc"):
-        if folder.isdigit():
-            try:
-                status = Path(f"/proc/{folder}/status").read_text()
-                environment = Path(f"/proc/{folder}/environ").read_text().split("\0")
-            except OSError:
-                continue
-            variables = dict(part.split("=", 1) for part in environment if "=" in part)
-            if f"\nPPid:\t{process.pid}\n" in status and "RANK" in variables:
-                found[int(variables["RANK"])] = int(folder)
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_bytes()
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"\nPPid:\t%d\n" % launcher in status:
+            found |= {int(part[5:]): int(folder.name) for part in environment if part.startswith(b"RANK=")}
     return [found[rank] for rank in sorted(found)]
 
 
-def wait_for_rows(run, number, seconds=120):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if (run / "metrics.jsonl").exists() and len(metrics_of(run)) >= number:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{run} has too few rows")
+def ignores(pid, number):
+    [signals] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigIgn:")]
+    return bool(int(signals.split()[1], 16) >> number - 1 & 1)
 
 
 def assert_equal_runs(ours, theirs):
@@ -102,139 +241,58 @@ def assert_equal_runs(ours, theirs):
     for each in (state, other_state):
         del each["position"]["num_processes"]  # Those that the run began with.
     assert state["position"] == other_state["position"] and state["best_step"] == other_state["best_step"]
+    assert weights.keys() == other_weights.keys()
     for name, weight in weights.items():
         if not name.startswith("random."):
-            assert (weight.double() - other_weights[name].double()).abs().max() <= 1e-5, name
+            difference = (weight.double() - other_weights[name].double()).abs().max()
+            assert difference <= TOLERANCE, (name, difference)
     for row, other in zip(metrics_of(ours), metrics_of(theirs), strict=True):
-        same = {key for key in row if "padding" not in key}
-        assert {key: row[key] for key in same} == pytest.approx({key: other[key] for key in same}, abs=1e-5, rel=1e-5)
-    assert (ours / "samples.txt").read_bytes() == (theirs / "samples.txt").read_bytes()
+        for key in row:
+            if "padding" not in key:
+                assert row[key] == pytest.approx(other[key], abs=tolerance_of(key), rel=1e-5), key
+    lines, other_lines = ((run / "samples.txt").read_text(encoding="utf-8").splitlines() for run in (ours, theirs))
+    assert sum(line != other for line, other in zip(lines, other_lines, strict=True)) <= 1
     reports = [json.loads((run / "report.json").read_text(encoding="utf-8")) for run in (ours, theirs)]
-    assert reports[0]["bleu"] == reports[1]["bleu"]
+    assert reports[0]["bleu"]["score"] == pytest.approx(reports[1]["bleu"]["score"], abs=tolerance_of("bleu"))
 
 
-@pytest.mark.parametrize(("number", "streaming"), [(2, False), (3, True), (4, False)])
-def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(finished, tmp_path, number, streaming):
-    tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
+def tolerance_of(tag):
+    """Rounding may choose between two hypotheses that are equally probable: one sentence of forty."""
+    is_of_hypotheses = tag.endswith(("bleu", "chrf", "cer", "wer"))
+    return 100 / 40 if is_of_hypotheses else TOLERANCE
+
+
+# Where bf16 is fast, Muon orthogonalises in bf16 whatever the precision of training, and rounding does not stay small.
+EXACT_MUON = "from mt_cli import optimizer; optimizer.has_fast_bf16 = lambda device: False"
+
+
+@pytest.mark.parametrize(
+    ("number", "streaming"), [(2, False), (3, True), pytest.param(4, False, marks=pytest.mark.slow)]
+)
+def test_several_processes_do_the_steps_of_one_with_as_much_accumulation(
+    finished, run_of_one, config, tmp_path, number, streaming
+):
     if streaming:
-        corpus = tree["corpus"]
-        corpus |= {"train": corpus["train"] | {"streaming": True}, "valid": corpus["test"], "shuffle_buffer": 30}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
-    options = {"optimizer": "muon", "ema_decay": 0.9, "batch_tokens": 60, "recompute_layers": streaming}
-    finished("one", micro_batches_per_step=number, **options)
+        tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())["corpus"]
+        config(train=tree["train"] | {"streaming": True}, valid=tree["test"], shuffle_buffer=30)
+    options = {"optimizer": "muon", "batch_tokens": 60, "max_epochs": "null", "max_steps": 5, "log_every_steps": 1}
+    options |= {"recompute_layers": streaming, "body": EXACT_MUON}
     err = finished("several", number, **options)
-    assert err.count("several: en to xx") == 1 and err.count("Stopped by max_steps 9") == 1  # One process alone prints.
-    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
+    assert err.count("several: en to xx") == 1 and err.count("Stopped by max_steps 5") == 1  # One process alone prints.
+    one = run_of_one(micro_batches_per_step=number, **options)
+    assert_equal_runs(tmp_path / "runs/several", one)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_fifty_steps_of_several_processes_are_those_of_one(finished, tmp_path, number):
-    options = {"batch_tokens": 60, "max_steps": 50, "validate_every_steps": 10}
-    finished("one", micro_batches_per_step=number, **options)
+def test_fifty_steps_of_several_processes_are_those_of_one(finished, run_of_one, tmp_path, number):
+    options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 50, "validate_every_steps": 10}
     finished("several", number, **options)
-    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
-
-
-SHARDED = {"shard_model": True, "ema_decay": 0.9, "batch_tokens": 75, "max_steps": "null", "max_epochs": 1}
-
-
-def test_a_sharded_run_does_the_steps_of_one_process(finished, tmp_path):
-    """With accumulation; of the 29 micro-batches, the last step has one, so that one process has none."""
-    finished("one", micro_batches_per_step=4, **SHARDED)
-    assert "2 processes, sharded" in finished("several", 2, micro_batches_per_step=2, **SHARDED)
-    assert_equal_runs(tmp_path / "runs/several", tmp_path / "runs/one")
-
-
-@pytest.mark.parametrize("numbers", [(2, 1), (1, 2)])
-def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, tmp_path, numbers):
-    def trained(name, number, **options):
-        options = {**SHARDED, **options, "micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2}
-        return finished(name, number, **options)
-
-    trained("whole", numbers[0])
-    trained("parts", numbers[0], max_steps=5)
-    assert "Resuming from step 5" in trained("parts", numbers[1])
-    assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/whole")
-
-
-def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(train, finished, tmp_path):
-    options = {"batch_tokens": 60, "max_epochs": 4, "max_steps": "null"}
-    finished("one", micro_batches_per_step=2, **options)
-    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # As `nohup` does.
-    try:
-        process = train("parts", "--devices", "2", **options)
-    finally:
-        signal.signal(signal.SIGHUP, previous)
-    wait_for_rows(tmp_path / "runs/parts", 5)
-    process.send_signal(signal.SIGHUP)
-    wait_for_rows(tmp_path / "runs/parts", len(metrics_of(tmp_path / "runs/parts")) + 2)
-    process.send_signal(signal.SIGTERM)
-    status, err = ended(process)
-    assert status == 130 and err.count("the same command resumes from there") == 1, err
-    left = [path.name for path in (tmp_path / "temporary").iterdir() if not path.name.startswith("torchinductor")]
-    assert "Stopping after this step" in err and not left
-    assert "Resuming from step" in finished("parts", **options)
-    assert_equal_runs(tmp_path / "runs/parts", tmp_path / "runs/one")
-
-
-@pytest.mark.parametrize(("rank", "shard_model"), [(0, False), (1, True)])
-def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
-    train, finished, tmp_path, rank, shard_model
-):
-    options = {"batch_tokens": 60, "max_steps": 16, "validate_every_steps": 4, "shard_model": shard_model}
-    process = train("killed", "--devices", "2", **options)
-    wait_for_rows(tmp_path / "runs/killed", 8)
-    os.kill(workers_of(process)[rank], signal.SIGKILL)
-    status, err = ended(process, seconds=30)
-    assert status == 1, err
-    assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
-    assert "another process has ended" in err and "Traceback" not in err
-    assert err.endswith("; what was saved last is kept, the same command resumes there\n")
-    assert "Resuming from step" in finished("killed", 2, **options)
-    finished("whole", 2, **options)
-    assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
-
-
-SCARCE = """
-import os, sys, torch
-from mt_cli.cli.main import main
-from mt_cli.objective import Objective
-
-def scarce(self, batch):
-    if os.environ["RANK"] == "1" and batch.num_sentences > {limit} and torch.is_grad_enabled():
-        raise torch.OutOfMemoryError("CUDA out of memory")
-    return forward(self, batch)
-
-forward, Objective.forward = Objective.forward, scarce
-sys.argv = ["mt", *{arguments}]
-main()
-"""
-
-
-@pytest.mark.parametrize("limit", [0, 4])
-def test_a_process_that_lacks_memory_splits_its_batches_or_ends_all(fork_server, command, finished, tmp_path, limit):
-    tree = yaml.safe_load((tmp_path / "tiny.yaml").read_text())
-    tree["model"]["dropout"] = 0.0  # A split batch draws other numbers.
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tree))
-    options = {"batch_tokens": 120}
-    program = tmp_path / "scarce.py"
-    program.write_text(SCARCE.format(limit=limit, arguments=command("scarce", **options)))
-    fork_server.start(tmp_path, number=2, program=str(program))
-    statuses = fork_server.wait()
-    err = "".join((tmp_path / f"stream.{rank}.2").read_text() for rank in range(2))
-    if limit == 0:
-        assert statuses == [1, 1] and err.count("mt: ") == err.count("does not fit in the memory of cpu") == 1, err
-    else:
-        assert statuses == [0, 0], err
-        finished("plenty", micro_batches_per_step=2, **options)
-        assert_equal_runs(tmp_path / "runs/scarce", tmp_path / "runs/plenty")
+    assert_equal_runs(tmp_path / "runs/several", run_of_one(micro_batches_per_step=number, **options))
 
 
 HASTY = """
-import sys, time
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.cli.main import main
 from mt_cli.experiment import run
 from mt_cli.processes import is_main
 
@@ -249,26 +307,113 @@ def note(self, model, state, optimizer, step, *rest):
 
 save_state, RunDirectory.save_state = RunDirectory.save_state, note
 run.time = Clock
-sys.argv = ["mt", *{arguments}]
-main()
 """
 
 
-def test_processes_whose_clocks_disagree_save_after_the_same_steps(fork_server, command, finished, tmp_path):
-    """A save with shards needs all processes."""
-    options = {"shard_model": True, "batch_tokens": 60}
-    program = tmp_path / "hasty.py"
-    program.write_text(HASTY.format(arguments=command("hasty", save_every_minutes=60, **options)))
-    fork_server.start(tmp_path, number=2, program=str(program))
-    assert fork_server.wait() == [0, 0], (tmp_path / "stream.0.2").read_text()
-    saved = (tmp_path / "stream.0.1").read_text().split()[1::2]
-    assert saved == ["0", "4", "8", "9"]
-    finished("plain", 2, **options)
-    assert_equal_runs(tmp_path / "runs/hasty", tmp_path / "runs/plain")
+def test_a_sharded_run_does_the_steps_of_one_process_also_if_the_clocks_disagree(forked, run_of_one, tmp_path):
+    """With accumulation; the last step has one micro-batch, so that one process has none. A save needs both."""
+    options = {"shard_model": True, "micro_batches_per_step": 2, "save_every_minutes": 60}
+    statuses, out, err = forked(command("sharded", **options), 2, HASTY)
+    assert statuses == [0, 0] and "2 processes, sharded" in err, err
+    assert out.split()[1::2] == ["0", "3", "6", "8"]
+    assert_equal_runs(tmp_path / "runs/sharded", run_of_one(micro_batches_per_step=4))
+
+
+@pytest.mark.parametrize("numbers", [pytest.param((2, 1), marks=pytest.mark.slow), (1, 2)])
+def test_a_sharded_run_resumes_as_one_that_is_not_and_the_reverse(finished, run_of_one, tmp_path, numbers):
+    def trained(number, **options):
+        options |= {"micro_batches_per_step": 4 // numbers[0], "shard_model": number == 2}
+        return finished("parts", number, **options)
+
+    trained(numbers[0], max_steps=5)
+    assert "Resuming from step 5" in trained(numbers[1])
+    assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4))
+
+
+def test_a_stopped_run_ends_as_it_would_have_with_another_number_of_processes(
+    launch, holding, finished, run_of_one, tmp_path, is_held, release
+):
+    """Under `nohup`, so that only SIGTERM stops it."""
+    options = {"micro_batches_per_step": 2, "log_every_steps": 1}
+    process = launch("parts", holding(5), ignored="SIGHUP", **options)
+    wait_until(lambda: is_held(5), process.pid)
+    assert all(ignores(pid, signal.SIGHUP) for pid in (process.pid, *workers_of(process.pid)))
+    process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "Stopping after this step" in process.errors(), process.pid)
+    release(5)
+    status, err = ended(process)
+    assert status == 130 and err.count("the same command resumes from there") == 1, err
+    left = [path.name for path in (tmp_path / "temporary").iterdir() if not path.name.startswith("torchinductor")]
+    assert not left
+    assert "Resuming from step" in finished("parts", **options)
+    assert_equal_runs(tmp_path / "runs/parts", run_of_one(micro_batches_per_step=4, log_every_steps=1))
+
+
+@pytest.mark.parametrize(
+    ("rank", "shard_model"),
+    [(0, True), *(pytest.param(*case, marks=pytest.mark.slow) for case in [(1, True), (0, False)])],
+)
+def test_a_process_that_is_killed_ends_the_run_with_one_message_and_loses_nothing_saved(
+    forked, holding, finished, run_of_one, tmp_path, is_held, release, rank, shard_model
+):
+    options = {"micro_batches_per_step": 2, "log_every_steps": 1, "shard_model": shard_model}
+
+    def kill_one(launchers):
+        wait_until(lambda: is_held(5), *launchers)
+        os.kill(workers_of(launchers[0])[rank], signal.SIGKILL)
+        release(5)
+
+    launched = command("killed", "--devices", "2", **options)
+    statuses, _, err = forked(launched, meanwhile=kill_one, environment=holding(5))
+    assert statuses == [1], err
+    assert [line for line in err.splitlines() if line.startswith("mt: ")] == [err.splitlines()[-1]]
+    assert "another process has ended" in err and "Traceback" not in err
+    assert err.endswith("; what was saved last is kept, the same command resumes there\n")
+    assert "Resuming from step 3" in finished("killed", 2, **options)
+    assert_equal_runs(tmp_path / "runs/killed", run_of_one(micro_batches_per_step=4, log_every_steps=1))
+
+
+def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, tmp_path, is_held, release):
+    def kill_one(processes):
+        wait_until(lambda: is_held(5), *processes)
+        os.kill(processes[1], signal.SIGKILL)
+        release(5)
+
+    arguments = command("again", micro_batches_per_step=2, log_every_steps=1)
+    statuses, _, err = forked(arguments, 2, HOLD.format(rows=[5]), kill_one)
+    assert statuses == [1, -signal.SIGKILL] and err.count("another process has ended") == 1, err
+    statuses, _, err = forked(arguments, 2, restarts=1)
+    assert statuses == [0, 0] and "Resuming from step 3" in err, err
+    assert_equal_runs(tmp_path / "runs/again", run_of_one(micro_batches_per_step=4, log_every_steps=1))
+
+
+SCARCE = """
+from mt_cli.objective import Objective
+
+def scarce(self, batch):
+    if os.environ["RANK"] == "1" and batch.num_sentences > {limit} and torch.is_grad_enabled():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    return forward(self, batch)
+
+forward, Objective.forward = Objective.forward, scarce
+"""
+
+
+def test_a_process_that_lacks_memory_splits_its_batches(forked, config, run_of_one, tmp_path):
+    config(model={"dropout": 0.0})  # A split batch draws other numbers.
+    options = {"max_steps": 4}
+    statuses, _, err = forked(command("scarce", **options), 2, SCARCE.format(limit=4))
+    assert statuses == [0, 0], err
+    assert_equal_runs(tmp_path / "runs/scarce", run_of_one(micro_batches_per_step=2, **options))
+
+
+def test_a_process_that_lacks_memory_for_one_sentence_ends_all(forked):
+    statuses, _, err = forked(command("scarce"), 2, SCARCE.format(limit=0))
+    assert statuses == [1, 1] and err.count("mt: ") == err.count("does not fit in the memory of cpu") == 1, err
 
 
 @pytest.fixture
-def launch(tmp_path, command):
+def launch_machine(tmp_path, config, start):
     """Starts the launchers of two machines, each with one process; the first launcher has the store of both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -277,127 +422,134 @@ def launch(tmp_path, command):
     environment = os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1"}
     started = []
 
-    def start(*arguments, **options):
+    def run(*arguments, **options):
         store = ["--rdzv-conf", f"keep_alive_interval=1,is_host={not started}"]  # Both are on the machine of the store.
         launcher = [sys.executable, "-m", "torch.distributed.run", *settings, *store, "-m", "mt_cli"]
         with open(tmp_path / f"err.{len(started)}", "w") as err:
-            command_line = [*launcher, *command(*arguments, **options)]
-            started.append(subprocess.Popen(command_line, cwd=tmp_path, env=environment, stderr=err))
+            started.append(
+                start([*launcher, *command(*arguments, **options)], cwd=tmp_path, env=environment, stderr=err)
+            )
         return started[-1]
 
-    yield start
-    for each in started:
-        each.kill()
-        each.wait()
+    return run
 
 
-def test_a_machine_that_is_lost_and_returns_changes_nothing(launch, finished, tmp_path):
-    options = {"batch_tokens": 60, "max_steps": 24, "validate_every_steps": 4}
-    launchers = [launch("two", **options) for _ in range(2)]
+def wait_for_rows(run, number):
+    wait_until(lambda: (run / "metrics.jsonl").exists() and len(metrics_of(run)) >= number)
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_lost_and_returns_changes_nothing(launch_machine, run_of_one, tmp_path):
+    options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 60, "log_every_steps": 1}
+    launchers = [launch_machine("two", **options) for _ in range(2)]
     wait_for_rows(tmp_path / "runs/two", 8)
-    for pid in (launchers[1].pid, *workers_of(launchers[1])):
+    for pid in (launchers[1].pid, *workers_of(launchers[1].pid)):
         os.kill(pid, signal.SIGKILL)
     launchers[1].wait()
-    returned = launch("two", **options)
-    assert [each.wait(timeout=120) for each in (launchers[0], returned)] == [0, 0], "".join(
+    returned = launch_machine("two", **options)
+    assert [each.wait(timeout=PATIENCE) for each in (launchers[0], returned)] == [0, 0], "".join(
         path.read_text() for path in tmp_path.glob("err.*")
     )
     messages = "".join((tmp_path / f"err.{number}").read_text() for number in range(3))
     assert messages.count("another process has ended") == 1 and "Resuming from step" in messages, messages
-    finished("one", micro_batches_per_step=2, **options)
-    assert_equal_runs(tmp_path / "runs/two", tmp_path / "runs/one")
+    assert_equal_runs(tmp_path / "runs/two", run_of_one(micro_batches_per_step=2, **options))
 
 
-def test_workers_whose_launcher_is_killed_save_and_stop(train, tmp_path):
-    options = {"batch_tokens": 60, "max_steps": 100_000, "validate_every_steps": 100_000}
-    process = train("alone", "--devices", "2", **options)
-    wait_for_rows(tmp_path / "runs/alone", 3)
+def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held, release):
+    process = launch("alone", holding(2, 5), log_every_steps=1)
+    wait_until(lambda: is_held(2), process.pid)
+    workers = workers_of(process.pid)
     process.send_signal(signal.SIGUSR1)  # Ignored by the launcher.
-    os.kill(workers_of(process)[0], signal.SIGUSR1)
-    wait_for_rows(tmp_path / "runs/alone", len(metrics_of(tmp_path / "runs/alone")) + 2)
-    assert process.poll() is None
+    os.kill(workers[0], signal.SIGUSR1)
+    release(2)
+    wait_until(lambda: is_held(5), process.pid)
     process.kill()
-    _, err = process.communicate(timeout=30)  # The workers hold its standard error open until they end.
+    process.wait()
+    release(5)
+    wait_until(lambda: all(map(has_ended, workers)))
+    err = process.errors()
     assert "Saving after this step" in err and err.count("the same command resumes from there") == 1, err
 
 
 @pytest.mark.slow
-def test_ten_random_kills_of_random_processes_change_nothing(train, finished, tmp_path):
-    options = {"batch_tokens": 60, "max_steps": 150, "validate_every_steps": 5, "save_every_minutes": 0.001}
+def test_ten_random_kills_of_random_processes_change_nothing(forked, finished, tmp_path):
+    options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 1500, "log_every_steps": 1}
+    options |= {"validate_every_steps": 50, "save_every_minutes": 0.001}
     finished("whole", 2, **options)
-    generator, num_kills = random.Random(1), 0
-    while num_kills < 10:
-        process = train("killed", "--devices", "2", **options)
+    generator = random.Random(1)
+
+    def kill_one(launchers):
         rows = tmp_path / "runs/killed/metrics.jsonl"
         num_rows = len(metrics_of(rows.parent)) if rows.exists() else 0
         wait_for_rows(rows.parent, num_rows + generator.randrange(1, 8))
         time.sleep(generator.random() / 10)
-        os.kill(workers_of(process)[generator.randrange(2)], signal.SIGKILL)
-        status, err = ended(process, seconds=30)
-        assert status == 1 and err.count("mt: ") == 1, err
-        num_kills += 1
+        os.kill(workers_of(launchers[0])[generator.randrange(2)], signal.SIGKILL)
+
+    for _ in range(10):
+        statuses, _, err = forked(command("killed", "--devices", "2", **options), meanwhile=kill_one)
+        assert statuses == [1] and err.count("mt: ") == 1, err
     finished("killed", 2, **options)
     assert_equal_runs(tmp_path / "runs/killed", tmp_path / "runs/whole")
 
 
-def test_an_error_is_one_message_for_all_processes(train):
-    status, err = ended(train("wrong", "--devices", "2", "--set", "corpus.train.files=[missing.en, missing.it]"))
-    assert status == 2
+def test_an_error_is_one_message_for_all_processes_and_their_launcher(forked):
+    wrong = ("--set", "corpus.train.files=[missing.en, missing.it]")
+    statuses, _, err = forked(command("wrong", "--devices", "2", *wrong))
+    assert statuses == [2]
     assert [line[:4] for line in err.splitlines()] == ["mt: "], err
-    status, err = ended(train("wrong", "--devices", "2", "--set", "model.num_head=3"))
-    assert status == 2 and err.count("num_heads") == 1, err
 
 
-def test_devices_must_be_those_of_the_launcher(train, monkeypatch):
+def test_an_error_of_the_config_is_one_message(forked):
+    statuses, _, err = forked(command("wrong", "--set", "model.num_head=3"), 2)
+    assert statuses == [2, 2] and err.count("num_heads") == 1, err
+
+
+def test_devices_must_be_those_of_the_launcher(forked):
     common = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    for name, value in common.items():
-        monkeypatch.setenv(name, value)
-    status, err = ended(train("both", "--devices", "3"))
-    assert status == 2 and "the launcher of this process says 2" in err
+    statuses, _, err = forked(command("both", "--devices", "3"), environment=common)
+    assert statuses == [2] and "the launcher of this process says 2" in err
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("arguments", "message"),
     [
-        ("pipe", "several processes cannot share a stream"),
-        ("/dev/fd/963", "several processes cannot share a stream"),  # As `<(...)` of the shell that started a launcher.
-        ("folder", "folder: is a directory"),
+        ((), "several processes cannot share a stream"),
+        (("--input", "pipe"), "several processes cannot share a stream"),
+        (("--input", "/dev/fd/963"), "several processes cannot share a stream"),  # As `<(...)` of a launcher's shell.
+        (("--input", "folder"), "folder: is a directory"),
     ],
 )
-def test_several_processes_do_not_read_one_stream(name, message, trained, fork_server, tmp_path):
+def test_several_processes_do_not_read_one_stream(arguments, message, trained, forked, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
-    fork_server.start(tmp_path, ["translate", "--run", trained, "--input", name, "--output", "out"], number=2)
-    assert fork_server.wait() == [2, 2]
-    err = "".join((tmp_path / f"stream.{rank}.2").read_text() for rank in range(2))
-    assert err.count(f"mt: {message}") == 1 and not (tmp_path / "out").exists()
+    statuses, _, err = forked(["translate", "--run", trained, *arguments, "--output", "out"], 2)
+    assert statuses == [2, 2]
+    assert err.count(message) == err.count("mt: ") == 1 and not (tmp_path / "out").exists()
 
 
-def test_fresh_counts_until_the_old_run_was_moved_aside(finished, fork_server, command, tmp_path):
+def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_path):
     """A launcher may start the processes again before and after that."""
-    finished("again", 2)
+    options = {"max_steps": 2}
+    finished("again", 2, **options)
+    fails = {"body": "from mt_cli.processes import joined\nwith joined():\n    raise ValueError"}
     for restarts in range(3):
-        options = {"program": str(tmp_path / "fails.py")} if restarts == 0 else {}
-        (tmp_path / "fails.py").write_text("from mt_cli.processes import joined\nwith joined():\n    raise ValueError")
-        fork_server.start(tmp_path, [*command("again"), "--fresh"], number=2, restarts=restarts, **options)
-        assert fork_server.wait() == ([1, 1] if restarts == 0 else [0, 0])
+        statuses, _, _ = forked(
+            command("again", "--fresh", **options), 2, restarts=restarts, **({} if restarts else fails)
+        )
+        assert statuses == ([0, 0] if restarts else [1, 1])
         moved = [path.name for path in (tmp_path / "runs").iterdir() if path.name.startswith("again.old")]
         assert len(moved) == (restarts > 0)
 
 
-def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, tmp_path):
-    def translate(name, *arguments):
-        command = [sys.executable, "-m", "mt_cli", "translate", "--run", trained, "--precision", "fp32", *arguments]
+def test_a_file_translated_by_two_processes_is_that_of_one(trained, corpus, forked, tmp_path):
+    def arguments(name):
         outputs = ["--output", f"{name}.xx", "--alignment", f"{name}.align"]
-        return subprocess.run([*command, *outputs], cwd=tmp_path, capture_output=True, text=True, input="")
+        return ["translate", "--run", trained, "--precision", "fp32", "--input", "in.en", *outputs]
 
     lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
     (tmp_path / "in.en").write_text("\n".join(["", *lines, "unseen words here", "", *lines * 20]) + "\n")
-    for name, arguments in (("one", ()), ("two", ("--devices", "2"))):
-        done = translate(name, "--input", "in.en", *arguments)
-        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    for name, devices in (("one", ()), ("two", ("--devices", "2"))):
+        statuses, out, err = forked([*arguments(name), *devices])
+        assert (statuses, out) == ([0], ""), err
     for suffix in ("xx", "align"):
         assert (tmp_path / f"two.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes() != b""
-    done = translate("none", "--devices", "2")
-    assert done.returncode == 2 and done.stderr.count("cannot share a stream") == 1
-    assert not (tmp_path / "none.xx").exists()

@@ -221,7 +221,14 @@ def test_an_imported_model_is_fine_tuned(marian, mt, corpus, tmp_path):
             "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
         },
         "init": {"run": "runs/opus"},
-        "training": {"max_steps": 8, "batch_tokens": 1000, "validate_every_steps": 4, "learning_rate": 1e-2},
+        "evaluation": {"num_resamples": 10},
+        "training": {
+            "num_pictures": 0,
+            "max_steps": 8,
+            "batch_tokens": 1000,
+            "validate_every_steps": 4,
+            "learning_rate": 1e-2,
+        },
         "decoding": {"beam_size": 1, "max_length": 12},
     }
     (tmp_path / "child.yaml").write_text(json.dumps(tree))
@@ -262,7 +269,14 @@ def test_the_vocabulary_of_an_imported_model_is_extended_by_a_new_script(marian,
             "train": [source],
         },
         "init": {"run": "runs/opus", "vocabulary": "extend"},
-        "training": {"max_steps": 2, "batch_tokens": 1000, "validate_every_steps": 2, "learning_rate": 1e-4},
+        "evaluation": {"num_resamples": 10},
+        "training": {
+            "num_pictures": 0,
+            "max_steps": 2,
+            "batch_tokens": 1000,
+            "validate_every_steps": 2,
+            "learning_rate": 1e-4,
+        },
         "decoding": {"beam_size": 1, "max_length": 12},
     }
     (tmp_path / "child.yaml").write_text(json.dumps(tree))

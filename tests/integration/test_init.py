@@ -30,6 +30,7 @@ def auto(tiny_tree, corpus, tmp_path):
     tiny_tree["corpus"]["train"] = {"files": ["train.en", "train.xx"]}
     tiny_tree |= {"preset": "auto", "decoding": {"beam_size": 1, "max_length": 8}}
     tiny_tree["training"] = {"max_epochs": 2, "batch_tokens": 400, "log_every_steps": 1, "device": "cpu"}
+    tiny_tree["training"]["num_pictures"] = 0
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     return "auto.yaml"
 
@@ -202,7 +203,7 @@ def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):
         found = corpus[key]
         assert found == value or found | {"split": "train"} == value
     assert corpus.keys() == (given | expected).keys()
-    briefly = ("training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5")
+    briefly = ("training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5", "training.num_pictures=0")
     status, _, err = mt("train", "--config", "new.yaml", *(part for each in briefly for part in ("--set", each)))
     assert status == 0, err
     assert "preset" not in err
