@@ -13,6 +13,13 @@ from mt_cli.errors import InputError
 from mt_cli.experiment.presets import resolve_preset
 
 
+@pytest.fixture(autouse=True)
+def without_bf16(monkeypatch):
+    """Models of presets are trained in fp32: bf16 takes minutes where an environment variable limits the kernels."""
+    for module in ("hardware", "optimizer"):
+        monkeypatch.setattr(f"mt_cli.{module}.has_fast_bf16", lambda device: False)
+
+
 @pytest.fixture
 def auto(tiny_tree, corpus, tmp_path):
     """A config with `preset: auto`, of two epochs in small batches of 120 pairs."""
@@ -22,7 +29,7 @@ def auto(tiny_tree, corpus, tmp_path):
     del tiny_tree["model"], tiny_tree["corpus"]["test"]
     tiny_tree["corpus"]["train"] = {"files": ["train.en", "train.xx"]}
     tiny_tree |= {"preset": "auto", "decoding": {"beam_size": 1, "max_length": 8}}
-    tiny_tree["training"] = {"max_epochs": 2, "batch_tokens": 200, "log_every_steps": 1, "device": "cpu"}
+    tiny_tree["training"] = {"max_epochs": 2, "batch_tokens": 400, "log_every_steps": 1, "device": "cpu"}
     tiny_tree["training"]["num_pictures"] = 0
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     return "auto.yaml"
@@ -43,7 +50,7 @@ def test_a_run_of_preset_auto_says_what_it_chose_and_has_plain_values(mt, auto, 
     config = load_config(path)
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["preset"] is None
     assert (config.tokenizer.algorithm, config.tokenizer.shared, config.model.d_model) == ("bpe", True, 128)
-    assert (config.training.max_epochs, config.training.batch_tokens) == (2, 200)
+    assert (config.training.max_epochs, config.training.batch_tokens) == (2, 400)
     status, _, err = mt("train", "--config", "runs/tiny/config.yaml")
     assert (status, "preset" in err, "This run is finished" in err) == (0, False, True)
 
@@ -196,7 +203,7 @@ def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):
         found = corpus[key]
         assert found == value or found | {"split": "train"} == value
     assert corpus.keys() == (given | expected).keys()
-    briefly = ("training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5")
+    briefly = ("training.max_steps=1", "decoding.beam_size=1", "decoding.max_length=5", "training.num_pictures=0")
     status, _, err = mt("train", "--config", "new.yaml", *(part for each in briefly for part in ("--set", each)))
     assert status == 0, err
     assert "preset" not in err

@@ -36,7 +36,7 @@ def test_a_language_without_spaces_is_trained_translated_and_scored_as_such(mt, 
     assert "wer" not in report and 0 <= report["cer"]["score"] < 100
     rows = [json.loads(line) for line in (tmp_path / "runs/tiny/metrics.jsonl").read_text("utf-8").splitlines()]
     scores = {row["step"]: row["valid/chrf"] for row in rows if "valid/chrf" in row}
-    assert len(scores) == 4 and scores[report["best_step"]] == max(scores.values()) > 50
+    assert len(scores) == 4 and scores[report["best_step"]] == max(scores.values()) > 30
     assert report["best_step"] > min(scores)
 
     status, out, err = mt("translate", "--run", "runs/tiny", "one two three.", "four five.", "--json")
