@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -27,7 +28,8 @@ _MIN_MEMORY = 2 * 2**30
 class Finding:
     """One line of the examination."""
 
-    is_good: bool
+    kind: Literal["ok", "note", "BAD"]
+    """A note is about something that is not wrong, such as other programs that run; what is BAD needs to be fixed."""
     subject: str
     text: str
 
@@ -39,16 +41,16 @@ def examine(directory: Path) -> list[Finding]:
     return [*machine, *_storage(directory, runs), *_runs(runs)]
 
 
-def _finding(is_good: bool, subject: str, text: str, advice: str) -> Finding:
-    return Finding(is_good, subject, text if is_good else f"{text}; {advice}")
+def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: Literal["note", "BAD"] = "BAD") -> Finding:
+    return Finding("ok", subject, text) if is_good else Finding(otherwise, subject, f"{text}; {advice}")
 
 
 def _versions() -> Iterator[Finding]:
     versions = describe_versions()
     python = f"{platform.python_version()} on {platform.platform(terse=True)}"
-    yield _finding((3, 10) <= sys.version_info[:2] <= (3, 13), "python", python, "tested with 3.10 to 3.13")
+    yield _finding((3, 11) <= sys.version_info[:2] <= (3, 14), "python", python, "tested with 3.11 to 3.14")
     listed = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "python")
-    yield Finding("not installed" not in versions.values(), "packages", listed)
+    yield Finding("BAD" if "not installed" in versions.values() else "ok", "packages", listed)
 
 
 def _devices() -> Iterator[Finding]:
@@ -56,13 +58,13 @@ def _devices() -> Iterator[Finding]:
     for index in range(num_gpus):
         properties = torch.cuda.get_device_properties(index)
         text = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, {_bf16(torch.device('cuda', index))}"
-        yield Finding(True, f"cuda:{index}", text)
+        yield Finding("ok", f"cuda:{index}", text)
     if not num_gpus and shutil.which("nvidia-smi"):
         text = f"this machine has an NVIDIA driver, but PyTorch {torch.__version__} cannot use it; install a CUDA build"
-        yield Finding(False, "cuda", text)
+        yield Finding("BAD", "cuda", text)
     if torch.backends.mps.is_available():
-        yield Finding(True, "mps", "available, fp32")
-    yield Finding(True, "cpu", f"{platform.machine()}, {_bf16(torch.device('cpu'))}")
+        yield Finding("ok", "mps", "available, fp32")
+    yield Finding("ok", "cpu", f"{platform.machine()}, {_bf16(torch.device('cpu'))}")
 
 
 def _bf16(device: torch.device) -> str:
@@ -72,7 +74,7 @@ def _bf16(device: torch.device) -> str:
 def _processes() -> Iterator[Finding]:
     num_gpus = torch.cuda.device_count()
     if not torch.distributed.is_available():
-        yield Finding(False, "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
+        yield Finding("BAD", "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
     elif num_gpus > 1:
         has_nccl = torch.distributed.is_nccl_available()
         text = f"--devices {num_gpus} uses all GPUs (NCCL)" if has_nccl else "this PyTorch has no NCCL"
@@ -90,7 +92,7 @@ def _threads() -> Iterator[Finding]:
         advice = "other programs use the rest"
         if fewer < used:
             advice += f", and {used} threads would wait for them; set training.num_threads={fewer}"
-        yield _finding(idle > used - 0.5, "load", f"{idle:.1f} of {os.cpu_count()} CPUs are idle", advice)
+        yield _finding(idle > used - 0.5, "load", f"{idle:.1f} of {os.cpu_count()} CPUs are idle", advice, "note")
 
 
 def _memory() -> Iterator[Finding]:
@@ -112,19 +114,19 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
     folder = runs if os.path.lexists(runs) else directory
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         problem = "cannot be written to" if folder.is_dir() else "is no directory"
-        yield Finding(False, "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
+        yield Finding("BAD", "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
     cache = runs / ".cache"
     if cache.is_dir():
         text = f"{format_bytes(size_of([cache]))} of prepared corpora in {cache}"
-        yield Finding(True, "cache", f"{text}; may be deleted, and is made again when needed")
+        yield Finding("ok", "cache", f"{text}; may be deleted, and is made again when needed")
 
 
 def _runs(runs: Path) -> Iterator[Finding]:
     directories = [RunDirectory(path.parent) for path in sorted(runs.glob("*/checkpoints"))]
     problems = [_problems_of(run) for run in directories]
     if num_good := problems.count([]):
-        yield Finding(True, "runs", f"{num_good} below {runs} can be read")
-    yield from (Finding(False, "run", problem) for found in problems for problem in found)
+        yield Finding("ok", "runs", f"{num_good} below {runs} can be read")
+    yield from (Finding("BAD", "run", problem) for found in problems for problem in found)
 
 
 def _problems_of(run: RunDirectory) -> list[str]:

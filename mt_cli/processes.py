@@ -14,6 +14,7 @@ import ctypes
 import logging
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -126,6 +127,7 @@ def _join() -> _Membership:
 
     _stop_without_launcher()
     atexit.register(_end_if_failed)
+    _use_loopback()
     previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
@@ -145,6 +147,13 @@ def _join() -> _Membership:
     is_lasting = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     lasting = PrefixStore("mt", store) if is_lasting else None
     return _Membership(rank, num_processes, int(os.environ["LOCAL_RANK"]), own, lasting)
+
+
+def _use_loopback() -> None:
+    """Let gloo use the loopback interface if all processes are on this machine, whose name may have no address."""
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    if os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost") and loopback:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback[0])
 
 
 def _common_name(store: Any, rank: int, num_processes: int) -> str:

@@ -180,14 +180,17 @@ def _marked(text: str, before: str) -> str:
 def _make_way_for_events(directory: Path) -> None:
     """Make sure that a new event file sorts after all others, because TensorBoard reads them in the order of names.
 
-    Names begin with seconds: this may wait for the next second, and renames the others if the clock went backwards.
+    Names begin with the second in which a file was made. Files of this second, or of later ones if the clock went
+    backwards, are renamed to earlier seconds and keep their order. A TensorBoard that watches the folder then looks for
+    names after the old name of the file that it read last. Within one process the number at the end of a name grows,
+    and a new process takes more than a second to start, so the name of the new file is after it. (Only with
+    `--load_fast=false`, rows that it had not read of a renamed file are missing until it is started again.)
     """
-    if list(directory.glob(f"events.out.tfevents.{int(time.time())}.*")):
-        time.sleep(1 - time.time() % 1)
-    names = (re.fullmatch(r"(events\.out\.tfevents\.)(\d{1,15})(\..*)", path.name) for path in directory.iterdir())
-    matches = sorted(filter(None, names), key=lambda match: int(match[2]))
-    for latest, match in enumerate(matches, start=int(time.time()) - len(matches)):
-        if int(match[2]) > latest:
+    names = sorted(path.name for path in directory.iterdir())
+    matches = [match for name in names if (match := re.fullmatch(r"(events\.out\.tfevents\.)(\d{1,15})(\..*)", name))]
+    for number, match in enumerate(matches, start=int(time.time()) - len(matches)):
+        latest = f"{number:010}"
+        if match[2] > latest:
             (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
 
 

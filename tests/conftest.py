@@ -14,6 +14,7 @@ import typer
 import yaml
 from child_processes import Children, Commands, ForkServer, Keeper
 from hypothesis import HealthCheck, settings
+from texts import TEXTS
 
 from mt_cli.cli import main as cli
 
@@ -67,21 +68,6 @@ def one_seed_and_one_thread():
         torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def brief_reports(request, monkeypatch):
-    """Plain pictures, and few bootstrap samples, in this process: both take longer than the training of most tests."""
-    if "full_reports" not in request.keywords:
-        monkeypatch.setattr("mt_cli.experiment.validation.attention_pixels", plain_pixels)
-        monkeypatch.setattr("mt_cli.evaluation.texts._NUM_RESAMPLED", 50)
-
-
-def plain_pixels(weights_TS, source_tokens, target_tokens):
-    import torch
-
-    assert weights_TS.shape == (len(target_tokens), len(source_tokens))
-    return (255 * weights_TS).to(torch.uint8).unsqueeze(-1).expand(-1, -1, 3).cpu().numpy()
-
-
 @pytest.fixture
 def root():
     return ROOT
@@ -100,10 +86,12 @@ def multi30k(real_text):
     return real_text / "multi30k"
 
 
-@pytest.fixture(scope="session")
-def flores(real_text):
-    """The same sentences in 19 languages, by language code."""
-    paths = sorted((real_text / "flores200").glob("*.devtest"))
+@pytest.fixture(scope="session", params=["own", pytest.param("flores", marks=pytest.mark.slow)])
+def texts(request):
+    """The same sentences in nineteen languages, by language code: eight of `texts.py`, or a thousand of FLORES-200."""
+    if request.param == "own":
+        return {code: text.split("\n") for code, text in TEXTS.items()}
+    paths = sorted((request.getfixturevalue("real_text") / "flores200").glob("*.devtest"))
     return {path.stem: path.read_text(encoding="utf-8").split("\n")[:-1] for path in paths}
 
 
@@ -148,8 +136,16 @@ def tiny_tree(corpus):
             "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        "training": {"max_epochs": 2, "batch_tokens": 200, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+        "training": {
+            "max_epochs": 2,
+            "batch_tokens": 200,
+            "warmup_steps": 2,
+            "log_every_steps": 1,
+            "num_pictures": 0,
+            "device": "cpu",
+        },
         "decoding": {"beam_size": 2},
+        "evaluation": {"num_resamples": 10},
     }
 
 
@@ -235,6 +231,13 @@ def forked(fork_server, tmp_path, monkeypatch):
     return run
 
 
+@pytest.fixture
+def offline(monkeypatch):
+    """Data sets of the hub are looked for in the cache alone, so no test waits for a network."""
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
 PROGRAM = """
 import os, torch
 from mt_cli import processes
@@ -261,7 +264,15 @@ def run_together(fork_server, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def trained(corpus, tmp_path_factory):
+def one_thread():
+    """For fixtures that train: those of a session are made before the fixture of each test that sets the number."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def trained(corpus, one_thread, tmp_path_factory):
     """A finished tiny run."""
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train
@@ -293,7 +304,9 @@ def trained(corpus, tmp_path_factory):
             "device": "cpu",
             "schedule": "linear",
             "validate_every_steps": 100,
+            "num_pictures": 0,
         },
+        "evaluation": {"num_resamples": 10},
     }
     runs = Path(tmp_path_factory.mktemp("runs"))
     train(parse_config(tree, "fixture"), runs)

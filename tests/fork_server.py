@@ -14,7 +14,6 @@ import os
 import runpy
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 
@@ -115,15 +114,11 @@ def run(folder, name, arguments, program, environment, streams, encoding, crash_
 def main():
     """Serve requests until standard input ends."""
     torch.set_num_threads(1)
-    # Each reading of the clock advances it by a second, so no run waits for a new name of its event file.
-    clock = itertools.count(int(time.time()))
     for line in sys.stdin:
         children = []
         for request in json.loads(line):
-            next(itertools.islice(clock, 10_000, None))
             children.append(os.fork())
             if children[-1] == 0:
-                time.time = lambda: next(clock) + 0.999
                 os._exit(run(**request))
         print(json.dumps(children), flush=True)
         print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)

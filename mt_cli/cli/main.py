@@ -327,6 +327,6 @@ def doctor() -> None:
     from mt_cli import doctor as examination
 
     findings = examination.examine(Path.cwd())
-    show(*(f"{'ok  ' if each.is_good else 'BAD '} {each.subject:<12} {each.text}" for each in findings))
-    if not all(finding.is_good for finding in findings):
+    show(*(f"{each.kind:<4} {each.subject:<12} {each.text}" for each in findings))
+    if any(finding.kind == "BAD" for finding in findings):
         raise typer.Exit(1)

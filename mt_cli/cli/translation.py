@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -259,6 +260,10 @@ def evaluate(
     against: Annotated[File, Option(callback=utf8, help="Run or file of translations to compare with.")] = None,
     comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model, a name or a file (extra: comet).")] = None,
     bleu_tokenizer: Annotated[str | None, Option(help="Tokenizer of sacreBLEU; default: by the language.")] = None,
+    num_resamples: Annotated[
+        int | None,
+        Option(min=1, max=100_000, help="Random samples for confidence intervals; default: of the run, 1000."),
+    ] = None,
     beam_size: options.BeamSizeOption = None,
     overrides: options.SetDecodingOption = None,
     as_json: options.JsonOption = False,
@@ -293,6 +298,8 @@ def evaluate(
         scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
     else:
         scorer = scorer_of(config, name, bleu_tokenizer)
+    if num_resamples is not None:
+        scorer = replace(scorer, num_resamples=num_resamples)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {
@@ -305,7 +312,8 @@ def evaluate(
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, sources, translator.languages, device, precision, search)
-        scores["against"] = {"system": str(against), **scorer.compare(hypotheses, rivals, references)}
+        compared = scorer.compare(hypotheses, rivals, references)
+        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]

@@ -229,6 +229,9 @@ class TrainingConfig(Section):
     num_samples: Changeable[int] = Field(default=5, ge=0)
     """Number of sentences whose translations each validation writes to `samples.txt` and TensorBoard. The first two are
     also printed."""
+    num_pictures: Changeable[int] = Field(default=2, ge=0)
+    """Number of these sentences whose cross-attention each validation draws in TensorBoard: the first ones with at most
+    60 tokens."""
     device: Changeable[str] = "auto"
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -393,6 +396,10 @@ class EvaluationConfig(Section):
     ] = "auto"
     """BLEU's tokenizer, by sacreBLEU's names. `auto`: `zh` for Chinese, `char` for Japanese, Korean, Thai, Lao, Khmer,
     Burmese and Tibetan, `13a` for all others. `ja-mecab`, `ko-mecab` and FLORES need more packages."""
+    num_resamples: int = Field(default=1000, ge=1, le=100_000)
+    """Number of random samples of a test set from which the confidence intervals of its scores are computed, and the
+    p-values of `mt evaluate --against` (bootstrap resampling, Koehn 2004). A finished run keeps its intervals if the
+    number changes."""
 
 
 class Config(Section):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mt_cli.config.sections import EvaluationConfig
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
 from mt_cli.errors import InputError, one_line
@@ -16,7 +17,7 @@ from mt_cli.errors import InputError, one_line
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
 """The names of the metrics for people, by key."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
-_NUM_RESAMPLED = 1000
+_NUM_RESAMPLES = EvaluationConfig().num_resamples
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,11 @@ class Scorer:
     """Code of the target language."""
     bleu_tokenizer: str
     """Name of a tokenizer of sacreBLEU."""
+    num_resamples: int = _NUM_RESAMPLES
+    """Number of random samples for confidence intervals and p-values."""
 
     @classmethod
-    def of(cls, language: str, bleu_tokenizer: str = "auto") -> Scorer:
+    def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
         """The scorer of a language; `auto` is the BLEU tokenizer that suits the language.
 
         Raises InputError if the tokenizer is unknown, or not available here.
@@ -43,7 +46,7 @@ class Scorer:
         name = tokenizer_of(language) if bleu_tokenizer == "auto" else bleu_tokenizer
         if name not in BLEU_TOKENIZERS:
             raise InputError(f"bleu_tokenizer {name!r}: unknown; use auto or one of {', '.join(BLEU_TOKENIZERS)}")
-        scorer = cls(language, name)
+        scorer = cls(language, name, num_resamples)
         try:
             scorer._metric("bleu")
         except Exception as error:  # Any exception of packages that are missing or cannot download.
@@ -93,7 +96,7 @@ class Scorer:
     ) -> dict[str, dict[str, float]]:
         """`{"bleu": {"score", "p_value"}, ...}` of rivals, by paired bootstrap resampling (Koehn 2004)."""
         own, tested = self._resampled([hypotheses, rivals], references, self.names)
-        # The p-value of equal scores is 1; sacreBLEU returns 1/1,001 for equal systems.
+        # The p-value of equal scores is 1; sacreBLEU returns 1 / (number of samples + 1).
         p_values = {
             n: 1.0 if each.score == own[n].score else round(float(each.p_value), 4) for n, each in tested.items()
         }
@@ -109,7 +112,7 @@ class Scorer:
             _check_lengths(system, references)
         named = [(str(number), list(system)) for number, system in enumerate(systems)]
         metrics = {name: self._metric(name) for name in names}
-        test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=_NUM_RESAMPLED)
+        test = PairedTest(named, metrics, [list(references)], test_type="bs", n_samples=self.num_resamples)
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 

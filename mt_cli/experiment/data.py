@@ -155,13 +155,15 @@ def languages_of(config: Config, name: str) -> list[Languages]:
 
 
 def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
-    """The scorer for the target language of a corpus, by default with the BLEU tokenizer of the config.
+    """The scorer for the target language of a corpus, with the options of the config, or another BLEU tokenizer.
 
     Raises InputError if the tokenizer is not available.
     """
     targets = {target for _, target in languages_of(config, name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
-    return Scorer.of(language, config.evaluation.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer)
+    options = config.evaluation
+    name = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
+    return Scorer.of(language, name, options.num_resamples)
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:

@@ -114,7 +114,7 @@ def format_scores(scores: Mapping[str, Any]) -> str:
         rates = f"{speed['sentences_per_second']:,.1f} sentences and {speed['tokens_per_second']:,.0f} tokens a second"
         lines.append(f"  speed  {rates}")
     if rival := scores.get("against"):
-        lines.append(f"against {rival['system']} (paired bootstrap, 1,000 samples)")
+        lines.append(f"against {rival['system']} (paired bootstrap, {rival['num_resamples']:,} samples)")
         for name, label in METRICS.items():
             if name in rival:
                 score, p_value = rival[name]["score"], rival[name]["p_value"]

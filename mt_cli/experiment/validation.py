@@ -31,7 +31,6 @@ Sample = tuple[str, str, str]
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
 _NUM_PRINTED = 2
-_NUM_PICTURES = 2
 _LONGEST_PICTURE = 60
 
 
@@ -106,7 +105,7 @@ class Validator:
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
-        return Validation(value, metrics, samples, _pictures(translator, samples))
+        return Validation(value, metrics, samples, _pictures(translator, samples, config.training.num_pictures))
 
     def _part_losses(self, objective: Objective) -> dict[str, float]:
         """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
@@ -151,15 +150,15 @@ def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterabl
     return deepcopy(model, {id(mine): other for mine, other in zip(own, others, strict=True)})
 
 
-def _pictures(translator: Translator, samples: Sequence[Sample]) -> dict[str, NDArray[np.uint8]]:
+def _pictures(translator: Translator, samples: Sequence[Sample], number: int) -> dict[str, NDArray[np.uint8]]:
     """The cross-attention, averaged over layers and heads, of the first samples that are short enough."""
     sources = translator.source_tokenizer.encode([source for source, _, _ in samples])
     targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
     shown = [
-        (f"attention/{number}", pair)
-        for number, pair in enumerate(zip(sources, targets, strict=True), start=1)
+        (f"attention/{place}", pair)
+        for place, pair in enumerate(zip(sources, targets, strict=True), start=1)
         if all(pair) and max(map(len, pair)) <= _LONGEST_PICTURE
-    ][:_NUM_PICTURES]
+    ][:number]
     found = translator.attentions([pair for _, pair in shown])
     return {tag: attention_pixels(weights, *tokens) for (tag, _), (*tokens, weights) in zip(shown, found, strict=True)}
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -234,14 +233,14 @@ def test_random_numbers_of_a_step_are_those_of_its_own_device(index):
 
 
 @NEEDS_TWO
-def test_two_gpus_do_the_steps_of_one(tmp_path, tiny_tree):
+def test_two_gpus_do_the_steps_of_one(run, tmp_path, tiny_tree):
     tiny_tree["model"] |= {"qkv_bias": False, "dropout": 0.1}
     tiny_tree["training"] |= {"device": "cuda", "precision": "fp32", "max_steps": 6, "max_epochs": None}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     ways = {"one": ("--set", "training.micro_batches_per_step=2"), "two": ("--devices", "2")}
     for name, options in ways.items():
         command = [sys.executable, "-m", "mt_cli", "train", "--config", "tiny.yaml", "--set", f"name={name}", *options]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+        done = run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
     (weights, state), (expected, expected_state) = (
         checkpoint_content(tmp_path / "runs" / name / "checkpoints/last.safetensors") for name in ("two", "one")

@@ -91,9 +91,7 @@ def test_a_corpus_that_cannot_be_read(fails, tiny_tree, tmp_path, source, part):
     assert part in fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=source))
 
 
-def test_a_hub_id_without_network(fails, tiny_tree, tmp_path, monkeypatch):
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+def test_a_hub_id_without_network(fails, offline, tiny_tree, tmp_path):
     path = with_corpus(tiny_tree, tmp_path, train={"dataset": "nobody/nothing", "subset": "en-xx", "split": "train"})
     err = fails("train", "--config", path)
     assert "dataset nobody/nothing: cannot be loaded" in err

@@ -42,8 +42,13 @@ def content_of(data):
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_of_the_cache_changes_nothing(tiny_tree, tmp_path, damage, capsys):
-    config = parse_config(tiny_tree, "test")
+def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_path, monkeypatch, damage, capsys):
+    monkeypatch.chdir(tmp_path)
+    for side in ("en", "xx"):
+        lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (tmp_path / f"train.{side}").write_text("".join(lines[:50]), encoding="utf-8")
+    quick_tree["corpus"] |= {"train": {"files": ["train.en", "train.xx"]}, "valid": {"fraction": 0.1}}
+    config = parse_config(quick_tree, "test")
     expected = content_of(prepare(config, tmp_path / ".cache"))
     files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())
     names = {path.name for path in files}
@@ -56,22 +61,26 @@ def test_a_damaged_file_of_the_cache_changes_nothing(tiny_tree, tmp_path, damage
         assert said.count("it is rebuilt") == 1 and path.parent.name in said
 
 
-@pytest.mark.parametrize("is_recreated", [False, True])
-def test_a_run_outlives_its_cache(mt, tiny_config, tmp_path, monkeypatch, is_recreated):
+def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path):
     from mt_cli.experiment.validation import Validator
 
-    command = ("train", "--config", tiny_config, "--set", "training.validate_every_steps=2", "--set")
+    options = ("training.max_steps=5", "training.validate_every_steps=2")
+    command = ("train", "--config", tiny_config, *(part for each in options for part in ("--set", each)), "--set")
     assert mt(*command, "name=whole")[0] == 0
-    validate = Validator.validate
+    validate, cache = Validator.validate, tmp_path / "runs" / ".cache"
 
     def remove_first(validator, *model):
-        shutil.rmtree(tmp_path / "runs" / ".cache", ignore_errors=True)
-        if is_recreated:  # By another program.
-            (tmp_path / "runs" / ".cache").touch()
+        shutil.rmtree(cache) if cache.is_dir() else cache.unlink(missing_ok=True)
         return validate(validator, *model)
 
-    monkeypatch.setattr(Validator, "validate", remove_first)
-    status, _, err = mt(*command, "name=other")
-    assert status == 0, err
-    assert same_weights(weights_of(tmp_path / "runs" / "other"), weights_of(tmp_path / "runs" / "whole"))
-    monkeypatch.undo()
+    def replace_first(validator, *model):  # As another program may.
+        shutil.rmtree(cache, ignore_errors=True)
+        cache.touch()
+        return validate(validator, *model)
+
+    for name, act in (("removed", remove_first), ("replaced", replace_first)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Validator, "validate", act)
+            status, _, err = mt(*command, f"name={name}")
+        assert status == 0, err
+        assert same_weights(weights_of(tmp_path / "runs" / name), weights_of(tmp_path / "runs" / "whole"))

@@ -52,10 +52,20 @@ def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(mt, monkeypa
         assert words in out
 
 
+def test_a_busy_machine_is_not_a_failure(mt, monkeypatch):
+    monkeypatch.setattr("mt_cli.doctor.idle_cpus", lambda: 0.2)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    monkeypatch.setattr("mt_cli.doctor.os.sched_getaffinity", lambda process: {0, 1}, raising=False)
+    status, out, _ = mt("doctor")
+    (line,) = [line for line in out.splitlines() if line.startswith("note")]
+    assert line.startswith("note load         0.2 of ") and line.endswith("set training.num_threads=1")
+    assert (status, "BAD" in out) == (0, False)
+
+
 @pytest.mark.parametrize("has_nccl", [True, False])
 def test_the_doctor_says_how_to_use_several_gpus(monkeypatch, has_nccl):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     monkeypatch.setattr("torch.distributed.is_nccl_available", lambda: has_nccl)
     (found,) = _processes()
-    assert found.is_good == has_nccl
+    assert found.kind == ("ok" if has_nccl else "BAD")
     assert ("--devices 4 uses all GPUs" if has_nccl else "has no NCCL") in found.text

@@ -4,8 +4,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,27 +272,30 @@ def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeyp
     assert everything_in(tmp_path) == []
 
 
-def test_an_export_that_is_killed_leaves_its_name_free(mt, trained, tmp_path):
-    program = (
-        "import os, sys; from pathlib import Path\n"
+def test_an_export_that_is_killed_leaves_its_name_free(mt, run_together, trained, tmp_path):
+    [(status, *_)] = run_together(
+        "from pathlib import Path\n"
         "from mt_cli.checkpoint.trained import TrainedRun; from mt_cli.export import models\n"
         "models._describe = lambda *options: os.kill(os.getpid(), 9)\n"
-        "models.export_bundle(TrainedRun.load(Path(sys.argv[1])), Path('model'))"
+        f"models.export_bundle(TrainedRun.load(Path({str(trained)!r})), Path('folder/model'))",
+        number=1,
     )
-    assert subprocess.run([sys.executable, "-c", program, trained], cwd=tmp_path).returncode == -signal.SIGKILL
-    (left,) = tmp_path.iterdir()
+    assert status == -signal.SIGKILL
+    (left,) = (tmp_path / "folder").iterdir()
     assert left.name.startswith("model.unfinished-")
-    assert mt("export", "--run", trained, "--format", "bundle", "--output", "model")[0] == 0
-    assert (tmp_path / "model" / "model.json").is_file() and left.is_dir()
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "folder/model")[0] == 0
+    assert (tmp_path / "folder" / "model" / "model.json").is_file() and left.is_dir()
 
 
-def test_of_two_exports_at_once_to_one_folder_one_wins(trained, tmp_path):
-    command = [sys.executable, "-m", "mt_cli", "export", "--run", trained, "--format", "bundle", "--output", "a/model"]
-    options = {"cwd": tmp_path, "stderr": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen(command, **options) for _ in range(2)]
-    errors = [process.communicate()[1] for process in processes]
-    assert sorted(process.returncode for process in processes) == [0, 2], errors
-    assert "Traceback" not in "".join(errors)
+def test_of_two_exports_at_once_to_one_folder_one_wins(run_together, trained, tmp_path):
+    arguments = ["mt", "export", "--run", str(trained), "--format", "bundle", "--output", "a/model"]
+    results = run_together(
+        "import sys; from mt_cli.cli import main as cli\n"
+        "for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE'): del os.environ[name]  # They are no processes of one run.\n"
+        f"sys.argv = {arguments}; cli.main()"
+    )
+    assert sorted(status for status, *_ in results) == [0, 2], results
+    assert not any("Traceback" in err for *_, err in results)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["model"] and len([*tmp_path.glob("a/model/*")]) == 4
 
 

@@ -81,5 +81,5 @@ def test_transformers_translates_with_an_exported_run(shared_run, tmp_path):
     batch = tokenizer(SENTENCES, return_tensors="pt", padding=True)
     outputs = model.generate(**{key: batch[key] for key in ("input_ids", "attention_mask")}, num_beams=1, max_length=20)
     assert len(tokenizer.batch_decode(outputs, skip_special_tokens=True)) == 3
-    assert json.loads((tmp_path / "model/config.json").read_text())["model_type"] == "marian"
-    assert (tmp_path / "model/README.md").read_text() == "card"
+    assert json.loads((tmp_path / "model/config.json").read_text(encoding="utf-8"))["model_type"] == "marian"
+    assert (tmp_path / "model/README.md").read_text(encoding="utf-8") == "card"

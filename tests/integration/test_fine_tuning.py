@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,23 +11,51 @@ from safetensors.torch import load_file
 from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
+from mt_cli.experiment.run import train
 from mt_cli.tokenizer import EOS_ID, SOS_ID
+
+TREE = {
+    "name": "parent",
+    "corpus": {
+        "source": "en",
+        "target": "xx",
+        "train": {"files": ["train.en", "train.xx"]},
+        "valid": {"fraction": 0.1},
+        "test": {"files": ["test.en", "test.xx"]},
+    },
+    "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True},
+    "training": {"max_epochs": 2, "batch_tokens": 80, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+    "decoding": {"beam_size": 2, "max_length": 12},
+}
+TREE["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
+TREE["training"] |= {"num_pictures": 0}
+TREE["evaluation"] = {"num_resamples": 10}
+
+
+@pytest.fixture(scope="module")
+def family(corpus, one_thread, tmp_path_factory):
+    """A folder with the run `runs/parent`, of sixty pairs, and the configs `parent.yaml` and `child.yaml`."""
+    folder = tmp_path_factory.mktemp("family")
+    for name, number in (("train", 60), ("test", 5)):
+        for side in ("en", "xx"):
+            lines = (corpus / f"{name}.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+            (folder / f"{name}.{side}").write_text("".join(lines[:number]), encoding="utf-8")
+    (folder / "parent.yaml").write_text(yaml.safe_dump(TREE), encoding="utf-8")
+    tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
+    tree |= {"name": "child", "init": {"run": "runs/parent"}}
+    tree["training"] = TREE["training"] | {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
+    (folder / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train(load_config(folder / "parent.yaml"), Path("runs"))
+    return folder
 
 
 @pytest.fixture
-def child(mt, tiny_tree, tmp_path):
-    """Runs `mt train` on other pairs of the tiny corpus, beginning with the run `parent`, which it trains first."""
-    tree = tiny_tree | {"name": "parent"}
-    tree["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
-    tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 300, "shared": True}
-    (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    status, _, err = mt("train", "--config", "parent.yaml")
-    assert status == 0, err
-    tree = {key: value for key, value in tree.items() if key not in ("model", "tokenizer")}
-    tree |= {"name": "child", "init": {"run": "runs/parent"}}
-    tree["training"] |= {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
-    tree["corpus"] |= {"valid": {"fraction": 0.2}}
-    (tmp_path / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+def child(family, mt, tmp_path):
+    """Runs `mt train` on the pairs of the run `parent`, a copy of which is there, beginning with it."""
+    shutil.copytree(family, tmp_path, dirs_exist_ok=True)
 
     def run(*settings):
         return mt("train", "--config", "child.yaml", *(part for each in settings for part in ("--set", each)))
@@ -77,7 +106,8 @@ def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same
     ],
 )
 def test_frozen_parts_stay_as_they_were_and_all_others_are_trained(child, tmp_path, parts, prefixes, precision):
-    status, _, err = child(f"init.freeze={parts}", "training.optimizer=muon", f"training.precision={precision}")
+    options = "training.optimizer=muon", f"training.precision={precision}", "training.max_steps=2"
+    status, _, err = child(f"init.freeze={parts}", *options)
     assert status == 0, err
     assert " trained" in err
     before, after = (weights(tmp_path / f"runs/{name}/checkpoints/last.safetensors") for name in ("parent", "child"))
@@ -203,14 +233,14 @@ def test_an_extended_vocabulary_leaves_old_logits_as_they_were_and_has_no_unknow
     assert mt("translate", "--run", "runs/child", "<2zh> 狗看见猫。")[0] == 0
 
 
-def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(
-    child, corpus, tmp_path, mt, assert_same_run
-):
-    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
-    few = [[f"{number} {side}" for number in range(90)] for side in ("new", "NEW")]
+VALID = "corpus.valid={files: [test.en, test.xx]}"
+
+
+def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(child, tmp_path, mt, assert_same_run):
+    few = [[f"{number} {side}" for number in range(45)] for side in ("new", "NEW")]
     for side, lines in zip(("en", "xx"), few, strict=True):
         (tmp_path / f"new.{side}").write_text("".join(f"{line}\n" for line in lines))
-    settings = f"corpus.valid={valid}", "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
+    settings = VALID, "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
     status, _, err = child(*settings, "name=whole")
     assert status == 0, err
     assert "25% of the pairs of an epoch are pairs of parent" in err
@@ -232,28 +262,22 @@ def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set
     assert_same_run(tmp_path / "runs/again", tmp_path / "runs/whole")
 
 
-def test_replay_reads_the_text_that_the_parent_was_trained_on_and_no_other(child, corpus, tmp_path):
-    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
+def test_replay_reads_the_text_that_the_parent_was_trained_on_and_no_other(child, tmp_path):
     (tmp_path / "new.en").write_text("new one\n" * 3)
-    path = corpus / "train.xx"
-    before = path.read_bytes()
-    path.write_bytes(before.replace(b"\n", b" more\n", 1))
-    try:
-        status, _, err = child(f"corpus.valid={valid}", "corpus.train={files: [new.en, new.en]}", "init.replay=0.5")
-    finally:
-        path.write_bytes(before)
+    path = tmp_path / "train.xx"
+    path.write_bytes(path.read_bytes().replace(b"\n", b" more\n", 1))
+    status, _, err = child(VALID, "corpus.train={files: [new.en, new.en]}", "init.replay=0.5")
     assert status == 2
     assert "not the text that parent was trained on" in err
 
 
-def test_a_run_with_replay_resumes_with_its_own_corpora_only(child, corpus, tmp_path):
+def test_a_run_with_replay_resumes_with_its_own_corpora_only(child, tmp_path):
     for name in ("one", "two"):
         lines = "".join(f"{name} {number}\n" for number in range(30))
         for side, text in (("en", lines), ("xx", lines.upper())):
             (tmp_path / f"{name}.{side}").write_text(text)
-    valid = json.dumps({"files": [str(corpus / "test.en"), str(corpus / "test.xx")]})
     both = "corpus.train=[{files: [one.en, one.xx]}, {files: [two.en, two.xx]}]"
-    options = f"corpus.valid={valid}", "init.replay=0.5"
+    options = VALID, "init.replay=0.5"
     assert child(*options, both, "training.max_steps=1")[0] == 0
     status, _, err = child(*options, "corpus.train={files: [one.en, one.xx]}", "training.max_steps=2")
     assert status == 2, err
@@ -347,7 +371,7 @@ def test_other_commands_on_the_config_of_a_child_use_the_tokenizers_of_its_paren
     assert mt("data", "show", "--config", "child.yaml")[0] == 0
 
 
-def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt, corpus):
+def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt):
     assert child("training.max_steps=3", "training.learning_rate=1e-2")[0] == 0
     both = "--run", "runs/parent", "--run", "runs/child"
     status, out, err = mt("translate", *both, "one two.", "three")
@@ -359,11 +383,12 @@ def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt, corpus):
     status, out, err = mt("evaluate", *both, "--json")
     assert status == 0, err
     assert json.loads(out)["run"] == "parent + child"
+    pair = "score", "one", "ONE", "--precision", "fp32"
     log_probs = [
-        float(mt("score", *(part for run in runs for part in ("--run", f"runs/{run}")), "one", "ONE")[1])
+        float(mt(*pair, *(part for run in runs for part in ("--run", f"runs/{run}")))[1])
         for runs in (["parent"], ["child"], ["parent", "child"])
     ]
-    assert min(log_probs[:2]) - 0.1 <= log_probs[2] <= max(log_probs[:2]) + 0.1
+    assert min(log_probs[:2]) - 1e-3 <= log_probs[2] <= max(log_probs[:2]) + 1e-3  # They have four decimals.
 
 
 def test_the_mean_of_runs_of_one_lineage_is_a_run(child, mt, tmp_path):

@@ -1,10 +1,7 @@
 import json
 import math
-import os
 import re
 import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -64,14 +61,19 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
 
 
 @pytest.mark.parametrize("sentence", [(), ("one two.",)])
-def test_the_pictures_are_drawn_even_if_standard_output_is_closed(trained, tmp_path, sentence):
-    command = [sys.executable, "-m", "mt_cli", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}  # Each line goes out at once, as those of a long table do.
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes) as process:
-        process.stdout.close()
-        err = process.stderr.read()
-    assert process.returncode == 0
+def test_the_pictures_are_drawn_even_if_nobody_reads_standard_output(fork_server, trained, tmp_path, sentence):
+    arguments = ["mt", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys; from mt_cli.cli import main as cli\n"
+        "sys.stdout.reconfigure(line_buffering=True)  # Each line goes out at once, as those of a long table do.\n"
+        f"sys.argv = {arguments}; cli.main()",
+        encoding="utf-8",
+    )
+    fork_server.start(tmp_path, program=str(program), streams=("there", "left", "there"))
+    [status] = fork_server.wait()
+    err = (tmp_path / "stream.2").read_text(encoding="utf-8")
+    assert status == 0, err
     num_pictures = 4 if sentence else 2
     assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("wrote ")
     assert "Traceback" not in err and "BrokenPipe" not in err
@@ -192,3 +194,12 @@ def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, 
     assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert mt("report", "--run", "run", "--compare", "none")[0] == 2
     assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
+
+
+def test_every_metric_is_documented(root, trained):
+    documented = set(
+        re.findall(r"`((?:train|valid|optimizer|speed|final)/[\w/]+)", (root / "docs/runs.md").read_text())
+    )
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
+    assert tags and tags <= documented

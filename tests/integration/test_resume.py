@@ -1,11 +1,8 @@
 import json
 import os
 import pickle
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -32,10 +29,10 @@ def metrics(run):
 
 
 @pytest.fixture
-def train(mt, tiny_tree, tmp_path):
+def train(mt, quick_tree, tmp_path):
     """Runs `mt train` on the tiny config under a name, with options of `training`, in four validations and 22 steps."""
-    tiny_tree["training"] |= {"validate_every_steps": 6, "log_every_steps": 4, "schedule": "constant"}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    quick_tree["training"] |= {"validate_every_steps": 6, "log_every_steps": 4, "schedule": "constant"}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(quick_tree), encoding="utf-8")
 
     def run(name, *arguments, **training):
         changes = [f"name={name}", *(f"training.{key}={value}" for key, value in training.items())]
@@ -73,36 +70,53 @@ def overflow_at(monkeypatch, number):
     monkeypatch.setattr(Gradients, "accumulate", overflow_once)
 
 
+MOMENTS = (3, 6, 11, 22)
+"""In the middle, where a validation is due, at the end of an epoch, at the very end."""
+
+
+@pytest.mark.parametrize("steps", [MOMENTS[1:3], pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"micro_batches_per_step": 3, "max_epochs": 6},
+        {"num_pictures": 1},
+        pytest.param({"micro_batches_per_step": 3, "max_epochs": 6}, marks=pytest.mark.slow),
         {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
         {"precision": "bf16", "ema_decay": 0.9},
         {"ema_decay": 0.8, "optimizer": "muon"},
         {"precision": "fp16", "recompute_layers": True},
         {"r_drop": 3.0, "r_drop_start_step": 4},
     ],
+    ids=str,
 )
-def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch, options):
-    assert train("whole", **options)[0] == 0
-    for step in (3, 6, 11, 22):  # In the middle, where a validation is due, at the end of an epoch, at the very end.
+def test_a_run_with_any_options_that_is_stopped_ends_as_one_that_was_not(
+    train, begin, assert_same_run, tmp_path, monkeypatch, options, steps
+):
+    whole = begin("whole", **options)
+    for step in steps:
         act_at(monkeypatch, step, send(signal.SIGTERM))
-        status, _, err = train("parts", **options)
+        assert train("parts", **options)[0] == 130
+    assert train("parts", **options)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", whole)
+
+
+def test_a_run_stopped_by_a_signal_ends_as_one_that_was_not(train, begin, assert_same_run, tmp_path, monkeypatch):
+    whole = begin("whole")
+    for step in MOMENTS:
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        status, _, err = train("parts")
         assert (status, err.splitlines()[-1].split(";")[0]) == (130, f"mt: interrupted at step {step}")
-    status, _, err = train("parts", **options)
+    status, _, err = train("parts")
     assert status == 0
     assert "Resuming from step 22." in err
-    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert_same_run(tmp_path / "runs/parts", whole)
 
 
 def test_a_run_with_rotary_positions_is_resumed_exactly(train, assert_same_run, tmp_path, monkeypatch):
     options = "--set", "model.positions=rotary"
-    assert train("whole", *options, precision="bf16")[0] == 0
+    assert train("whole", *options, precision="bf16", max_steps=13)[0] == 0
     act_at(monkeypatch, 11, send(signal.SIGTERM))
-    assert train("parts", *options, precision="bf16")[0] == 130
-    assert train("parts", *options, precision="bf16")[0] == 0
+    assert train("parts", *options, precision="bf16", max_steps=13)[0] == 130
+    assert train("parts", *options, precision="bf16", max_steps=13)[0] == 0
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
 
 
@@ -113,40 +127,42 @@ def test_a_stopped_run_with_sampled_segmentations_ends_as_one_that_was_not(
     train, assert_same_run, tmp_path, monkeypatch, sampling
 ):
     options = [part for key, value in sampling.items() for part in ("--set", f"tokenizer.{key}={value}")]
-    assert train("whole", *options, "--set", "tokenizer.vocab_size=300")[0] == 0
+    options += ["--set", "tokenizer.vocab_size=60", "--set", "tokenizer.byte_fallback=false"]
+    sizes = {"batch_tokens": 1000, "validate_every_steps": 1000}
+    assert train("whole", *options, **sizes)[0] == 0
     num_steps = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))["num_steps"]
-    for step in (3, num_steps // 2, num_steps // 2 + 1, num_steps - 1):
+    for step in (3, num_steps // 2, num_steps // 2 + 1):
         act_at(monkeypatch, step, send(signal.SIGTERM))
-        assert train("parts", *options, "--set", "tokenizer.vocab_size=300")[0] == 130
-    assert train("parts", *options, "--set", "tokenizer.vocab_size=300")[0] == 0
+        assert train("parts", *options, **sizes)[0] == 130
+    assert train("parts", *options, **sizes)[0] == 0
     assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
     entries = {path.name for path in (tmp_path / "runs/.cache").iterdir()}
-    assert train("parts", *options[:2], "--set", "tokenizer.vocab_size=300", "--fresh")[0] == 0
+    assert train("parts", *options[:2], *options[-4:], "--fresh", **sizes, max_steps=1)[0] == 0
     assert {path.name for path in (tmp_path / "runs/.cache").iterdir()} == entries
 
 
 @pytest.mark.parametrize("seconds", [1, 100_000])
-def test_a_clock_that_goes_backwards_changes_nothing(train, assert_same_run, tmp_path, monkeypatch, seconds):
+def test_a_clock_that_goes_backwards_changes_nothing(train, begin, assert_same_run, tmp_path, monkeypatch, seconds):
     import time
 
-    assert train("whole")[0] == 0
+    whole = begin("whole")
     clock = time.time
     for number, step in enumerate((3, 11, 13)):
         monkeypatch.setattr(time, "time", lambda shift=number * seconds: clock() - shift)
         act_at(monkeypatch, step, send(signal.SIGTERM))
         assert train("parts")[0] == 130
     assert train("parts")[0] == 0
-    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert_same_run(tmp_path / "runs/parts", whole)
 
 
-def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, assert_same_run, tmp_path):
-    assert train("whole")[0] == 0
+def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, begin, assert_same_run, tmp_path):
+    whole = begin("whole")
     for limit in ({"max_minutes": 1e-9}, {"max_steps": 5}, {"max_steps": 12}, {"max_steps": 13}, {"max_epochs": 2}):
         status, _, err = train("parts", **limit)
         assert status == 0
         assert f"Stopped by {next(iter(limit))}" in err
     assert "training.max_steps: was 13, now null" in err
-    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert_same_run(tmp_path / "runs/parts", whole)
 
 
 @pytest.fixture
@@ -211,14 +227,14 @@ def excellent_validation(scorer, hypotheses, references, names=()):
     return {name: {"score": 99.0} for name in scores} if names else scores
 
 
-def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, tmp_path):
-    assert train("short", max_steps=5)[0] == 0
-    assert "nothing is left to do" in train("short", max_steps=5)[2]
-    report = json.loads((tmp_path / "runs/short/report.json").read_text(encoding="utf-8"))
+def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin, tmp_path):
+    begin("run", max_steps=5)
+    assert "nothing is left to do" in train("run", max_steps=5)[2]
+    report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
     assert report["best_step"] == report["num_steps"] == 5
-    (tmp_path / "runs/short/report.json").unlink()
-    assert train("short", max_steps=5)[0] == 0
-    again = json.loads((tmp_path / "runs/short/report.json").read_text(encoding="utf-8"))
+    (tmp_path / "runs/run/report.json").unlink()
+    assert train("run", max_steps=5)[0] == 0
+    again = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
     assert again["bleu"] == report["bleu"] and again["best_step"] == 5
 
 
@@ -271,7 +287,7 @@ def test_harmless_changes_are_shown_and_others_refused(train, tmp_path):
     assert train("run", max_steps=5)[0] == 0
     status, _, err = train("run", max_steps=6, batch_tokens=100)
     assert status == 2
-    assert "training.batch_tokens: was 200, now 100" in err
+    assert "training.batch_tokens: was 220, now 100" in err
     assert "--fresh" in err and "max_steps" not in err
     status, _, err = train("run", max_steps=6, num_samples=1, keep_last=0)
     assert status == 0
@@ -287,8 +303,8 @@ def test_a_second_process_is_refused(train, tmp_path):
     assert train("run", max_steps=1)[0] == 0
 
 
-def test_a_run_that_is_being_trained_is_not_moved_aside(train, tmp_path):
-    assert train("run", max_steps=1)[0] == 0
+def test_a_run_that_is_being_trained_is_not_moved_aside(train, begin, tmp_path):
+    begin("run", max_steps=2)
     with RunDirectory(tmp_path / "runs/run").locked():
         assert train("run", "--fresh")[0] == 2
     assert not (tmp_path / "runs/run.old-1").exists()
@@ -302,9 +318,9 @@ def own_corpus(tiny_tree, tmp_path, corpus):
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
 
 
-def test_a_corpus_that_was_edited_is_noticed(train, tiny_tree, tmp_path, corpus):
+def test_a_corpus_that_was_edited_is_noticed(train, begin, tiny_tree, tmp_path, corpus):
     own_corpus(tiny_tree, tmp_path, corpus)
-    assert train("run", max_steps=2)[0] == 0
+    begin("run", max_steps=2)
     text = (tmp_path / "own.xx").read_text(encoding="utf-8")
     (tmp_path / "own.xx").write_text(text.replace("ONE", "EINS", 1), encoding="utf-8")
     before = (tmp_path / "runs/run/checkpoints/last.safetensors").read_bytes()
@@ -316,17 +332,17 @@ def test_a_corpus_that_was_edited_is_noticed(train, tiny_tree, tmp_path, corpus)
     assert train("run", max_steps=3)[0] == 0
 
 
-def test_a_corpus_that_has_vanished_is_named(train, tiny_tree, tmp_path, corpus):
+def test_a_corpus_that_has_vanished_is_named(train, begin, tiny_tree, tmp_path, corpus):
     own_corpus(tiny_tree, tmp_path, corpus)
-    assert train("run", max_steps=2)[0] == 0
+    begin("run", max_steps=2)
     (tmp_path / "own.en").unlink()
     status, _, err = train("run", max_steps=3)
     assert status == 2
     assert "own.en: no such file" in err
 
 
-def test_a_tokenizer_that_was_changed_is_noticed(train, mt, tmp_path):
-    assert train("run", max_steps=2)[0] == 0
+def test_a_tokenizer_that_was_changed_is_noticed(train, begin, mt, tmp_path):
+    begin("run", max_steps=2)
     path = tmp_path / "runs/run/tokenizer.target.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     vocabulary = tree["model"]["vocab"]
@@ -344,8 +360,8 @@ def damage(path, position=-1):
 
 
 @pytest.mark.parametrize("options", [{}, {"ema_decay": 0.9}])
-def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_run, tmp_path, options):
-    assert train("whole", **options)[0] == 0
+def test_a_damaged_state_is_named_and_the_one_before_it_used(train, begin, assert_same_run, tmp_path, options):
+    whole = begin("whole", **options)
     assert train("parts", max_steps=18, **options)[0] == 0
     damage(tmp_path / "runs/parts/checkpoints/last.safetensors")
     status, _, err = train("parts", **options)
@@ -353,7 +369,7 @@ def test_a_damaged_state_is_named_and_the_one_before_it_used(train, assert_same_
     assert "last.safetensors: damaged checkpoint: its checksum is wrong" in err
     assert "skipped, step-12.safetensors is used instead" in err
     assert "Resuming from step 12." in err
-    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert_same_run(tmp_path / "runs/parts", whole)
 
 
 def tensors_of(tmp_path, run, name, kind="model"):
@@ -444,8 +460,8 @@ def test_a_lost_best_checkpoint_is_replaced_by_the_average(train, tmp_path):
     assert_equal(tensors_of(tmp_path, "run", "last"), before)
 
 
-def test_no_file_changes_when_every_state_is_damaged(train, tmp_path):
-    assert train("run", max_steps=12)[0] == 0
+def test_no_file_changes_when_every_state_is_damaged(train, begin, tmp_path):
+    begin("run", max_steps=12)
     paths = list((tmp_path / "runs/run/checkpoints").glob("*.safetensors"))
     for path in paths:
         damage(path)
@@ -457,8 +473,8 @@ def test_no_file_changes_when_every_state_is_damaged(train, tmp_path):
     assert train("run", "--fresh", max_steps=1)[0] == 0
 
 
-def test_a_lost_best_checkpoint_is_replaced(train, mt, tmp_path):
-    assert train("run", max_steps=12)[0] == 0
+def test_a_lost_best_checkpoint_is_replaced(train, begin, mt, tmp_path):
+    begin("run", max_steps=12)
     damage(tmp_path / "runs/run/checkpoints/best.safetensors")
     assert "damaged checkpoint" in mt("translate", "one.", "--run", "runs/run")[2]
     status, _, err = train("run", max_steps=14)
@@ -481,8 +497,17 @@ def test_training_that_diverges_goes_back_twice_and_then_stops(train, tmp_path):
     assert "going back" not in err
 
 
-@pytest.mark.parametrize("every", [1, 4, 7])
-@pytest.mark.parametrize(("keep_last", "learning_rate"), [(0, 1e38), (1, 1e6)])
+@pytest.mark.parametrize(
+    ("keep_last", "learning_rate", "every"),
+    [
+        (0, 1e38, 4),
+        (1, 1e6, 1),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in ((0, 1e38, 1), (0, 1e38, 7), (1, 1e6, 4), (1, 1e6, 7))
+        ),
+    ],
+)
 def test_states_saved_while_steps_are_skipped_never_replace_the_last_good_one(
     train, tmp_path, every, keep_last, learning_rate
 ):
@@ -495,15 +520,25 @@ def test_states_saved_while_steps_are_skipped_never_replace_the_last_good_one(
     assert not (tmp_path / "runs/run/report.json").exists()
 
 
-@pytest.mark.parametrize("bad_from", [3, 7, 14])
-@pytest.mark.parametrize(("keep_last", "is_stopped"), [(0, False), (2, True), (0, True)])
+@pytest.mark.parametrize(
+    ("keep_last", "is_stopped", "bad_from"),
+    [
+        (0, False, 7),
+        (2, True, 3),
+        (0, True, 14),
+        *(
+            pytest.param(*ways, bad_from, marks=pytest.mark.slow)
+            for ways, others in (((0, False), (3, 14)), ((2, True), (7, 14)), ((0, True), (3, 7)))
+            for bad_from in others
+        ),
+    ],
+)
 def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     train, tmp_path, monkeypatch, keep_last, bad_from, is_stopped
 ):
-    from mt_cli.training import Gradients
-
     accumulate, calls = Gradients.accumulate, []
-    options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4, "max_epochs": 3}
+    options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4}
+    options |= {"max_steps": bad_from + 14, "max_epochs": 3}
 
     def overflow_for_a_while(self, *batches):
         sums = accumulate(self, *batches)
@@ -519,7 +554,7 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     assert status == 0, err
     assert f"going back to step {(bad_from - 1) // 4 * 4}, with 0.5" in err
     report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
-    assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, 33)
+    assert (report["num_bad_steps"], report["num_restarts"], report["num_steps"]) == (12, 1, bad_from + 14)
     assert len(list((tmp_path / "runs/run/checkpoints").glob("step-*"))) == keep_last
 
 
@@ -546,26 +581,31 @@ def test_a_single_bad_step_is_skipped_and_counted(train, tmp_path, monkeypatch):
     assert [row["step"] for row in rows if "train/loss" in row] == [4, 8, 12, 16, 20]
 
 
-def run_limited(tmp_path, num_bytes, *arguments):
-    """Run `mt` in a process that cannot write files larger than `num_bytes`."""
+LIMITED = """
+import resource, sys
+from mt_cli.cli import main as cli
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({num_bytes}, {num_bytes}))
+sys.argv = ["mt", *{arguments}]
+cli.main()
+"""
+"""Runs `mt` in a process that cannot write larger files."""
 
-    command = [sys.executable, "-m", "mt_cli", *map(str, arguments)]
-    return subprocess.run(command, cwd=tmp_path, preexec_fn=limit, capture_output=True, text=True, check=False)
 
-
-def test_a_disk_that_fills_up_while_saving_leaves_the_previous_checkpoint(train, mt, tmp_path):
-    assert train("run", max_steps=6)[0] == 0
+def test_a_disk_that_fills_up_while_saving_leaves_the_previous_checkpoint(train, begin, mt, fork_server, tmp_path):
+    begin("run", max_steps=6)
     checkpoints = tmp_path / "runs/run/checkpoints"
     before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
     size = len(before["last.safetensors"])
-    command = ("train", "--config", "tiny.yaml", "--set", "name=run", "--set", "training.max_steps=12")
-    result = run_limited(tmp_path, size // 2, *command)
-    assert result.returncode == 1, result.stderr
-    assert "Traceback" not in result.stderr
-    assert "cannot be written" in result.stderr and "safetensors" in result.stderr
+    arguments = ["train", "--config", "tiny.yaml", "--set", "name=run", "--set", "training.max_steps=12"]
+    program = tmp_path / "limited.py"
+    program.write_text(LIMITED.format(num_bytes=size // 2, arguments=arguments), encoding="utf-8")
+    fork_server.start(tmp_path, program=str(program))
+    [status] = fork_server.wait()
+    err = (tmp_path / "stream.2").read_text(encoding="utf-8")
+    assert status == 1, err
+    assert "Traceback" not in err
+    assert "cannot be written" in err and "safetensors" in err
     assert not list(checkpoints.glob("*.tmp"))
     assert (checkpoints / "last.safetensors").read_bytes() == before["last.safetensors"]
     assert mt("translate", "one.", "--run", "runs/run")[0] == 0
@@ -579,8 +619,8 @@ def test_a_directory_that_cannot_be_made_is_named(train, tmp_path):
     assert "runs/run: cannot be written" in err
 
 
-def test_nothing_planted_in_a_run_directory_is_executed(trained, tmp_path, mt, train):
-    assert train("run", max_steps=6)[0] == 0
+def test_nothing_planted_in_a_run_directory_is_executed(train, begin, mt, tmp_path):
+    begin("run", max_steps=6)
     run = tmp_path / "runs/run"
     files = [path for path in run.rglob("*") if path.is_file()]
     files += [run / "checkpoints" / "step-3.safetensors", run / "checkpoints" / "last.pt"]
@@ -608,8 +648,8 @@ class Planted:
         return (open, (self.path, "w"))
 
 
-def test_the_same_command_fixes_a_finished_run_whose_best_checkpoint_is_lost(train, mt, tmp_path):
-    assert train("run", max_steps=12)[0] == 0
+def test_the_same_command_fixes_a_finished_run_whose_best_checkpoint_is_lost(train, begin, mt, tmp_path):
+    begin("run", max_steps=12)
     damage(tmp_path / "runs/run/checkpoints/best.safetensors")
     status, _, err = mt("translate", "one.", "--run", "runs/run")
     assert status == 2 and "mt train --config runs/run/config.yaml" in err
@@ -618,8 +658,8 @@ def test_the_same_command_fixes_a_finished_run_whose_best_checkpoint_is_lost(tra
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "tokenizer.source.json"])
-def test_a_broken_file_of_a_run_is_named_with_what_to_do(train, tmp_path, name):
-    assert train("run", max_steps=2)[0] == 0
+def test_a_broken_file_of_a_run_is_named_with_what_to_do(train, begin, tmp_path, name):
+    begin("run", max_steps=2)
     for break_it in (lambda path: path.write_text("}{"), lambda path: path.unlink()):
         break_it(tmp_path / "runs" / "run" / name)
         status, _, err = train("run", max_steps=3)
@@ -628,17 +668,17 @@ def test_a_broken_file_of_a_run_is_named_with_what_to_do(train, tmp_path, name):
     assert train("run", "--fresh", max_steps=2)[0] == 0
 
 
-def test_a_corpus_that_has_moved_is_shown_as_what_has_changed(train, tiny_tree, tmp_path, corpus):
+def test_a_corpus_that_has_moved_is_shown_as_what_has_changed(train, begin, tiny_tree, tmp_path, corpus):
     own_corpus(tiny_tree, tmp_path, corpus)
-    assert train("run", max_steps=2)[0] == 0
+    begin("run", max_steps=2)
     (tmp_path / "own.en").rename(tmp_path / "moved.en")
     tiny_tree["corpus"]["train"]["files"][0] = "moved.en"
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
     assert 'corpus.train[0].files[0]: was "own.en", now "moved.en"' in train("run", max_steps=3)[2]
 
 
-def test_a_folder_in_the_place_of_the_report_is_named_after_training(train, tmp_path):
-    assert train("run", max_steps=6)[0] == 0
+def test_a_folder_in_the_place_of_the_report_is_named_after_training(train, begin, tmp_path):
+    begin("run", max_steps=6)
     (tmp_path / "runs/run/report.json").unlink()
     (tmp_path / "runs/run/report.json").mkdir()
     status, _, err = train("run", max_steps=12)
@@ -649,8 +689,8 @@ def test_a_folder_in_the_place_of_the_report_is_named_after_training(train, tmp_
 
 
 @pytest.mark.parametrize("name", ["former_best", "step-6"])
-def test_a_folder_in_the_place_of_an_older_checkpoint_costs_only_that_checkpoint(train, tmp_path, name):
-    assert train("run", max_steps=6)[0] == 0
+def test_a_folder_in_the_place_of_an_older_checkpoint_costs_only_that_checkpoint(train, begin, tmp_path, name):
+    begin("run", max_steps=6)
     path = tmp_path / "runs/run/checkpoints" / f"{name}.safetensors"
     path.unlink(missing_ok=True)
     path.mkdir()
@@ -659,8 +699,8 @@ def test_a_folder_in_the_place_of_an_older_checkpoint_costs_only_that_checkpoint
     assert json.loads((tmp_path / "runs/run/report.json").read_text())["num_steps"] == 12
 
 
-def test_lost_rows_of_metrics_are_reported(train, tmp_path):
-    assert train("run", max_steps=6)[0] == 0
+def test_lost_rows_of_metrics_are_reported(train, begin, tmp_path):
+    begin("run", max_steps=6)
     (tmp_path / "runs/run/metrics.jsonl").unlink()
     assert "metrics.jsonl: shorter than when" in train("run", max_steps=12)[2]
 
@@ -753,6 +793,7 @@ CHANGES = {
     **{"training.max_steps": 7, "training.max_epochs": 1, "training.max_minutes": 1e-9, "training.patience": 1},
     **{"training.best_metric": "loss", "training.validate_every_steps": 2, "training.save_every_minutes": 1e-9},
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
+    **{"training.num_pictures": 1, "evaluation.num_resamples": 5},
     **{"training.keep_validated": 2, "training.average_checkpoints": 2},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"training.recompute_layers": "true", "training.shard_model": "true"},
@@ -761,20 +802,34 @@ CHANGES = {
     **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},
     **{"decoding.seed": 2, "decoding.batch_tokens": 50},
 }
+STOPS = ("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience")
+ROUNDING = ("training.device", "training.num_threads")
+"""Another device or number of threads adds numbers in another order."""
+TOGETHER = {
+    "search": [key for key in CHANGES if key.startswith("decoding.")],
+    "records": [key for key in CHANGES if not key.startswith("decoding.") and key not in (*STOPS, *ROUNDING)],
+    "machine": list(ROUNDING),
+    **{key: [key] for key in STOPS},
+}
+"""Options by groups: a group whose weights are equal has no option that changes them."""
 NEED_SAMPLE = ("decoding.temperature", "decoding.top_k", "decoding.top_p", "decoding.seed")
 
 
+NUM_STEPS = 12
+
+
 @pytest.fixture(scope="module")
-def saved_at_each_step(corpus, tmp_path_factory):
+def saved_at_each_step(corpus, one_thread, tmp_path_factory):
     """A function that trains a run of 12 steps, and a folder with the run after 3 steps and with each of its states."""
     folder = tmp_path_factory.mktemp("each_step")
     tree = {
         "name": "tiny",
         "corpus": {"source": "en", "target": "xx", "valid": {"fraction": 0.02}},
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-        "training": {"max_steps": 12, "batch_tokens": 200, "warmup_steps": 2, "validate_every_steps": 3},
+        "training": {"max_steps": NUM_STEPS, "batch_tokens": 200, "warmup_steps": 2, "validate_every_steps": 3},
+        "evaluation": {"num_resamples": 10},
     }
-    tree["training"] |= {"device": "cpu", "save_every_minutes": None, "precision": "fp32"}
+    tree["training"] |= {"device": "cpu", "save_every_minutes": None, "precision": "fp32", "num_pictures": 0}
     tree["model"]["qkv_bias"] = False  # AdamW turns the rounding errors in a key bias' zero gradient into updates.
     tree["corpus"]["train"] = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
 
@@ -790,24 +845,31 @@ def saved_at_each_step(corpus, tmp_path_factory):
 def test_every_option_that_may_change_is_tested(saved_at_each_step):
     config = RunDirectory(saved_at_each_step[1] / "whole" / "tiny").config()
     assert {key for key in flat(config) if may_change(key)} == set(CHANGES)
+    assert sorted(key for keys in TOGETHER.values() for key in keys) == sorted(CHANGES)
 
 
-@pytest.mark.parametrize("key", CHANGES)
-def test_an_option_that_may_change_leaves_the_weights_equal(saved_at_each_step, tmp_path, key):
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *(pytest.param(keys, id=name) for name, keys in TOGETHER.items()),
+        *(pytest.param([key], id=key, marks=pytest.mark.slow) for key in CHANGES if key not in STOPS),
+    ],
+)
+def test_an_option_that_may_change_leaves_the_weights_equal(saved_at_each_step, tmp_path, keys):
     run, folder = saved_at_each_step
     num_threads = torch.get_num_threads()
     shutil.copytree(folder / "part", tmp_path / "runs")
     try:
-        also = ["decoding.sample=true"] if key in NEED_SAMPLE else []
-        report = run(tmp_path / "runs", f"{key}={CHANGES[key]}", *also)
+        also = ["decoding.sample=true"] * bool(set(keys) & set(NEED_SAMPLE))
+        also += ["training.max_steps=5"] * bool(set(keys) & set(ROUNDING))  # Threads may wait for each other.
+        report = run(tmp_path / "runs", *(f"{key}={CHANGES[key]}" for key in keys), *also)
     finally:
         torch.set_num_threads(num_threads)
     step = report["num_steps"]
-    assert step > 3 or key == "training.max_minutes"
+    assert step > 3 or keys == ["training.max_minutes"]
     whole = RunDirectory(folder / "whole" / "tiny")
-    expected = whole.last_path if step == 12 else whole.checkpoint(f"step-{step}")
+    expected = whole.last_path if step == NUM_STEPS else whole.checkpoint(f"step-{step}")
     ours, theirs = (load_file(path) for path in (tmp_path / "runs/tiny/checkpoints/last.safetensors", expected))
     assert ours.keys() == theirs.keys()
-    # Another device or number of threads adds numbers in another order.
-    atol = 1e-5 if key in ("training.device", "training.num_threads") else 0.0
+    atol = 1e-5 if set(keys) & set(ROUNDING) else 0.0
     assert all(torch.allclose(ours[name], theirs[name], rtol=0, atol=atol) for name in ours)

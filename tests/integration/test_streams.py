@@ -1,7 +1,6 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -28,11 +27,11 @@ WITHOUT_RESULTS = ("train", "export")
 
 
 @pytest.fixture
-def command(trained, tiny_config, tmp_path):
+def command(trained, quick_tree, tiny_config, tmp_path):
     """The words of a command line by its name."""
     (tmp_path / "in.en").write_text("one.\ntwo.\n", encoding="utf-8")
     (tmp_path / "in.xx").write_text("ONE.\nTWO.\n", encoding="utf-8")
-    return lambda name: COMMANDS[name].replace("RUN", str(trained)).split()
+    return lambda name: [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
 
 
 def lines_of(out):
@@ -40,37 +39,58 @@ def lines_of(out):
     return out.count("\n"), out.partition("\n")[0]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_stream_that_is_closed_full_or_unread_affects_only_its_own_output(forked, command, tmp_path, name):
-    def run(*streams):
+STATES = {
+    ("closed", "there", "closed"): None,
+    ("there", "there", "full"): None,
+    ("there", "there", "left"): None,
+    ("there", "left", "there"): None,
+    ("there", "closed", "there"): "bad file descriptor",
+    ("there", "full", "there"): "no space left on device",
+    ("closed", "closed", "closed"): None,
+}
+"""States of the standard streams, with what is said of standard output."""
+SOME_STATES = [("there", "there", "full"), ("there", "full", "there"), ("closed", "closed", "closed")]
+WITH_ALL_STATES = ("translate", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        *(pytest.param(name, STATES if name in WITH_ALL_STATES else SOME_STATES, id=name) for name in COMMANDS),
+        *(
+            pytest.param(name, STATES, id=f"{name}, all states", marks=pytest.mark.slow)
+            for name in COMMANDS
+            if name not in WITH_ALL_STATES
+        ),
+    ],
+)
+def test_a_stream_that_is_closed_full_or_unread_affects_only_its_own_output(forked, command, tmp_path, name, states):
+    def run_with(*streams):
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
         status, out, err = forked(*command(name), streams=streams)
         assert "Traceback" not in err and "Exception ignored" not in err, err
         return status, lines_of(out), err
 
-    status, out, _ = run(*FINE)
+    status, out, _ = run_with(*FINE)
     has_results = name not in WITHOUT_RESULTS
-    assert status in ((0, 1) if name == "doctor" else (0,)) and bool(out[0]) == has_results
-    assert run("closed", "there", "closed")[:2] == (status, out)
-    for state in ("full", "left"):
-        assert run("there", "there", state)[:2] == (status, out)
-    assert run("there", "left", "there")[0] == status
-    for streams, reason in (
-        (("there", "closed", "there"), "bad file descriptor"),
-        (("there", "full", "there"), "no space left on device"),
-        (("closed", "closed", "closed"), None),
-    ):
-        failed, _, err = run(*streams)
-        assert failed == (1 if has_results else status)
-        assert err.count(f"mt: standard output: {reason}\n") == int(has_results and reason is not None)
+    assert status == 0 and bool(out[0]) == has_results
+    for streams in states:
+        found, lines, err = run_with(*streams)
+        reason, is_lost = STATES[streams], streams[1] in ("closed", "full")
+        assert found == (1 if is_lost and has_results else status), streams
+        assert err.count(f"mt: standard output: {reason}\n") == int(has_results and reason is not None), streams
+        if streams[1] == "there":
+            assert lines == out, streams
 
 
-@pytest.mark.parametrize("streams", ["2>&-", "<&- >out 2>&-", "2>/dev/full"])
-def test_a_process_without_standard_error_keeps_notices_out_of_results(trained, tmp_path, streams):
+@pytest.mark.parametrize(
+    "streams", ["<&- >out 2>&-", *(pytest.param(each, marks=pytest.mark.slow) for each in ("2>&-", "2>/dev/full"))]
+)
+def test_a_process_without_standard_error_keeps_notices_out_of_results(run, trained, tmp_path, streams):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "tiny").symlink_to(trained)  # The newest run, whose name is a notice.
-    line = f"{sys.executable} -m mt_cli tokenize 'one two.' {streams}; echo status $?; [ -e out ] && cat out"
-    result = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=False)
+    line = f"\"$0\" -m mt_cli tokenize 'one two.' {streams}; echo status $?; [ -e out ] && cat out"
+    result = run(["bash", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, encoding="utf-8")
     assert sorted(result.stdout.splitlines()) == ["one two ￭.", "status 0"]
     assert result.stderr == ""
 
@@ -101,13 +121,14 @@ def test_results_and_notices_are_utf8_whatever_the_encoding_of_the_streams_is(fo
     assert (status, err) == (2, "mt: perché: no such config file\n")
 
 
-def test_arguments_are_utf8_in_a_locale_that_is_not(trained):
+def test_arguments_are_utf8_in_a_locale_that_is_not(run, forked, trained):
     env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "mt_cli", "tokenize", "--run", str(trained), "perché.", "--side"]
-    result = subprocess.run([*command, "source"], env=env, capture_output=True, check=False)
-    assert (result.stdout.decode(), result.stderr) == ("[UNK] ￭.\n", b"")
-    result = subprocess.run([*command, "è"], env=env, capture_output=True, check=False)
-    assert result.returncode == 2 and b"Traceback" not in result.stderr
+    result = run([*command, "source"], env=env, capture_output=True)
+    assert (result.stdout.decode("utf-8"), result.stderr) == ("[UNK] ￭.\n", b"")
+    arguments = (os.fsencode(each).decode("ascii", "surrogateescape") for each in ("perché.", "--side", "è"))
+    status, _, err = forked("tokenize", "--run", trained, *arguments, encoding="ascii")  # As Python decodes them there.
+    assert status == 2 and "Traceback" not in err
 
 
 @pytest.mark.parametrize(
@@ -220,7 +241,7 @@ def test_an_interruption_that_a_library_hides_is_one(mt, tiny_config, monkeypatc
 
 
 @pytest.mark.parametrize("moment", ["start", "end"])
-def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(tmp_path, root, moment):
+def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(run, tmp_path, root, moment):
     interrupt = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
     if moment == "start":
         (tmp_path / "typer.py").write_text(interrupt, encoding="utf-8")  # What is imported first.
@@ -229,7 +250,7 @@ def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(tmp_path, 
         (tmp_path / "sitecustomize.py").write_text(code, encoding="utf-8")
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
     command = [sys.executable, "-m", "mt_cli", "--version"]
-    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    result = run(command, env=env, capture_output=True, text=True)
     assert result.stderr == ""
     assert result.returncode == -2  # For a shell, 130.
     assert bool(result.stdout) == (moment == "end")

@@ -64,11 +64,11 @@ def test_training_leaves_a_complete_run_directory(tiny_run, tiny_config):
         assert words in err
 
 
-@pytest.mark.full_reports
 def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt, tiny_config, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    mt("train", "--config", tiny_config)
+    full = ("--set", "training.num_pictures=2", "--set", "evaluation.num_resamples=1000")
+    assert mt("train", "--config", tiny_config, *full)[0] == 0
     rows = rows_of(tmp_path / "runs" / "tiny")
     tags = {tag for row in rows for tag in row} - {"step", "elapsed_seconds"}
     train = {"train/loss", "train/token_accuracy", "train/learning_rate", "train/tokens_per_second", "train/grad_norm"}
@@ -87,6 +87,16 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     assert board.Tags()["images"] == ["attention/1", "attention/2"]
     assert min(board.Images("attention/1")[0].width, board.Images("attention/1")[0].height) > 100
     assert "_hparams_/experiment" in board.summary_metadata
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, number):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = ("--set", f"training.num_pictures={number}", "--set", "training.max_steps=1")
+    assert mt("train", "--config", tiny_config, *options)[0] == 0
+    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
+    assert board.Tags()["images"] == [f"attention/{place}" for place in range(1, number + 1)]
 
 
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(mt, tiny_config, tmp_path):

@@ -1,11 +1,10 @@
 """Untrusted run directories: no file outside them is written, no command hangs, and every failure has a message."""
 
+import itertools
 import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +15,14 @@ VALUES = [
     *(None, True, -1, 10**400, 1e308, float("nan"), float("inf"), "", "x", "\ud800", "<u>"),
     *([], {}, [[]], [None], {"a": 1}, {"": {}}, {"score": "x"}, json.loads("[" * 90 + "]" * 90)),
 ]
+
+
+def crossed(names):
+    """Parameters for each name with each kind; each of both occurs by default, and the other combinations are slow."""
+    number = max(len(names), len(KINDS))
+    default = {(names[each % len(names)], KINDS[each % len(KINDS)]) for each in range(number)}
+    cases = itertools.product(names, KINDS)
+    return [pytest.param(*case, marks=() if case in default else pytest.mark.slow) for case in cases]
 
 
 def plant(path, kind, outside):
@@ -64,7 +71,7 @@ def attempt(mt, tmp_path):
     former = signal.signal(signal.SIGALRM, hang)
 
     def end(*arguments):
-        signal.alarm(60)
+        signal.alarm(300)
         try:
             status, out, err = mt(*arguments)
         finally:
@@ -80,7 +87,7 @@ def attempt(mt, tmp_path):
 def commands(run, corpus, tmp_path):
     """Command lines for a run."""
     for side in ("en", "xx"):
-        lines = (corpus / f"test.{side}").read_text().splitlines()[:2]
+        lines = (corpus / f"test.{side}").read_text(encoding="utf-8").splitlines()[:2]
         (tmp_path / f"two.{side}").write_text("".join(f"{line}\n" for line in lines))
     return {
         "translate": ("translate", "one.", "--run", run),
@@ -95,27 +102,25 @@ def commands(run, corpus, tmp_path):
     }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [
-        *(("report", "report.html"), ("report", "report.html.tmp")),
-        *(("evaluate", "hypotheses/files.txt"), ("evaluate", "hypotheses/files.txt.tmp"), ("evaluate", "hypotheses")),
-        *(("inspect", "pictures/positions.png"), ("inspect", "pictures/positions.png.tmp"), ("inspect", "pictures")),
-    ],
-)
-def test_what_a_command_writes_stays_in_the_run_directory(attempt, run, outside, commands, command, name, kind):
+WRITTEN = {
+    **dict.fromkeys(("report.html", "report.html.tmp"), "report"),
+    **dict.fromkeys(("hypotheses/files.txt", "hypotheses/files.txt.tmp", "hypotheses"), "evaluate"),
+    **dict.fromkeys(("pictures/positions.png", "pictures/positions.png.tmp", "pictures"), "inspect"),
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), crossed([*WRITTEN]))
+def test_what_a_command_writes_stays_in_the_run_directory(attempt, run, outside, commands, name, kind):
     path = run / name
     plant(path, kind, outside)
-    status, err = attempt(*commands[command])
+    status, err = attempt(*commands[WRITTEN[name]])
     if path.suffix and kind != "folder":
         assert status == 0 and path.name.endswith(".tmp") != path.is_file() and not path.is_symlink()
     elif not path.suffix and "link" in kind:
         assert f"{path}: is a link; nothing is written through a link in a run directory" in err
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["metrics.jsonl", "samples.txt", "report.json"])
+@pytest.mark.parametrize(("name", "kind"), crossed(["metrics.jsonl", "samples.txt", "report.json"]))
 def test_a_page_leaves_out_what_cannot_be_read(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     status, err = attempt(*commands["compare"])
@@ -124,26 +129,24 @@ def test_a_page_leaves_out_what_cannot_be_read(attempt, run, outside, commands, 
     assert attempt(*commands["export"])[0] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "name",
-    ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."],
-)
+READ = ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."]
+
+
+@pytest.mark.parametrize(("name", "kind"), crossed(READ))
 def test_no_command_hangs_whatever_replaces_a_file(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     for command in ("translate", "tokenize", "export", "report", "doctor"):
         attempt(*commands[command])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(".lock", "metrics.jsonl", "samples.txt", "report.json", "config.yaml.tmp", "bad_batch.jsonl", "hypotheses"),
-        *("events.out.tfevents.1.x", "checkpoints", "checkpoints/last.safetensors", "checkpoints/step-5.safetensors"),
-        *("checkpoints/former_best.safetensors", "checkpoints/last.safetensors.tmp", "hypotheses/test.txt.tmp"),
-    ],
-)
+TRAINED = [
+    *(".lock", "metrics.jsonl", "samples.txt", "report.json", "config.yaml.tmp", "bad_batch.jsonl", "hypotheses"),
+    *("events.out.tfevents.1.x", "checkpoints", "checkpoints/last.safetensors", "checkpoints/step-5.safetensors"),
+    *("checkpoints/former_best.safetensors", "checkpoints/last.safetensors.tmp", "hypotheses/test.txt.tmp"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), crossed(TRAINED))
 def test_training_writes_into_plain_run_directories_only(attempt, run, outside, commands, name, kind):
     plant(run / name, kind, outside)
     status, err = attempt(*commands["train"])
@@ -260,19 +263,18 @@ def test_a_tokenizer_that_splits_and_joins_otherwise_than_ours_is_refused(attemp
     assert status == 2 and "tokenizer.source.json: splits or joins text in a way that no tokenizer" in err
 
 
-def test_names_that_are_not_utf8_are_printed_with_escapes_or_refused(run, tmp_path):
+def test_names_that_are_not_utf8_are_printed_with_escapes_or_refused(run, fork_server, tmp_path):
     name = os.fsdecode(b"caf\xe9")
     folder = tmp_path / "runs" / name
     shutil.move(run, folder)
-    command = [sys.executable, "-m", "mt_cli"]
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
     for place, arguments, status, words in (
-        (tmp_path, ("report", "--run", f"runs/{name}"), 2, b"--run: 'runs/caf\\udce9' is not UTF-8"),
-        (tmp_path, ("doctor",), 1, b"caf\\udce9/checkpoints/best.safetensors: the path is not UTF-8"),
-        (folder, ("evaluate", "--run", ".", "--json"), 0, b'{"run": "caf\\udce9"'),
-        (folder, ("report", "--run", "."), 0, b"report.html"),
+        (tmp_path, ("report", "--run", f"runs/{name}"), 2, "--run: 'runs/caf\\udce9' is not UTF-8"),
+        (tmp_path, ("doctor",), 1, "caf\\udce9/checkpoints/best.safetensors: the path is not UTF-8"),
+        (folder, ("evaluate", "--run", ".", "--json"), 0, '{"run": "caf\\udce9"'),
+        (folder, ("report", "--run", "."), 0, "report.html"),
     ):
-        done = subprocess.run([*command, *arguments], cwd=place, capture_output=True, env=environment, check=False)
-        assert done.returncode == status and b"Traceback" not in done.stderr
-        assert words in done.stdout + done.stderr
+        fork_server.start(place, arguments)
+        [found] = fork_server.wait()
+        text = "".join((place / f"stream.{number}").read_bytes().decode("utf-8") for number in (1, 2))
+        assert found == status and "Traceback" not in text and words in text
     assert "<title>caf\\udce9 - mt</title>" in (folder / "report.html").read_text(encoding="utf-8")

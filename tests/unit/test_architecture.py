@@ -56,6 +56,35 @@ def test_every_form_of_import_is_seen(code, rooms):
     assert list(imported_rooms(ast.parse(code))) == rooms
 
 
+def imports_at_once(path):
+    """The full names of what a module imports when it is imported, not in functions or for types alone."""
+    nodes = list(ast.parse(path.read_text(encoding="utf-8")).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            nodes += node.orelse
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.ClassDef):
+            nodes += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
+        elif isinstance(node, ast.ImportFrom):
+            yield from (name for alias in node.names for name in (node.module, f"{node.module}.{alias.name}"))
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("name", ["mt_cli.config.loading", "mt_cli.corpus.reading", "mt_cli.cpus", "mt_cli.cli.main"])
+def test_what_reads_configs_and_corpora_does_not_wait_for_torch(root, name):
+    """And so `mt --help`, and wrong configs, are answered at once."""
+    modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in (root / "mt_cli").rglob("*.py")}
+    seen, found = set(), [name]
+    while found:
+        module = found.pop()
+        if module not in seen:
+            seen.add(module)
+            found += imports_at_once(modules[module]) if module in modules else []
+    assert name in seen and len(seen) > 5
+    assert not {each.partition(".")[0] for each in seen} & {"torch", "datasets", "transformers", "matplotlib"}
+
+
 def test_init_files_import_nothing(root):
     for path in Path(root / "mt_cli").rglob("__init__.py"):
         assert all(isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)

@@ -213,6 +213,7 @@ def test_options_that_may_change_on_resume_are_marked():
             "max_bad_steps",
             "log_every_steps",
             "num_samples",
+            "num_pictures",
             "device",
             "recompute_layers",
             "shard_model",

@@ -101,16 +101,26 @@ PAIRS = [
 ]
 
 
+def assert_slips_are_found(sources, targets, places=((0, 1), (500, 1), (0, 5), (500, 5))):
+    assert align(sources, targets).stretches == []
+    for place, number in places:
+        ((first, _, slip),) = align(sources, lost(targets, place, number)).stretches
+        assert slip == -number
+        assert abs(first - 1 - place) <= 15
+
+
+def test_slips_of_sentences_are_found_and_clean_text_has_none(root):
+    lines = (root / "mt_cli/corpus/practice/phrasebook-en-it.train.tsv").read_text(encoding="utf-8").split("\n")[:1_000]
+    sources, targets = ([line.split("\t")[side] for line in lines] for side in (0, 1))
+    assert_slips_are_found(sources, targets, places=((0, 1), (500, 5)))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("names", PAIRS)
 def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
     sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
     for start in range(0, len(sources) - 999, 1_000):
-        side, other = sources[start : start + 1_000], targets[start : start + 1_000]
-        assert align(side, other).stretches == []
-        for place, number in ((0, 1), (500, 1), (0, 5), (500, 5)):
-            ((first, _, slip),) = align(side, lost(other, place, number)).stretches
-            assert slip == -number
-            assert abs(first - 1 - place) <= 15
+        assert_slips_are_found(sources[start : start + 1_000], targets[start : start + 1_000])
 
 
 def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():

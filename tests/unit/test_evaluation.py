@@ -127,7 +127,6 @@ def test_error_rates_are_edits_per_hundred_units_of_the_references():
     assert scores["cer"]["signature"].startswith("nrefs:1|case:mixed|unit:character|version:")
 
 
-@pytest.mark.full_reports
 def test_resampling_covers_all_metrics_of_a_language():
     for language in ("en", "ja"):
         scorer = Scorer.of(language)

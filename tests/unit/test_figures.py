@@ -30,7 +30,7 @@ def test_a_weight_darkens_the_cell_in_the_row_of_its_target_and_the_column_of_it
             assert source == 0 or left > boxes[target][source - 1][3]
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("suffix", ["svg", pytest.param("png", marks=pytest.mark.slow)])
 def test_a_grid_has_a_title_for_every_head_and_all_tokens(tmp_path, suffix):
     path = tmp_path / f"grid.{suffix}"
     titles = [[f"layer {layer}, head {head}" for head in range(4)] for layer in range(2)]

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 import torch.nn.functional as F
-from meta_device import OnMeta
-from torch.overrides import TorchFunctionMode
+from meta_device import OnMeta, Reads
 
 from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import collate
@@ -55,21 +54,6 @@ def some_pairs(number=40):
     return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
 
 
-class Reads(TorchFunctionMode):
-    """Context manager in which some ways to read a tensor on `meta` give a value and are noted; all others raise."""
-
-    def __init__(self, **values):
-        super().__init__()
-        self.values, self.names = values, []
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = getattr(function, "__name__", "")
-        if name in self.values and args[0].is_meta:
-            self.names.append(name)
-            return self.values[name](args[0])
-        return function(*args, **(kwargs or {}))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, options):
@@ -84,8 +68,11 @@ def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, opt
 
 def test_validation_copies_batches_to_the_device_and_does_all_else_there(monkeypatch):
     objective, pairs = Objective(on_meta(torch.bfloat16, positions="rotary"), TrainingConfig()), some_pairs()
-    monkeypatch.setattr(torch.Tensor, "__float__", lambda sums: 1.0)
-    with ThreadPoolExecutor(1) as pool, OnMeta() as seen:  # Which does not see what other threads do on the CPU.
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Reads(__float__=lambda sums: 1.0),
+        OnMeta() as seen,
+    ):  # Which does not see what other threads do on the CPU.
         monkeypatch.setattr("mt_cli.evaluation.tokens.collate", lambda *which: pool.submit(collate, *which).result())
         score_tokens(objective, pairs, 60)
     assert seen.num_copies > 0
@@ -132,7 +119,7 @@ def states_on_meta(model, decoding, num_steps):
 
 
 @pytest.mark.parametrize("is_ensemble", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_a_step_of_a_search_reads_nothing_back_from_the_device(dtype, options, is_ensemble):
     model, decoding = on_meta(dtype, positions="rotary").eval(), DecodingConfig(**options)

@@ -1,7 +1,4 @@
-import platform
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -49,46 +46,6 @@ def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():
     assert (pick_precision("auto", CPU) == torch.bfloat16) == has_fast_bf16(CPU)
     with pytest.raises(InputError, match="unknown precision 'fp8'"):
         pick_precision("fp8", CPU)
-
-
-GROWTH_BY_A_TENSOR = """
-import torch
-from mt_cli.hardware import memory_of, memory_used
-
-cpu = torch.device("cpu")
-before = memory_used(cpu)
-tensor = torch.ones(50_000_000)
-assert memory_used(cpu) < memory_of(cpu)
-print(memory_used(cpu) - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is known on Linux")
-def test_memory_in_use_grows_by_the_size_of_a_tensor():
-    command = [sys.executable, "-c", GROWTH_BY_A_TENSOR]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert 200e6 < int(result.stdout) < 250e6
-
-
-FAULTS_OF_A_SECOND_ALLOCATION = """
-import resource
-import torch
-from mt_cli.hardware import keep_memory
-
-keep_memory()
-for _ in range(2):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.zeros(50_000_000, dtype=torch.uint8)
-    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory is kept with functions of glibc")
-def test_kept_memory_is_not_requested_again():
-    command = [sys.executable, "-c", FAULTS_OF_A_SECOND_ALLOCATION]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(result.stdout) < 1_000  # 12,000 pages of 4 kB, if it were requested again.
 
 
 def test_only_a_failed_allocation_is_out_of_memory():

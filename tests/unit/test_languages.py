@@ -24,8 +24,8 @@ def test_all_other_languages_have_spaces(language):
     assert writes_spaces(language)
 
 
-def test_scripts_without_spaces_are_told_from_those_with(flores):
-    for language, lines in flores.items():
+def test_scripts_without_spaces_are_told_from_those_with(texts):
+    for language, lines in texts.items():
         letters = [character for line in lines for character in line if character.isalpha()]
         share = sum(bool(re.match(f"[{SPACELESS}]", letter)) for letter in letters) / len(letters)
         assert share > 0.9 if not writes_spaces(language) else share < 0.01, language
@@ -48,7 +48,7 @@ def test_a_script_decides_where_it_is_known_and_else_the_language_does():
     assert marks_words("bo") and not marks_words("th")
 
 
-def test_the_language_of_real_text_is_recognised_or_unknown_but_never_wrong(flores):
-    found = {code: language_of_texts(lines) for code, lines in flores.items()}
+def test_the_language_of_real_text_is_recognised_or_unknown_but_never_wrong(texts):
+    found = {code: language_of_texts(lines) for code, lines in texts.items()}
     assert {code: each for code, each in found.items() if each not in (None, primary(code))} == {}
     assert sum(each is not None for each in found.values()) > 12

@@ -175,10 +175,10 @@ def test_languages_in_one_script_share_a_vocabulary():
     assert separate["tokenizer.vocab_size"] < shared["tokenizer.vocab_size"]
 
 
-def test_scripts_of_real_sentences_are_those_of_their_languages(flores):
+def test_scripts_of_real_sentences_are_those_of_their_languages(texts):
     from mt_cli.corpus.languages import scripts_of
 
-    for language, lines in flores.items():
+    for language, lines in texts.items():
         assert scripts_in(" ".join(lines)) <= set(scripts_of(language)), language
 
 

@@ -98,17 +98,17 @@ def test_text_cannot_spell_bytes(of_words, algorithm):
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_no_language_is_unknown_to_a_tokenizer_of_english(flores, algorithm):
-    tokenizer = trained(algorithm, flores["eng_Latn"], vocab_size=2000)
-    for language, lines in flores.items():
+def test_no_language_is_unknown_to_a_tokenizer_of_english(texts, algorithm):
+    tokenizer = trained(algorithm, texts["eng_Latn"], vocab_size=2000)
+    for language, lines in texts.items():
         ids = tokenizer.encode(lines)
         assert not any(UNK_ID in each for each in ids), language
         assert tokenizer.decode(ids) == lines, language
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_bytes_change_nothing_for_text_whose_characters_are_known(flores, algorithm):
-    lines = [*flores["eng_Latn"], *flores["deu_Latn"]]
+def test_bytes_change_nothing_for_text_whose_characters_are_known(texts, algorithm):
+    lines = [*texts["eng_Latn"], *texts["deu_Latn"]]
     plain = trained(algorithm, lines, vocab_size=1500, byte_fallback=False)
     with_bytes = trained(algorithm, lines, vocab_size=1500 + len(BYTES))
     if algorithm == "bpe":
@@ -242,8 +242,8 @@ def test_spaces_between_scripts_stay_where_they_are(of_mixed_scripts, algorithm,
 
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
-def test_text_in_scripts_with_spaces_is_split_as_if_there_were_no_others(flores, algorithm):
-    lines = [line for code in ("eng_Latn", "deu_Latn", "kor_Hang", "rus_Cyrl") for line in flores[code]]
+def test_text_in_scripts_with_spaces_is_split_as_if_there_were_no_others(texts, algorithm):
+    lines = [line for code in ("eng_Latn", "deu_Latn", "kor_Hang", "rus_Cyrl") for line in texts[code]]
     lines = [line for line in lines if not re.search(f"[{SPACELESS}]", line)]
     tokenizer = trained(algorithm, lines, vocab_size=2000)
     state, letter = json.loads(tokenizer.to_json()), r"\p{L}\p{M}\p{N}_"

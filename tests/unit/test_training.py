@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from meta_device import OnMeta
+from meta_device import OnMeta, Reads
 
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
@@ -294,7 +294,9 @@ def loop_on_meta(dtype, fused, model=(), **options):
 _DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.3, "word_dropout": 0.1}
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, *(pytest.param(each, marks=pytest.mark.slow) for each in (torch.float32, torch.float16))]
+)
 @pytest.mark.parametrize(
     "options",
     [
@@ -335,24 +337,24 @@ def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_bat
     module = sys.modules["torch.optim.optimizer"]
     monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
     is_muon = "optimizer" in options
-    if is_muon:  # It reads one boolean. AdamW is fused for the other parameters.
-        monkeypatch.setattr(torch.Tensor, "__bool__", lambda tensor: True)
+    if is_muon:  # AdamW is fused for the other parameters.
         monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device: True)
         adamw = torch.optim.AdamW
         monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
     steps, _ = loop_on_meta(dtype, fused=not is_muon, **options)
-    with OnMeta() as seen:
+    reads = {"__bool__": lambda tensor: True} if is_muon else {}
+    with Reads(**reads), OnMeta() as seen:
         reports = list(islice(steps, 2))
     tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and cells of each side.
     assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_without_a_fused_optimizer_the_loop_reads_one_boolean(monkeypatch, name):
+def test_without_a_fused_optimizer_the_loop_reads_one_boolean(name):
     read = []
-    monkeypatch.setattr(torch.Tensor, "__bool__", lambda tensor: read.append(tensor) or True)
     steps, optimizer = loop_on_meta(torch.float32, fused=False, optimizer=name)
-    reports = [next(steps) for _ in range(2)]
+    with Reads(__bool__=lambda tensor: read.append(tensor) or True):
+        reports = [next(steps) for _ in range(2)]
     assert [id(each) for each in read] == [id(report.is_finite) for report in reports]
     assert all(optimizer.state[weight] for group in optimizer.param_groups for weight in group["params"])
 
