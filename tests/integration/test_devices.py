@@ -455,6 +455,7 @@ def test_a_machine_that_is_lost_and_returns_changes_nothing(launch_machine, run_
     assert_equal_runs(tmp_path / "runs/two", run_of_one(micro_batches_per_step=2, **options))
 
 
+@pytest.mark.slow
 def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held, release):
     process = launch("alone", holding(2, 5), log_every_steps=1)
     wait_until(lambda: is_held(2), process.pid)

@@ -178,15 +178,20 @@ def hub_folder(folder):
     "make",
     [
         files_with_neighbours,
-        compressed_files,
-        files_named_after_nothing,
         memory,
         table_with_languages,
-        table_with_other_heading,
-        table_without_heading,
-        lines_of_json,
-        parquet_of_two_columns,
         hub_folder,
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                compressed_files,
+                files_named_after_nothing,
+                table_with_other_heading,
+                table_without_heading,
+                lines_of_json,
+                parquet_of_two_columns,
+            )
+        ),
     ],
 )
 def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):

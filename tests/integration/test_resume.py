@@ -78,12 +78,12 @@ MOMENTS = (3, 6, 11, 22)
 @pytest.mark.parametrize(
     "options",
     [
-        {"num_pictures": 1},
+        pytest.param({"num_pictures": 1}, marks=pytest.mark.slow),
         pytest.param({"micro_batches_per_step": 3, "max_epochs": 6}, marks=pytest.mark.slow),
         {"micro_batches_per_step": 3, "micro_batches_growth_steps": 12, "max_epochs": 5},
-        {"precision": "bf16", "ema_decay": 0.9},
+        pytest.param({"precision": "bf16", "ema_decay": 0.9}, marks=pytest.mark.slow),
         {"ema_decay": 0.8, "optimizer": "muon"},
-        {"precision": "fp16", "recompute_layers": True},
+        pytest.param({"precision": "fp16", "recompute_layers": True}, marks=pytest.mark.slow),
         {"r_drop": 3.0, "r_drop_start_step": 4},
     ],
     ids=str,

@@ -141,6 +141,7 @@ assert is_main() or all(weight.is_meta for weight in setup.model.parameters())
     assert_passes(body)
 
 
+@pytest.mark.slow
 def test_a_sharded_model_in_bf16_learns(assert_passes):
     body = """
 setup, _ = new_setup(torch.bfloat16)
