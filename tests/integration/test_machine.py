@@ -4,29 +4,17 @@ import sys
 
 import pytest
 
-GROWTH_BY_A_TENSOR = """
+MEMORY = """
+import resource
 import torch
-from mt_cli.hardware import memory_of, memory_used
+from mt_cli.hardware import keep_memory, memory_of, memory_used
 
 cpu = torch.device("cpu")
 before = memory_used(cpu)
 tensor = torch.ones(50_000_000)
 assert memory_used(cpu) < memory_of(cpu)
 print(memory_used(cpu) - before)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is known on Linux")
-def test_memory_in_use_grows_by_the_size_of_a_tensor(run):
-    result = run([sys.executable, "-c", GROWTH_BY_A_TENSOR], capture_output=True, text=True, check=True)
-    assert 200e6 < int(result.stdout) < 250e6
-
-
-FAULTS_OF_A_SECOND_ALLOCATION = """
-import resource
-import torch
-from mt_cli.hardware import keep_memory
-
+del tensor
 keep_memory()
 for _ in range(2):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -36,10 +24,12 @@ print(faults)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory is kept with functions of glibc")
-def test_kept_memory_is_not_requested_again(run):
-    result = run([sys.executable, "-c", FAULTS_OF_A_SECOND_ALLOCATION], capture_output=True, text=True, check=True)
-    assert int(result.stdout) < 1_000  # 12,000 pages of 4 kB, if it were requested again.
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory is measured on Linux, and kept by glibc")
+def test_memory_grows_by_the_size_of_a_tensor_and_kept_memory_is_not_requested_again(run):
+    result = run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    growth, faults_of_a_second_allocation = map(int, result.stdout.split())
+    assert 200e6 < growth < 250e6
+    assert faults_of_a_second_allocation < 1_000  # 12,000 pages of 4 kB, if it were requested again.
 
 
 SHARE_OF_WAITING = """

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -18,6 +18,7 @@ def content_of(model):
     return {name: weight.detach().clone() for name, weight in model.named_parameters()}
 
 
+@settings(max_examples=30)
 @given(st.floats(0.01, 0.9999), st.integers(1, 40))
 def test_the_average_is_the_plain_recurrence_and_forgets_the_beginning(decay, num_steps):
     model = some_weights()

@@ -151,7 +151,13 @@ def test_every_random_generator_continues_where_it_was(tmp_path):
     assert sample() == sampled
 
 
-def test_the_newest_states_are_kept_and_found(tmp_path):
+@pytest.mark.parametrize("has_hard_links", [True, False])
+def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monkeypatch, has_hard_links):
+    def refuse(*paths):
+        raise OSError("no links here")
+
+    if not has_hard_links:
+        monkeypatch.setattr(os, "link", refuse)
     directory = RunDirectory(tmp_path)
     directory.last_path.parent.mkdir()
     model, optimizer = trained_pair()
@@ -170,14 +176,6 @@ def test_the_newest_states_are_kept_and_found(tmp_path):
     directory.resume_from(directory.states()[2], 5)
     assert [path.stem for path in directory.states()] == ["step-5"]
     assert save(7) == ["last", "step-5"]
-
-
-def test_without_hard_links_the_previous_state_is_renamed(tmp_path, monkeypatch):
-    def refuse(*paths):
-        raise OSError("no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    test_the_newest_states_are_kept_and_found(tmp_path)
 
 
 def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp_path):

@@ -33,7 +33,7 @@ SCRIPTS = [(1, " "), (2, "")]
 
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_clean_text_has_no_slips(script, separator, seed):
     for number in (100, 150, 400, 1_500):
         alignment = align(*sides(number, seed, script, separator))
@@ -42,8 +42,14 @@ def test_clean_text_has_no_slips(script, separator, seed):
 
 
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
-@pytest.mark.parametrize("place", [0, 700])
-@pytest.mark.parametrize("number", [1, 5, 60])
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        (0, 60),
+        (700, 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, 1), (0, 5), (700, 5), (700, 60))),
+    ],
+)
 def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
     sources, targets = sides(target_script=script, separator=separator)
     ((first, last, slip),) = align(sources, lost(targets, place, number)).stretches

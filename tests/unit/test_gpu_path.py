@@ -39,7 +39,7 @@ VARIANTS = [
 
 
 def config_of(**options):
-    sizes = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2}
+    sizes = {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1}
     return ModelConfig(**sizes | {"dropout": 0.0} | options)
 
 
@@ -54,7 +54,7 @@ def some_pairs(number=40):
     return EncodedPairs.from_ids([row[0] for row in sequences], [row[1] for row in sequences])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, options):
     objective, events = Objective(on_meta(dtype, **options), TrainingConfig()), []
@@ -118,7 +118,7 @@ def states_on_meta(model, decoding, num_steps):
         yield length, state, tokens
 
 
-@pytest.mark.parametrize("is_ensemble", [False, True])
+@pytest.mark.parametrize("is_ensemble", [False, pytest.param(True, marks=pytest.mark.slow)])  # See the test below.
 @pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
 def test_a_step_of_a_search_reads_nothing_back_from_the_device(dtype, options, is_ensemble):
@@ -235,7 +235,7 @@ def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_wit
         return attention(query, key, value, mask, dropout, is_causal)
 
     monkeypatch.setattr(F, "scaled_dot_product_attention", noted)
-    model = Transformer(config_of(), 12, 12).eval()
+    model = Transformer(config_of(num_encoder_layers=2, num_decoder_layers=2), 12, 12).eval()
     model.hidden_states(collate(some_pairs(), range(5)))
     assert calls == [False] * 2 + [True, False] * 2
     calls.clear()

@@ -5,11 +5,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import ModelConfig
 from mt_cli.console import fitted
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.experiment.data import prepare
 from mt_cli.experiment.validation import Validator, in_format, sample_lines
+from mt_cli.model.transformer import Transformer
 from mt_cli.objective import Objective
 
 
@@ -63,26 +65,27 @@ def test_two_samples_are_shown_with_their_labels():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_validation_computes_in_the_format_of_training_and_leaves_the_weights_alone(trained, tmp_path, dtype):
-    run = TrainedRun.load(trained)
-    config, objective = run.config, Objective(run.model, run.config.training)
-    data = prepare(config, tmp_path, run.tokenizers)
-    before = {name: weight.clone() for name, weight in run.model.state_dict().items()}
+def test_a_validation_computes_in_the_format_of_training_and_leaves_the_weights_alone(tiny_tree, tmp_path, dtype):
+    config = parse_config(tiny_tree, "tiny.yaml")
+    data = prepare(config, tmp_path)
+    model = Transformer(config.model, *(each.vocab_size for each in data.tokenizers))
+    objective = Objective(model, config.training)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
     found = Validator(objective, data, config, dtype).validate()
-    after = run.model.state_dict()
+    after = model.state_dict()
     assert all(torch.equal(after[name], before[name]) and after[name].dtype == torch.float32 for name in before)
 
     def loss_of(model):
         return score_tokens(Objective(model, config.training), data.encoded["valid"], 200).loss
 
-    exact = loss_of(run.model)
-    assert found.loss == loss_of(run.model.to(dtype))
+    exact = loss_of(model)
+    assert found.loss == loss_of(model.to(dtype))
     assert (found.loss == exact) == (dtype == torch.float32)
     assert found.loss == pytest.approx(exact, abs=0.05)
 
 
-def test_a_model_in_another_format_has_the_same_ties_and_buffers(trained):
-    model = TrainedRun.load(trained).model
+def test_a_model_in_another_format_has_the_same_ties_and_buffers():
+    model = Transformer(ModelConfig(d_model=16, d_ff=16, num_heads=2), 9, 9)
     assert in_format(model, torch.float32) is model
     copy = in_format(model, torch.bfloat16)
     assert copy.projection.weight is copy.target_embedding.table.weight

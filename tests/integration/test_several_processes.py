@@ -1,0 +1,151 @@
+import pytest
+
+
+def test_processes_share_sums_values_and_work_and_leave_the_status_of_success(run_together, tmp_path):
+    body = """
+processes._BUCKET_BYTES = 40
+os.environ["MT_STATUS_FILE"] = "status"
+
+def sums_are_the_same_in_all_processes():
+    tensors = [torch.full((size,), float(rank() + 1)) for size in (3, 20, 1, 4)] + [torch.tensor(rank())]
+    add_up(tensors)
+    total = sum(range(1, num_processes() + 1))
+    assert all(tensor.eq(total).all() for tensor in tensors[:-1]) and tensors[-1] == total - num_processes()
+
+def values_are_the_same_in_all_processes():
+    assert gathered(rank()) == list(range(num_processes()))
+    assert of_main(lambda: (rank(), num_processes(), os.environ["RANK"])) == (0, 1, "0")  # It works alone.
+    assert agreed(1.5 + rank(), rank() == num_processes() - 1, False) == (1.5, [True, False])
+    assert agreed(1.5 + rank(), False) == (1.5, [False])
+
+def shares_are_apart_and_their_results_together():
+    for size in (0, 1, 2, 7):
+        done = []
+        assert spread(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
+            -item for item in range(size)
+        ]
+        assert done == list(range(size))[rank() :: num_processes()]
+
+def the_first_process_of_a_machine_works_before_the_others():
+    def work():
+        if os.path.exists("made"):
+            return "found"
+        import time; time.sleep(0.3)
+        open("made", "w").close()
+        return "made"
+    assert once_per_machine(work) == ("made" if rank() == 0 else "found")
+
+with joined():
+    for law in (
+        sums_are_the_same_in_all_processes, values_are_the_same_in_all_processes,
+        shares_are_apart_and_their_results_together, the_first_process_of_a_machine_works_before_the_others,
+    ):
+        law()
+assert num_processes() == 1
+"""
+    assert [(status, err) for status, _, err in run_together(body, 3)] == [(0, "")] * 3
+    assert (tmp_path / "status").read_text() == "0"
+
+
+def test_a_failure_leaves_its_status_and_ends_all_before_python_is_finalized(run_together, tmp_path):
+    """Otherwise a thread of gloo that wants to report a lost connection then may abort a process."""
+    body = """
+import atexit
+os.environ["MT_STATUS_FILE"] = "status"
+atexit.register(print, "finalized")  # The handlers registered last run first.
+with joined():
+    atexit.register(print, "released")
+    raise InputError("wrong data")
+"""
+    found = run_together(body)
+    assert [output for _, output, _ in found] == ["released\n"] * 2
+    assert [status for status, _, _ in found] == [2, 2], found
+    assert (tmp_path / "status").read_text() == "2"
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_of_one_process_ends_all_with_its_message_alone(run_together, failing):
+    body = f"""
+with joined():
+    gathered(0)
+    if rank() == {failing}:
+        raise InputError("wrong data")
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(body, 3)
+    assert [status for status, _, _ in found] == [2, 2, 2]
+    assert "wrong data" in found[failing][2]
+    assert [err for number, (_, _, err) in enumerate(found) if number != failing] == ["", ""]
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_process_that_is_killed_ends_the_others_with_one_message(run_together, lost):
+    body = f"""
+import signal
+with joined(if_lost="start again"):
+    gathered(0)
+    if rank() == {lost}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(body, 3)
+    messages = [err for _, _, err in found if err]
+    assert len(messages) == 1 and "another process has ended" in messages[0]
+    assert messages[0].splitlines()[-1].endswith("; start again")
+    assert all(status not in (0, None) for status, _, _ in found)
+
+
+def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
+    body = """
+import typer
+with joined():
+    if rank() == 0:
+        raise typer.Exit(0)  # As for `mt translate ... | head -n 1`.
+    for _ in range(1000):
+        add_up([torch.ones(10)])
+"""
+    found = run_together(body)
+    assert [status for status, _, _ in found] == [0, 0], found
+    assert found[1][2] == ""
+
+
+def test_processes_that_are_started_again_find_each_other_and_know_what_was_noted(run_together):
+    """The store of the launcher still has the addresses of the processes before them."""
+    body = """
+import time
+time.sleep(0.5 * (int(os.environ["RANK"]) == 0))
+with joined():
+    assert gathered(rank()) == [0, 1] and num_restarts() == {restarts}
+    assert [was_noted(event) for event in ("first", "second")] == [{restarts} > 0, {restarts} > 1]
+    if rank() == 0:
+        note(["first", "second", "third"][{restarts}])
+    gathered(None)
+    os._exit(0)  # Leaves its addresses in the store.
+"""
+    for restarts in range(3):
+        found = run_together(body.format(restarts=restarts), restarts=restarts)
+        assert [(status, err) for status, _, err in found] == [(0, ""), (0, "")]
+
+
+NAMELESS = """
+import socket
+from mt_cli import processes
+
+def unknown(host, *rest, **options):
+    if host == "nameless.invalid":
+        raise socket.gaierror(-2, "Name or service not known")
+    return getaddrinfo(host, *rest, **options)
+
+getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, unknown
+socket.gethostname = socket.getfqdn = lambda *name: "nameless.invalid"
+raise SystemExit(processes.launch(2, ["--version"]))
+"""
+
+
+def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(NAMELESS)
+    fork_server.start(tmp_path, program=str(program))
+    assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()

@@ -1,0 +1,141 @@
+import logging
+import pickle
+import re
+import signal
+import socket
+from datetime import timedelta
+
+import pytest
+import torch
+from torch.distributed.elastic.multiprocessing.api import SignalException
+
+from mt_cli import processes
+from mt_cli.hardware import pick_device, seed_device
+
+
+def test_alone_every_function_is_neutral():
+    with processes.joined():
+        assert (processes.rank(), processes.local_rank(), processes.num_processes()) == (0, 0, 1)
+        assert processes.is_main() and processes.num_restarts() == 0
+        tensor = torch.arange(3.0)
+        processes.add_up([tensor])
+        assert tensor.tolist() == [0, 1, 2]
+        value = object()
+        assert processes.of_main(lambda: value) is processes.once_per_machine(lambda: value) is value
+        assert processes.gathered(value) == [value]
+        assert processes.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
+        assert processes.agreed(2.5, True, False) == (2.5, [True, False])
+
+
+def test_alone_nothing_is_noted():
+    processes.note("event")
+    assert not processes.was_noted("event")
+
+
+def test_processes_that_cannot_join_are_an_error(monkeypatch):
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # A port on which nobody listens.
+        variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(processes, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
+        with pytest.raises(processes.InputError, match="cannot join"), processes.joined():
+            pass
+
+
+def test_random_numbers_depend_on_all_numbers_of_the_seed():
+    def drawn(*numbers):
+        seed_device(torch.device("cpu"), *numbers)
+        return torch.rand(3).tolist()
+
+    assert drawn(1, 2, 3) == drawn(1, 2, 3)
+    assert len({tuple(drawn(*numbers)) for numbers in [(1, 2, 3), (1, 2, 4), (1, 3, 3), (2, 2, 3)]}) == 4
+
+
+def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    assert pick_device("auto") == torch.device("cuda")
+    for number in (0, 1, 2):
+        monkeypatch.setattr(processes, "_member", processes._Membership(number + 4, 8, number, None))
+        assert pick_device("cpu") == torch.device("cpu")
+        if number < 2:
+            assert pick_device("auto") == pick_device("cuda") == torch.device("cuda", number)
+        with pytest.raises(processes.InputError, match="one device each"):
+            pick_device("cuda:1")
+    with pytest.raises(processes.InputError, match="there are 2 CUDA devices"):
+        pick_device("cuda")
+
+
+def test_what_processes_send_each_other_can_be_pickled():
+    from mt_cli.config.sections import TokenizerConfig
+    from mt_cli.experiment.state import RunState
+    from mt_cli.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.train(["a b c"], TokenizerConfig())
+    first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
+    assert first is second and first.encode(["a b"]) == tokenizer.encode(["a b"])
+    assert pickle.loads(pickle.dumps(RunState())) == RunState()
+
+
+LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({}, "RANK, LOCAL_RANK, MASTER_PORT, MASTER_ADDR is not set"),
+        (LAUNCHED | {"LOCAL_RANK": None}, "LOCAL_RANK is not set"),
+        (LAUNCHED | {"WORLD_SIZE": "two"}, "WORLD_SIZE='two' cannot be"),
+        (LAUNCHED | {"LOCAL_RANK": "y"}, "LOCAL_RANK='y' cannot be"),
+        (LAUNCHED | {"WORLD_SIZE": ""}, "WORLD_SIZE='' cannot be"),
+        (LAUNCHED | {"RANK": "2"}, "RANK=2, WORLD_SIZE=2 cannot be"),
+    ],
+)
+def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, words):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name, value in variables.items():
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    with pytest.raises(processes.InputError, match=re.escape(words)), processes.joined():
+        pass
+
+
+def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
+    assert processes.launched_processes() is None
+    for name, value in LAUNCHED.items():
+        monkeypatch.setenv(name, value)
+    assert processes.launched_processes() == 2
+
+
+@pytest.fixture
+def ended_by_a_signal(monkeypatch):
+    """Runs `launch` with an engine that a signal ends after the processes have done some work."""
+
+    def run(work):
+        def elastic_launch(config, entrypoint):
+            def start(*arguments):
+                work()
+                raise SignalException("SIGTERM", signal.SIGTERM)
+
+            return start
+
+        monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
+        return processes.launch(2, ["train"])
+
+    for name in ("OMP_NUM_THREADS", "TORCH_CPP_LOG_LEVEL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "MT_STATUS_FILE"):
+        monkeypatch.setenv(name, "1")  # `launch` changes the environment, whose old values return after the test.
+    previous, level = signal.getsignal(signal.SIGUSR1), logging.root.manager.disable
+    yield run
+    signal.signal(signal.SIGUSR1, previous)
+    logging.disable(level)
+
+
+@pytest.mark.parametrize(("left", "status"), [(None, 130), (0, 0), (2, 2)])
+def test_after_a_signal_the_status_is_the_one_that_the_processes_left(ended_by_a_signal, left, status):
+    """A run may have been done when the signal arrived."""
+
+    def work():
+        if left is not None:
+            processes._leave_status(left)
+
+    assert ended_by_a_signal(work) == status
