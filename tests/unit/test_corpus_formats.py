@@ -30,7 +30,9 @@ XML = st.text(
     max_size=20,
 )
 
-each_time_a_folder = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+each_time_a_folder = settings(
+    max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 
 
 def read(path, languages=LANGUAGES, columns=None):
