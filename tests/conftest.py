@@ -22,11 +22,10 @@ ROOT = Path(__file__).parent.parent
 
 command_of = cache(typer.main.get_command)  # Typer builds the commands anew in each call.
 
-settings.register_profile("any machine", deadline=None, database=None, derandomize=True)
 settings.register_profile(
-    "busy machine", settings.get_profile("any machine"), suppress_health_check=[HealthCheck.too_slow]
+    "any machine", deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("busy machine")
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser):
@@ -124,8 +123,7 @@ def corpus(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def tiny_tree(corpus):
+def new_tiny_tree(corpus):
     return {
         "name": "tiny",
         "corpus": {
@@ -147,6 +145,11 @@ def tiny_tree(corpus):
         "decoding": {"beam_size": 2},
         "evaluation": {"num_resamples": 10},
     }
+
+
+@pytest.fixture
+def tiny_tree(corpus):
+    return new_tiny_tree(corpus)
 
 
 @pytest.fixture
@@ -277,38 +280,13 @@ def trained(corpus, one_thread, tmp_path_factory):
     from mt_cli.config.loading import parse_config
     from mt_cli.experiment.run import train
 
-    files = {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]}
-    tree = {
-        "name": "tiny",
-        "corpus": {
-            "source": "en",
-            "target": "xx",
-            "train": files,
-            "valid": {"fraction": 0.1},
-            "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
-            "max_tokens": 6,
-        },
-        "model": {
-            "d_model": 32,
-            "d_ff": 64,
-            "num_heads": 2,
-            "num_encoder_layers": 1,
-            "num_decoder_layers": 1,
-            "dropout": 0.0,
-        },
-        "training": {
-            "max_epochs": 30,
-            "batch_tokens": 200,
-            "warmup_steps": 20,
-            "learning_rate": 0.01,
-            "device": "cpu",
-            "schedule": "linear",
-            "validate_every_steps": 100,
-            "num_pictures": 0,
-        },
-        "evaluation": {"num_resamples": 10},
-    }
-    runs = Path(tmp_path_factory.mktemp("runs"))
+    tree = new_tiny_tree(corpus)
+    tree["corpus"]["max_tokens"] = 6
+    tree["model"] |= {"d_model": 32, "d_ff": 64, "dropout": 0.0}
+    tree["training"] |= {"max_epochs": 30, "warmup_steps": 20, "learning_rate": 0.01, "schedule": "linear"}
+    tree["training"] |= {"validate_every_steps": 100, "log_every_steps": 10}
+    del tree["decoding"]
+    runs = tmp_path_factory.mktemp("runs")
     train(parse_config(tree, "fixture"), runs)
     return runs / "tiny"
 

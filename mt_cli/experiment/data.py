@@ -162,8 +162,8 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     targets = {target for _, target in languages_of(config, name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     options = config.evaluation
-    name = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
-    return Scorer.of(language, name, options.num_resamples)
+    tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
+    return Scorer.of(language, tokenizer, options.num_resamples)
 
 
 def training_pairs(data: Data, config: Config) -> TrainingPairs:

@@ -61,7 +61,7 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
 
 
 @pytest.mark.parametrize("sentence", [(), ("one two.",)])
-def test_the_pictures_are_drawn_even_if_nobody_reads_standard_output(fork_server, trained, tmp_path, sentence):
+def test_the_pictures_are_drawn_even_if_standard_output_is_not_read(fork_server, trained, tmp_path, sentence):
     arguments = ["mt", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
     program = tmp_path / "program.py"
     program.write_text(
