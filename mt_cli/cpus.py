@@ -3,7 +3,7 @@
 The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, lets them spin
 for milliseconds before they sleep. If another program runs, spinning threads take the CPU from the thread that they
 wait for: two threads on two CPUs did 4.7 steps a second alone, 1.5 next to one other program, and 2.4 if they spin
-less (`docs/benchmarks.md`).
+less (`docs/benchmarks.md`). Spinning is set before torch is loaded; later, fewer threads have the same effect.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ U = TypeVar("U")
 
 _NUM_THREADS = 2
 _SPIN_COUNT_IF_BUSY = "1000"
+_USER_SETTINGS = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
 _MIN_SECONDS_OF_A_SHARE = 10.0
 
 
@@ -41,11 +42,25 @@ def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _N
 
 def spin_less_if_busy() -> None:
     """Let threads sleep sooner if CPUs are busy; no effect if the user has set that, or torch is loaded."""
-    if "torch" in sys.modules or {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-        return
-    idle = idle_cpus(0.2)
-    if idle is not None and idle < (os.cpu_count() or 1) - 0.5:
+    if "torch" not in sys.modules and not _USER_SETTINGS & set(os.environ) and _idle_if_busy() is not None:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT_IF_BUSY
+
+
+def threads_if_busy() -> int | None:
+    """The number of threads that do not wait for each other, if other programs use CPUs now; otherwise None.
+
+    None, too, if the user has set the number of threads, or if threads spin less: then all of them are of use.
+    """
+    if {*_USER_SETTINGS, "OMP_NUM_THREADS"} & set(os.environ):
+        return None
+    idle = _idle_if_busy()
+    return None if idle is None else max(1, round(idle))
+
+
+def _idle_if_busy() -> float | None:
+    """The number of idle CPUs if other programs use some; None if they do not, or if that is not known."""
+    idle = idle_cpus(0.2)
+    return idle if idle is not None and idle < (os.cpu_count() or 1) - 0.5 else None
 
 
 def idle_cpus(seconds: float = 0.5) -> float | None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from mt_cli.cpus import threads_if_busy
 from mt_cli.errors import InputError
 from mt_cli.processes import local_rank, num_processes
 
@@ -67,6 +68,14 @@ def has_fast_bf16(device: torch.device) -> bool:
         probes = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
         return any(bool(probe()) for probe in probes if probe is not None)
     return False
+
+
+def use_threads(number: int | None) -> None:
+    """Set the number of threads of PyTorch; None: that of the idle CPUs if `threads_if_busy`, otherwise as it is."""
+    if number is None and torch.get_num_threads() > 1 and (idle := threads_if_busy()) is not None:
+        number = min(idle, torch.get_num_threads())
+    if number is not None:
+        torch.set_num_threads(number)
 
 
 def seed_everything(seed: int) -> None:

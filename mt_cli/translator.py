@@ -20,7 +20,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
-from mt_cli.hardware import pick_device, pick_precision
+from mt_cli.hardware import pick_device, pick_precision, use_threads
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer import EOS, UNK_ID, TokenizerPair
@@ -70,13 +70,15 @@ class Translator:
         device: str = "auto",
         precision: str = "auto",
         checkpoint: str | None = None,
+        num_threads: int | None = None,
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
         Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
         first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
-        hardware is fast at it.
+        hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does.
         """
+        use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device), first.config.corpus

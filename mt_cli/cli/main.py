@@ -217,6 +217,7 @@ def export(
         raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
     if kind != "huggingface" and license_name:
         raise InputError("--license is for --format huggingface")
+    spin_less_if_busy()
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.export import models
 
@@ -261,6 +262,7 @@ def average(
     show_progress(progress)
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:
+        spin_less_if_busy()
         from mt_cli.experiment.averages import average_run
 
         return show(*average_run(paths[0], last, best))

@@ -66,6 +66,10 @@ PrecisionOption = Annotated[
 DevicesOption = Annotated[
     int, Option(min=1, metavar="N", help="Number of processes on this machine that work together, one for each GPU.")
 ]
+ThreadsOption = Annotated[
+    int | None,
+    Option(min=1, max=1024, metavar="N", help="Threads on the CPU; default: one per core, fewer if cores are busy."),
+]
 ProgressOption = Annotated[
     str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
 ]
@@ -175,6 +179,7 @@ def load_translator(
     precision: str = "auto",
     engine: str = "mt",
     checkpoint: str | None = None,
+    num_threads: int | None = None,
 ) -> Translator:
     """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
     from mt_cli.hardware import keep_memory
@@ -192,7 +197,7 @@ def load_translator(
             if len(path) > 1:
                 raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
             path = path[0]
-        return load_served(path, device)
-    translator = Translator.load(path, device, precision, checkpoint)
+        return load_served(path, device, num_threads)
+    translator = Translator.load(path, device, precision, checkpoint, num_threads)
     keep_memory()
     return translator

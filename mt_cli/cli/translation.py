@@ -65,6 +65,7 @@ def translate(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
     devices: options.DevicesOption = 1,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
@@ -99,7 +100,7 @@ def translate(
 
         if num_processes() > 1 and not (sentences or (input_file and not _is_stream(input_file))):
             raise InputError("several processes cannot share a stream; give a file with --input")
-        translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
+        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
         items = (item for block in lines for item in _translated(translator, block, search))
         _write_translations(translator, items, writers if is_main() else {}, attention)
@@ -215,6 +216,7 @@ def score(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
 ) -> None:
     """Print how likely given translations are.
@@ -232,7 +234,7 @@ def score(
     sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
-    translator = load_translator(run_paths(run), device, precision, engine, checkpoint)
+    translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
     with Output(None) as output:
         for row in _scored_rows(translator, *sides):
             output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
@@ -270,6 +272,7 @@ def evaluate(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
@@ -284,9 +287,9 @@ def evaluate(
     search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
-    paths = run_paths(run)
-    path = paths[0]
-    translator = load_translator(paths, device, precision, engine, checkpoint)
+    path, *_ = paths = run_paths(run)
+    load = partial(load_translator, device=device, precision=precision, num_threads=threads)
+    translator = load(paths, engine=engine, checkpoint=checkpoint)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.evaluation.texts import Scorer
     from mt_cli.experiment import scoring
@@ -311,7 +314,7 @@ def evaluate(
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
-        rivals = _rival(against, sources, translator.languages, device, precision, search)
+        rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
         scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
@@ -330,6 +333,7 @@ def tune_decoding(
     dry_run: Annotated[bool, Option("--dry-run", help="Print the choice only.")] = False,
     as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
@@ -344,7 +348,7 @@ def tune_decoding(
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
     show_progress(progress)
     path = run_path(run)
-    translator = load_translator(path, device, precision)
+    translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.experiment import tuning
     from mt_cli.experiment.data import scorer_of
@@ -375,11 +379,15 @@ def _numbers(option: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
 
 
 def _rival(
-    against: Path, sources: list[str], languages: tuple[str, str], device: str, precision: str, search: dict[str, Any]
+    against: Path,
+    load: Callable[[Path], Translator],
+    sources: list[str],
+    languages: tuple[str, str],
+    search: dict[str, Any],
 ) -> list[str]:
     """The translations of another run, or those in a file."""
     if against.is_dir():
-        rival = load_translator(against, device, precision)
+        rival = load(against)
         if rival.languages != languages:
             theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
             raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")

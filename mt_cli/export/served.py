@@ -19,6 +19,7 @@ from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, RunError, reason
+from mt_cli.hardware import use_threads
 from mt_cli.storage import check_regular, read_regular
 from mt_cli.tokenizer import UNK_ID, Tokenizer, TokenizerPair
 from mt_cli.translator import Translator
@@ -46,12 +47,14 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def load_served(folder: str | Path, device: str = "auto") -> Translator:
+def load_served(folder: str | Path, device: str = "auto", num_threads: int | None = None) -> Translator:
     """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
 
-    Raises InputError if ctranslate2 is not installed, or the folder has no such model.
+    `num_threads` as in `use_threads`. Raises InputError if ctranslate2 is not installed, or the folder has no such
+    model.
     """
     ctranslate2, folder = import_ctranslate2(), Path(folder)
+    use_threads(num_threads)
     try:
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.

@@ -175,6 +175,14 @@ def test_the_python_api_translates(trained):
     assert translator.translate(["one two.", "", "three."]) == ["ONE TWO.", "", "THREE."]
 
 
+def test_the_number_of_threads_can_be_given(mt, trained, monkeypatch):
+    given = []
+    monkeypatch.setattr("torch.set_num_threads", given.append)
+    for command in (("translate", "one."), ("evaluate",)):
+        assert mt(*command, "--run", trained, "--threads", "3")[0] == 0
+    assert given == [3, 3]
+
+
 def test_a_text_in_the_place_of_a_list_is_refused(trained):
     translator = Translator.load(trained)
     texts = ["one two."]

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mt_cli import cpus
-from mt_cli.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy
+from mt_cli.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy, threads_if_busy
 
 
 def test_results_of_threads_come_in_the_order_of_items_with_few_items_taken_ahead():
@@ -62,3 +62,21 @@ def test_threads_spin_less_on_a_busy_machine_unless_the_user_has_set_it(monkeypa
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     spin_less_if_busy()
     assert os.environ.get("GOMP_SPINCOUNT") == expected
+
+
+@pytest.mark.parametrize(
+    ("idle", "variables", "expected"),
+    [
+        (4.0, {}, None),
+        (3.4, {}, 3),
+        (0.0, {}, 1),
+        (None, {}, None),
+        (0.0, {"OMP_NUM_THREADS": "4"}, None),
+        (0.0, {"GOMP_SPINCOUNT": "1000"}, None),
+    ],
+)
+def test_as_many_threads_as_cpus_are_idle_unless_the_user_has_set_them(monkeypatch, idle, variables, expected):
+    monkeypatch.setattr(cpus, "idle_cpus", lambda seconds: idle)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(os, "environ", dict(variables))
+    assert threads_if_busy() == expected

@@ -11,6 +11,7 @@ from mt_cli.hardware import (
     pick_device,
     pick_precision,
     seed_everything,
+    use_threads,
 )
 
 CPU = torch.device("cpu")
@@ -56,3 +57,13 @@ def test_only_a_failed_allocation_is_out_of_memory():
     with pytest.raises(RuntimeError) as failed:
         torch.ones(2) @ torch.ones(3)
     assert not is_out_of_memory(failed.value)
+
+
+@pytest.mark.parametrize(("idle", "given", "expected"), [(None, None, 4), (1, None, 1), (9, None, 4), (1, 3, 3)])
+def test_the_number_of_threads_is_the_given_one_or_that_of_idle_cpus(monkeypatch, idle, given, expected):
+    number = [4]
+    monkeypatch.setattr("mt_cli.hardware.threads_if_busy", lambda: idle)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number[0])
+    monkeypatch.setattr(torch, "set_num_threads", lambda new: number.append(new) or number.pop(0))
+    use_threads(given)
+    assert number == [expected]
