@@ -63,7 +63,8 @@ def test_neither_a_test_that_fails_nor_a_pytest_that_is_stopped_leaves_a_process
         (tmp_path / name).mkdir()
     (tmp_path / "tests/test_nested.py").write_text(NESTED)
     (tmp_path / "tests/pytest.ini").write_text("[pytest]\n")
-    nested = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-n", "0", "test_nested.py"]
+    plugins = ("-p", "conftest", "-p", "no:cacheprovider", "-p", "no:randomly")  # In the order of the file.
+    nested = [sys.executable, "-m", "pytest", *plugins, "-n", "0", "test_nested.py"]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(root / "tests"), str(root)]),
         "PYTHONDONTWRITEBYTECODE": "1",
