@@ -140,7 +140,7 @@ def _problems_of(run: RunDirectory) -> list[str]:
         if os.path.lexists(path):
             try:
                 with open_checkpoint(path) as checkpoint:
-                    run.check_fixed(checkpoint.state["fingerprints"])
+                    run.check_fixed(checkpoint.state.fingerprints)
             except MtError as error:
                 problems.append(str(error))
     return list(dict.fromkeys(problems))

@@ -60,7 +60,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     from mt_cli.experiment.lineage import describe_lineage
 
     with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
-        lines = list(describe_lineage(saved.state.get("parents", [])))
+        lines = list(describe_lineage(saved.state.parents))
     return [*lines, ""] if lines else []
 
 

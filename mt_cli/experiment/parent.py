@@ -57,7 +57,7 @@ class Parent:
         """Where training begins, for people."""
         source, target = self.run.config.corpus.languages
         added = [f"{len(entries):,} new {side} entries" for side, entries in self._sides() if entries]
-        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state['best_step']:,}", *added])
+        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state.best_step:,}", *added])
 
     def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
         names = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")

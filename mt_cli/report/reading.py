@@ -15,13 +15,11 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import reason
 from mt_cli.evaluation.texts import METRICS
+from mt_cli.experiment.reporting import MAX_REPORT_BYTES
 from mt_cli.storage import read_regular
 from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
-
-_MAX_REPORT_BYTES = 2**24
-
 
 class Score(BaseModel):
     """One metric."""
@@ -111,7 +109,7 @@ class RunFiles:
 
 
 def _read_report(path: Path) -> Report:
-    return Report.model_validate(json.loads(read_regular(path, _MAX_REPORT_BYTES)))
+    return Report.model_validate(json.loads(read_regular(path, MAX_REPORT_BYTES)))
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
