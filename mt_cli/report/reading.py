@@ -21,6 +21,7 @@ from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
 
+
 class Score(BaseModel):
     """One metric."""
 
