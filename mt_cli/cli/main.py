@@ -6,8 +6,10 @@ Commands import heavy modules inside their functions, so that `mt --help` is fas
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
 
+_UsageError: Any = typer.BadParameter.__base__
+"""What Typer raises for all wrong command lines, which it has under no name of its own."""
+
 _is_interrupted = False
 
 app = typer.Typer(
@@ -59,11 +64,14 @@ def main() -> NoReturn:
     open_standard_streams()
     _handle_signals(_interrupt)
     try:
-        app(prog_name="mt")
+        status = app(prog_name="mt", standalone_mode=False) or 0
     except MtError as error:
         _handle_signals(signal.SIG_IGN)  # A second signal would only change the exit status.
         _end(str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except _UsageError as error:
+        _show_usage(error)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
         _end("interrupted", 130)
     except MemoryError:
         _end("out of memory", 1)
@@ -78,7 +86,16 @@ def main() -> NoReturn:
         if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
             raise
         _end("interrupted", 130)
-    sys.exit(0)
+    if status == 130:  # Typer turns a KeyboardInterrupt into this status.
+        _end("interrupted", 130)
+    sys.exit(status)
+
+
+def _show_usage(error: Any) -> None:
+    """Print the message of a wrong option or argument, and how the command is used, as Typer does, but with our name."""
+    text = io.StringIO()
+    error.show(text)
+    print(re.sub(r"^Error: ", "mt: ", text.getvalue(), flags=re.MULTILINE), end="", file=sys.stderr)
 
 
 def _end(message: str, status: int) -> NoReturn:

@@ -14,7 +14,8 @@ def fails(mt, tmp_path):
         status, out, err = mt(*arguments)
         assert status == 2, (status, err)
         assert out == ""
-        assert "Traceback" not in err
+        assert "Traceback" not in err and "Error:" not in err
+        assert [line[:4] for line in err.splitlines()].count("mt: ") == 1
         assert files() == before
         return err
 
