@@ -20,7 +20,7 @@ from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, InitConfig, may_change
-from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.model.trainable import add_adapters
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import (
@@ -28,6 +28,7 @@ from mt_cli.storage import (
     check_regular,
     read_regular,
     reading,
+    refusal,
     remove,
     remove_empty,
     write_atomically,
@@ -59,8 +60,10 @@ class RunDirectory:
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
-        with reading(self.last_path.parent, RunError):
+        try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
 
@@ -302,7 +305,7 @@ class RunDirectory:
                 f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
             ) from None
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be written: {reason(error)}") from None
+            raise refusal(self.path, error) from None
         try:
             _lock_file(self._lock)
         except (BlockingIOError, PermissionError):

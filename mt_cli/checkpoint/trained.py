@@ -13,6 +13,7 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
+from mt_cli.storage import real_path
 from mt_cli.tokenizer import TokenizerPair
 
 
@@ -62,7 +63,7 @@ class TrainedRun:
                 return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
-            if config.name != directory.path.resolve().name:
+            if config.name != real_path(directory.path).name:
                 advice = f"give the folder its name {config.name} back below runs/, and {advice}"
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 
 
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise InputError for a NUL character, which no system passes on, but a program that calls `main` may."""
+    for text in arguments:
+        if "\0" in text:
+            raise InputError(f"{text!a:.100}: has a NUL character, which no name or text may have")
+
+
 def utf8(parameter: CallbackParam, given: Any) -> Any:
     """The text or texts of an option or argument, decoded as UTF-8 in any locale; paths are only checked."""
     if not given or isinstance(given, list):

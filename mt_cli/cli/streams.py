@@ -22,6 +22,7 @@ import typer
 from mt_cli.console import harmless, say
 from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
 from mt_cli.errors import CorpusError, InputError, MtError, reason
+from mt_cli.storage import refusal
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
@@ -180,6 +181,14 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
         size = min(2 * size, _LARGEST_BLOCK)
 
 
+def check_output(path: Path | None) -> None:
+    """Raise InputError if a path that will be written to cannot be a file; OSError if it cannot be a path."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise InputError(f"{path}: is a folder")
+
+
 class Output:
     """Context manager that writes lines to a file or, for None, to standard output.
 
@@ -188,11 +197,8 @@ class Output:
     """
 
     def __init__(self, path: Path | None) -> None:
+        check_output(path)
         self._path, self._file = path, sys.stdout if path is None else None
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise InputError(f"{path}: is a folder")
 
     def __enter__(self) -> Output:
         return self
@@ -211,7 +217,7 @@ class Output:
             try:
                 self._file = self._path.open("w", encoding="utf-8", newline="\n")
             except OSError as error:
-                raise InputError(f"{self._path}: {reason(error)}") from None
+                raise refusal(self._path, error) from None
         return self._file
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:

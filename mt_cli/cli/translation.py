@@ -24,9 +24,10 @@ from mt_cli.cli.options import (
     together,
     utf8,
 )
-from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, show
+from mt_cli.cli.streams import Output, blocks, check_distinct, check_output, input_lines, prompted_lines, show
 from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
+from mt_cli.storage import real_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -78,6 +79,7 @@ def translate(
             raise InputError("give only one of sentences, --input and --interactive")
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
+        check_output(attention)
         if alignment and engine != "mt":
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
         if sentences:
@@ -303,7 +305,7 @@ def evaluate(
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {
-        "run": " + ".join(each.resolve().name for each in paths),
+        "run": " + ".join(real_path(each).name for each in paths),
         **({"checkpoint": checkpoint} if checkpoint else {}),
         **scores,
     }
@@ -357,7 +359,7 @@ def tune_decoding(
         scorer = scorer_of(config, split)
         metric = tuning.metric_of(config, scorer)
         result = tuning.tune(translator, pairs, scorer, metric, settings, margin)
-        result = {"run": path.resolve().name, "split": split, **result, "is_written": not dry_run}
+        result = {"run": real_path(path).name, "split": split, **result, "is_written": not dry_run}
         changes = tuning.write_choice(directory, config, result["chosen"]) if not dry_run else []
     show(json.dumps(result) if as_json else f"{result['run']}: {tuning.format_tuning(result)}")
     advice = "To keep them when `mt train` goes on with this run, put them into its config too."

@@ -14,7 +14,7 @@ from mt_cli.checkpoint.trained import TrainedRun, load_together
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.errors import InputError
 from mt_cli.model.transformer import Transformer
-from mt_cli.storage import new_folder
+from mt_cli.storage import new_folder, real_path
 from mt_cli.tokenizer import TokenizerPair
 
 UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
@@ -48,7 +48,7 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     vocabularies differ, or two runs have no common ancestor: a mean of models that began with different random weights
     is of no use.
     """
-    if len({path.resolve() for path in paths}) < len(paths):
+    if len({real_path(path) for path in paths}) < len(paths):
         raise InputError("a run is given twice; give different runs")
     runs = load_together(paths, "a mean")
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:

@@ -16,7 +16,7 @@ from mt_cli.console import say
 from mt_cli.errors import reason
 from mt_cli.evaluation.texts import METRICS
 from mt_cli.experiment.reporting import MAX_REPORT_BYTES
-from mt_cli.storage import read_regular
+from mt_cli.storage import read_regular, real_path
 from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class RunFiles:
         """Read what is usable; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
         return cls(
-            path.resolve().name,
+            real_path(path).name,
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
