@@ -100,6 +100,15 @@ def test_a_corpus_that_cannot_be_read(fails, tiny_tree, tmp_path, source, part):
     assert part in fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=source))
 
 
+@pytest.mark.parametrize("source", ["{files: [a.en, a.xx]}", "{file: a.tsv}", "{file: a.parquet}", "{file: b/a.tmx}"])
+def test_a_missing_corpus_says_from_which_folder_its_path_is_read(fails, offline, tiny_config, tmp_path, source):
+    folder = f"relative paths are read from {tmp_path}"
+    command = ("train", "--config", tiny_config, "--set")
+    assert f"no such file or directory; {folder}\n" in fails(*command, f"corpus.train={source}")
+    assert folder not in fails(*command, f"corpus.train={{file: {tmp_path}/a.tsv}}")
+    assert folder in fails(*command, "corpus.train={dataset: a/b}")
+
+
 def test_a_hub_id_without_network(fails, offline, tiny_tree, tmp_path):
     path = with_corpus(tiny_tree, tmp_path, train={"dataset": "nobody/nothing", "subset": "en-xx", "split": "train"})
     err = fails("train", "--config", path)
