@@ -48,6 +48,11 @@ def spin_less_if_busy() -> None:
         os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT_IF_BUSY
 
 
+def num_usable_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def idle_cpus(seconds: float = 0.5) -> float | None:
     """The mean number of idle CPUs in the next `seconds`; None except on Linux."""
     times = []

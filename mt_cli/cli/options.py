@@ -176,6 +176,21 @@ def check_new_run(path: Path) -> None:
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 
 
+def check_model(
+    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
+) -> None:
+    """Raise the errors that show before a model is loaded, so that no process is started to find them."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.config.loading import changed_section
+    from mt_cli.hardware import pick_device, pick_precision
+
+    check_choice("--engine", engine, "mt", "ctranslate2")
+    pick_precision(precision, pick_device(device))
+    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
+        changed_section(directory.config().decoding, search)
+        directory.checkpoint(checkpoint)
+
+
 def load_translator(
     path: Path | list[Path],
     device: str = "auto",

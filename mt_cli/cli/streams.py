@@ -189,6 +189,32 @@ def check_output(path: Path | None) -> None:
         raise InputError(f"{path}: is a folder")
 
 
+def check_outputs(
+    source: Path | int | None, output: Path | None, alignment: Path | None, attention: Path | None
+) -> None:
+    """Raise InputError if an output cannot be a file, or is that of another option or the source of the lines."""
+    for path in (output, alignment, attention):
+        check_output(path)
+    read = {"standard input" if source == 0 else "--input": source}
+    written = {"--output": output} if output else {"standard output": 1}
+    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+
+
+def check_shared(sentences: list[str] | None, path: Path | None) -> None:
+    """Raise InputError unless several processes can read the same lines."""
+    if not sentences and (path is None or _is_stream(path)):
+        raise InputError("several processes cannot share a stream; give a file with --input")
+    if path is not None:
+        next(input_lines(path), None)  # Raises if it cannot be read.
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is that of a pipe or device, or of one that only the launcher can open, such as `<(...)`."""
+    if path.exists():
+        return not (path.is_file() or path.is_dir())
+    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
+
+
 class Output:
     """Context manager that writes lines to a file or, for None, to standard output.
 

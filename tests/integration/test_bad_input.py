@@ -126,6 +126,34 @@ def test_an_unknown_device(fails, tiny_config, device):
     assert "device" in fails("train", "--config", tiny_config, "--set", f"training.device={device}")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("translate --input none --run RUN", "none: no such file"),
+        ("translate --input . --run RUN", "is a directory"),
+        ("translate --input latin --run RUN", "latin, line 1, byte 1: not UTF-8"),
+        ("translate --run RUN", "several processes cannot share a stream"),
+        ("translate --input text --run none", "none: no such run directory"),
+        ("translate --input text --run RUN --checkpoint other", "no checkpoint other"),
+        ("translate --input text --run RUN --device tpu", "unknown device 'tpu'"),
+        ("translate --input text --run RUN --precision fp8", "unknown precision 'fp8'"),
+        ("translate --input text --run RUN --engine marian", "--engine marian"),
+        ("translate --input text --run RUN --set decoding.beam_size=0", "beam_size: found 0"),
+        ("translate --input text --run RUN --output none/out", "there is no folder none"),
+        ("translate --input text --run RUN", "use at most"),
+        ("train --config none", "none: no such config file"),
+        ("train --config tiny.yaml", "use at most"),
+    ],
+)
+def test_no_process_is_started_for_a_command_that_is_wrong_or_for_more_than_the_machine_has(
+    fails, trained, tiny_config, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", None)
+    (tmp_path / "text").write_text("one.\n", encoding="utf-8")
+    (tmp_path / "latin").write_bytes(b"\xe9\n")
+    assert words in fails(*arguments.replace("RUN", str(trained)).split(), "--devices", "100000")
+
+
 def test_run_directories_without_a_model(fails, tmp_path, trained):
     (tmp_path / "empty").mkdir()
     assert "no such run directory" in fails("translate", "hello", "--run", "none")
