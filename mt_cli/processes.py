@@ -132,7 +132,9 @@ def _join() -> _Membership:
     _stop_without_launcher()
     atexit.register(_end_if_failed)
     _use_loopback()
-    previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    # While PyTorch waits for the other processes, only a signal without a handler of Python ends this one at once.
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, name)]
+    previous = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     try:
         store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
         own = PrefixStore(_common_name(store, rank, num_processes), store)

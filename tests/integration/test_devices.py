@@ -500,6 +500,22 @@ def test_a_worker_whose_launcher_was_killed_before_it_could_notice_stops_at_once
     assert forked([], body=body) == ([0], printed, "")
 
 
+WAITING = """
+import os, signal
+import torch.distributed.rendezvous
+from mt_cli import processes
+
+sys.modules["torch.distributed.rendezvous"].rendezvous = lambda *options, **more: iter([os.kill(os.getpid(), signal.SIGUSR2)])
+with processes.joined():
+    print("joined")
+"""
+
+
+def test_a_worker_that_waits_for_others_ends_with_its_launcher(forked):
+    common = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    assert forked([], body=WAITING, environment=common) == ([-signal.SIGUSR2], "", "")
+
+
 @pytest.mark.slow
 def test_ten_random_kills_of_random_processes_change_nothing(forked, finished, tmp_path):
     options = {"batch_tokens": 60, "max_epochs": "null", "max_steps": 1500, "log_every_steps": 1}
