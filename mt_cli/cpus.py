@@ -63,6 +63,11 @@ def _idle_if_busy() -> float | None:
     return idle if idle is not None and idle < (os.cpu_count() or 1) - 0.5 else None
 
 
+def num_usable_cpus() -> int:
+    """The number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def idle_cpus(seconds: float = 0.5) -> float | None:
     """The mean number of idle CPUs in the next `seconds`; None except on Linux."""
     times = []

@@ -15,7 +15,7 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
-from mt_cli.cpus import idle_cpus
+from mt_cli.cpus import idle_cpus, num_usable_cpus
 from mt_cli.errors import MtError
 from mt_cli.hardware import describe_versions, has_fast_bf16, memory_of
 from mt_cli.storage import format_bytes, size_of
@@ -82,7 +82,7 @@ def _processes() -> Iterator[Finding]:
 
 
 def _threads() -> Iterator[Finding]:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    available = num_usable_cpus()
     used = torch.get_num_threads()
     advice = "more threads than CPUs slow each other down, set training.num_threads"
     yield _finding(used <= available, "threads", f"{used} of {available} CPUs", advice)
@@ -140,7 +140,7 @@ def _problems_of(run: RunDirectory) -> list[str]:
         if os.path.lexists(path):
             try:
                 with open_checkpoint(path) as checkpoint:
-                    run.check_fixed(checkpoint.state["fingerprints"])
+                    run.check_fixed(checkpoint.state.fingerprints)
             except MtError as error:
                 problems.append(str(error))
     return list(dict.fromkeys(problems))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError
 from mt_cli.storage import write_atomically
 
 Tokens = Sequence[str]
@@ -35,7 +35,7 @@ def save_attention(
     """Write heat maps of attention, a row for each target token, a column for each source token.
 
     `weights` are one heat map (T x S), or a grid of them (rows x columns x T x S) with `titles` (rows x columns). The
-    suffix of `path` is the format. Raises InputError if it is not a picture format, or the file cannot be written.
+    suffix of `path` is the format. Raises InputError if it is not a picture format, MtError if it cannot be written.
     """
     with _attention(weights, source_tokens, target_tokens, titles) as figure:
         _save(figure, path)
@@ -156,7 +156,7 @@ def _save(figure: Any, path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower() or "png"
     try:
         write_atomically(path, lambda temporary: figure.savefig(temporary, format=kind))
-    except (MtError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"{path}: the picture cannot be written: {error}") from None
 
 

@@ -155,6 +155,8 @@ def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, T
             continue
         states = [optimizer.state[weight] for weight in weights]
         (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.
+        if not step:  # All steps so far were skipped, after which a fused optimizer has averages of zero.
+            continue
         correction = math.sqrt(1 - beta2**step)
         roots = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
         torch._foreach_add_(roots, group["eps"] * correction)

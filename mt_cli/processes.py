@@ -30,6 +30,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from mt_cli.console import silence
+from mt_cli.cpus import num_usable_cpus
 from mt_cli.errors import InputError, LostProcessError, one_line
 
 T = TypeVar("T")
@@ -42,6 +43,9 @@ _PR_SET_PDEATHSIG = 1
 _STATUS_TIMEOUT = timedelta(seconds=10)
 _STATUS_FILE = "MT_STATUS_FILE"
 """Environment variable: where the process that fails first, or the main one, leaves its exit status for `launch`."""
+_LAUNCHER = "MT_LAUNCHER"
+"""Environment variable: the process id of `launch`."""
+_ALWAYS_ALLOWED = 2  # Processes, so that training with several can be tried on any machine.
 _STOP_SECONDS = 600
 """How long a launcher waits, after a signal, for the end of a step and a save."""
 _JOIN_TIMEOUT = timedelta(minutes=5)
@@ -128,7 +132,9 @@ def _join() -> _Membership:
     _stop_without_launcher()
     atexit.register(_end_if_failed)
     _use_loopback()
-    previous = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGTERM)}
+    # While PyTorch waits for the other processes, only a signal without a handler of Python ends this one at once.
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR2") if hasattr(signal, name)]
+    previous = {number: signal.signal(number, signal.SIG_DFL) for number in numbers}
     try:
         store, rank, num_processes = next(rendezvous("env://", timeout=_JOIN_TIMEOUT))
         own = PrefixStore(_common_name(store, rank, num_processes), store)
@@ -197,6 +203,8 @@ def _stop_without_launcher() -> None:
         prctl = ctypes.CDLL(None).prctl
         signal.signal(signal.SIGUSR2, stop)
         prctl(_PR_SET_PDEATHSIG, signal.SIGUSR2)
+    if os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid()):
+        stop(0, None)  # It has ended before this process asked for the signal.
 
 
 def _end_if_failed() -> None:
@@ -382,16 +390,18 @@ def agreed(seconds: float, *requests: bool) -> tuple[float, list[bool]]:
 def launch(num_devices: int, arguments: Sequence[str]) -> int:
     """Run `mt` with these arguments in several processes of this machine; return the exit status.
 
-    The launcher is that of `torchrun`. If a process fails, it ends the others; a signal is passed on to all.
+    The launcher is that of `torchrun`. If a process fails, it ends the others; a signal is passed on to all. Raises
+    InputError if there are more processes than devices or CPUs.
     """
+    _check_number(num_devices)
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     logging.disable(logging.CRITICAL)
-    num_cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_cpus // num_devices)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_usable_cpus() // num_devices)))
+    os.environ[_LAUNCHER] = str(os.getpid())
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # The processes print what users need.
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(_STOP_SECONDS))
     if hasattr(signal, "SIGUSR1"):
@@ -418,6 +428,14 @@ def launch(num_devices: int, arguments: Sequence[str]) -> int:
         except (SignalException, KeyboardInterrupt):
             return _left_status()
     return 0
+
+
+def _check_number(num_devices: int) -> None:
+    num_cpus, num_gpus = num_usable_cpus(), torch.cuda.device_count()
+    most = max(num_cpus, num_gpus, _ALWAYS_ALLOWED)
+    if num_devices > most:
+        found = f"{num_cpus} CPU{'s' * (num_cpus != 1)} and {num_gpus} CUDA device{'s' * (num_gpus != 1)}"
+        raise InputError(f"--devices {num_devices}: this machine has {found}; use at most {most}")
 
 
 def _left_status() -> int:

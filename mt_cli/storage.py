@@ -20,6 +20,30 @@ from safetensors import SafetensorError
 
 from mt_cli.errors import InputError, MtError, RunError, reason
 
+_OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+_WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
+
+
+def is_out_of_room(error: OSError) -> bool:
+    """Whether a disk is full, read-only or broken: the work fails, and no other command line would help."""
+    return error.errno in _OUT_OF_ROOM
+
+
+def is_wrong_path(error: OSError) -> bool:
+    """Whether a path cannot be used at all: its name is too long, its links are a loop, or it may not be read."""
+    return error.errno in _WRONG_PATH
+
+
+def refusal(path: Path, error: Exception, advice: str = "") -> MtError:
+    """The error for an output that a user has named; of the work if there is no room, else of the command line."""
+    is_of_work = isinstance(error, OSError) and is_out_of_room(error)
+    return (MtError if is_of_work else InputError)(f"{path}: cannot be written: {reason(error)}{advice}")
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path without links; one with a loop of links is kept as it is, and no error."""
+    return Path(os.path.realpath(path))
+
 
 @contextmanager
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
@@ -128,7 +152,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
                     removals.callback(remove_empty, parent)
             unfinished.mkdir()
         except (OSError, ValueError) as error:
-            raise InputError(f"{folder}: cannot be made: {reason(error)}; give another folder") from None
+            raise refusal(folder, error, "; give another folder") from None
         removals.callback(shutil.rmtree, unfinished, ignore_errors=True)
         with writing(folder):
             yield unfinished

@@ -220,7 +220,7 @@ def read_rows(path: Path) -> list[dict[str, float]]:
         with suppress(ValueError, RecursionError):
             row = json.loads(line)
             if isinstance(row, dict) and isinstance(row.get("step"), int):
-                numbers = {tag: value for tag, value in row.items() if _is_drawable(value)}
+                numbers = {tag: value for tag, value in row.items() if _is_drawable(value) and _is_name(tag)}
                 if "step" in numbers:
                     rows.append(numbers)
     return rows
@@ -228,6 +228,11 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 
 def _is_drawable(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+
+
+def _is_name(tag: str) -> bool:
+    """Whether TensorBoard can store a tag, which JSON may spell with half of a character (a lone surrogate)."""
+    return not any("\ud800" <= character <= "\udfff" for character in tag)
 
 
 def _content(path: Path) -> bytes:

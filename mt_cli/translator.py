@@ -47,7 +47,10 @@ class PairScore:
 
 
 class Translator:
-    """A model with its tokenizers and its search options."""
+    """A model with its tokenizers and its search options.
+
+    Two threads must not use one at once, because attention is recorded in the layers of the model.
+    """
 
     def __init__(
         self,

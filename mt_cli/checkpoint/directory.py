@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, InitConfig, may_change
-from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.model.trainable import add_adapters
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import (
@@ -27,6 +28,7 @@ from mt_cli.storage import (
     check_regular,
     read_regular,
     reading,
+    refusal,
     remove,
     remove_empty,
     write_atomically,
@@ -58,8 +60,10 @@ class RunDirectory:
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
-        with reading(self.last_path.parent, RunError):
+        try:
             self.last_path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
 
@@ -253,11 +257,11 @@ class RunDirectory:
         MtError if it cannot be written; `best` is then untouched.
         """
         best = self.best_state()
-        if best is not None and not averaged_steps(best):
+        if best is not None and not best.averaged_steps:
             write_atomically(self.before_average_path, lambda temporary: shutil.copyfile(self.best_path, temporary))
         self.save_best(model, {**state, "averaged_steps": list(steps)})
 
-    def best_state(self) -> dict[str, Any] | None:
+    def best_state(self) -> RunState | None:
         """The state that was saved with the best checkpoint; None if that is missing or damaged."""
         with suppress(RunError), open_checkpoint(self.best_path) as checkpoint:
             return checkpoint.state
@@ -269,7 +273,7 @@ class RunDirectory:
         Both are there if a run was stopped between a validation and the next save.
         """
         with suppress(RunError), open_checkpoint(self.former_best_path) as checkpoint:
-            if checkpoint.state["best_step"] == step:
+            if checkpoint.state.best_step == step:
                 os.replace(self.former_best_path, self.best_path)
 
     def _path_of_step(self, step: int) -> Path:
@@ -301,7 +305,7 @@ class RunDirectory:
                 f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
             ) from None
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be written: {reason(error)}") from None
+            raise refusal(self.path, error) from None
         try:
             _lock_file(self._lock)
         except (BlockingIOError, PermissionError):
@@ -330,11 +334,6 @@ class RunDirectory:
             (aside / _LOCK).unlink(missing_ok=True)
             self._take_lock()
         return aside
-
-
-def averaged_steps(state: Mapping[str, Any]) -> list[int] | None:
-    """If the state is that of a mean of checkpoints: the steps of these."""
-    return state.get("averaged_steps")
 
 
 def _short(value: Any) -> str:

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.trainable import own_weights
 from mt_cli.storage import check_regular, write_atomically
@@ -42,7 +43,7 @@ def save_checkpoint(
     optimizer: torch.optim.Optimizer | None = None,
     average: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write weights, JSON-like `state` and, with an optimizer, everything that exact resumption needs.
+    """Write weights, `asdict` of a state and, with an optimizer, everything that exact resumption needs.
 
     `average` has the moving average of each weight, which `fill` then prefers.
 
@@ -99,7 +100,7 @@ class Checkpoint:
         self._read: Callable[[str], Tensor] = file.get_tensor
         self._shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         self._metadata: dict[str, str] = file.metadata()
-        self.state: dict[str, Any] = json.loads(self._metadata["state"])
+        self.state = RunState.from_state(json.loads(self._metadata["state"]))
 
     @property
     def digest(self) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError, InputError
 from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
+from mt_cli.storage import real_path
 from mt_cli.tokenizer import TokenizerPair
 
 
@@ -24,7 +25,7 @@ class TrainedRun:
     tokenizers: TokenizerPair
     model: Transformer
     """In fp32, on the CPU."""
-    state: Mapping[str, Any]
+    state: RunState
     """The state that was saved with the checkpoint."""
     max_tokens: int
     """Tokens of the longest source that the model was trained on, at most `corpus.max_tokens`."""
@@ -48,7 +49,7 @@ class TrainedRun:
         checkpoint_path = directory.checkpoint(checkpoint)
         try:
             with open_checkpoint(checkpoint_path) as saved:
-                directory.check_fixed(saved.state["fingerprints"])
+                directory.check_fixed(saved.state.fingerprints)
                 planned = outline(config.model, *sizes)
                 add_adapters(planned, config.init)
                 saved.check_fits(planned)  # Before memory is allocated.
@@ -57,12 +58,12 @@ class TrainedRun:
                 saved.fill(model)
                 if is_merged:
                     merge_adapters(model)
-                longest = saved.state.get("longest_source") or config.corpus.max_tokens
+                longest = saved.state.longest_source or config.corpus.max_tokens
                 max_tokens = min(config.corpus.max_tokens, longest)
                 return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
-            if config.name != directory.path.resolve().name:
+            if config.name != real_path(directory.path).name:
                 advice = f"give the folder its name {config.name} back below runs/, and {advice}"
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"

@@ -14,7 +14,8 @@ from typer import Argument, Option
 from mt_cli.cli.options import RUNS, check_new_run, utf8
 from mt_cli.cli.streams import show
 from mt_cli.console import say
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError
+from mt_cli.storage import refusal
 
 _WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
@@ -149,6 +150,6 @@ def _write(path: Path, text: str) -> None:
             file.flush()
             removal.pop_all()
     except OSError as error:
-        raise InputError(f"{path}: {reason(error)}; give another file with --output") from None
+        raise refusal(path, error, "; give another file with --output") from None
     say(f"Next:  mt train --config {path}")
     show(str(path))

@@ -11,7 +11,7 @@ from mt_cli.cli import options
 from mt_cli.cli.options import check_choice, check_no_files, load_translator, run_path, utf8
 from mt_cli.cli.streams import Output, show
 from mt_cli.console import say
-from mt_cli.errors import InputError, MtError, reason
+from mt_cli.errors import InputError, MtError
 
 
 def inspect(
@@ -60,19 +60,19 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     from mt_cli.experiment.lineage import describe_lineage
 
     with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
-        lines = list(describe_lineage(saved.state.get("parents", [])))
+        lines = list(describe_lineage(saved.state.parents))
     return [*lines, ""] if lines else []
 
 
 def _picture_folder(run: Path, output: Path | None) -> Path:
     """The folder for pictures, created if it is missing."""
-    from mt_cli.storage import make_folder
+    from mt_cli.storage import make_folder, refusal
 
     folder = run / "pictures" if output is None else output
     try:
         make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{folder}: {reason(error)}; give another folder with --output") from None
+        raise refusal(folder, error, "; give another folder with --output") from None
     return folder
 
 

@@ -5,9 +5,10 @@ Commands import heavy modules inside their functions, so that `mt --help` is fas
 
 from __future__ import annotations
 
-import errno
+import io
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from typer import Argument, Option
 from mt_cli.cli import beginning, looking, options, translation
 from mt_cli.cli.options import (
     RUNS,
+    check_arguments,
     check_choice,
     check_new_run,
     check_no_files,
@@ -31,15 +33,17 @@ from mt_cli.cli.options import (
     together,
     utf8,
 )
-from mt_cli.cli.streams import open_standard_streams, show
+from mt_cli.cli.streams import check_output, open_standard_streams, show
 from mt_cli.console import say, show_progress
 from mt_cli.cpus import spin_less_if_busy
 from mt_cli.errors import InputError, MtError, reason
+from mt_cli.storage import is_out_of_room, is_wrong_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
 
-_OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, getattr(errno, "EDQUOT", errno.ENOSPC))
+_UsageError: Any = typer.BadParameter.__base__
+"""What Typer raises for all wrong command lines, which it has under no name of its own."""
 
 _is_interrupted = False
 
@@ -59,11 +63,15 @@ def main() -> NoReturn:
     open_standard_streams()
     _handle_signals(_interrupt)
     try:
-        app(prog_name="mt")
+        check_arguments(sys.argv[1:])
+        status = app(prog_name="mt", standalone_mode=False) or 0
     except MtError as error:
         _handle_signals(signal.SIG_IGN)  # A second signal would only change the exit status.
         _end(str(error), error.exit_code)
-    except KeyboardInterrupt:
+    except _UsageError as error:
+        _show_usage(error)
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
         _end("interrupted", 130)
     except MemoryError:
         _end("out of memory", 1)
@@ -71,14 +79,23 @@ def main() -> NoReturn:
         name = str(error.object)[:200]
         _end(f"{name}: cannot be written in {error.encoding}; use UTF-8 (PYTHONUTF8=1) for names", 2)
     except OSError as error:
-        if error.errno not in _OUT_OF_ROOM:
+        if not is_out_of_room(error) and not (is_wrong_path(error) and error.filename):
             raise
-        _end(f"{error.filename or 'output'}: {reason(error)}", 1)
+        _end(f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2)
     except Exception:
         if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
             raise
         _end("interrupted", 130)
-    sys.exit(0)
+    if status == 130:  # Typer turns a KeyboardInterrupt into this status.
+        _end("interrupted", 130)
+    sys.exit(status)
+
+
+def _show_usage(error: Any) -> None:
+    """Print what is wrong with a command line, and how it is used, as Typer does, but with our name."""
+    text = io.StringIO()
+    error.show(text)
+    print(re.sub(r"^Error: ", "mt: ", text.getvalue(), flags=re.MULTILINE), end="", file=sys.stderr)
 
 
 def _end(message: str, status: int) -> NoReturn:
@@ -291,6 +308,7 @@ def data_check(
     loaded = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
+    check_output(clean)
     from mt_cli.experiment.examination import examine, format_examination, write_clean
     from mt_cli.experiment.parent import prepare_new
 

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 RUNS = Path("runs")
 
 
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise InputError for a NUL character, which no system passes on, but a program that calls `main` may."""
+    for text in arguments:
+        if "\0" in text:
+            raise InputError(f"{text!a:.100}: has a NUL character, which no name or text may have")
+
+
 def utf8(parameter: CallbackParam, given: Any) -> Any:
     """The text or texts of an option or argument, decoded as UTF-8 in any locale; paths are only checked."""
     if not given or isinstance(given, list):
@@ -171,6 +178,21 @@ def check_new_run(path: Path) -> None:
         raise InputError(f"--output {path}: the name of a run has letters, digits, dots, hyphens and underscores")
     if not is_free(path):
         raise InputError(f"{path}: exists already; give a new run directory with --output")
+
+
+def check_model(
+    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
+) -> None:
+    """Raise the errors that show before a model is loaded, so that no process is started to find them."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.config.loading import changed_section
+    from mt_cli.hardware import pick_device, pick_precision
+
+    check_choice("--engine", engine, "mt", "ctranslate2")
+    pick_precision(precision, pick_device(device))
+    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
+        changed_section(directory.config().decoding, search)
+        directory.checkpoint(checkpoint)
 
 
 def load_translator(

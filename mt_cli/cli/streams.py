@@ -22,6 +22,7 @@ import typer
 from mt_cli.console import harmless, say
 from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
 from mt_cli.errors import CorpusError, InputError, MtError, reason
+from mt_cli.storage import refusal
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
@@ -180,6 +181,40 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
         size = min(2 * size, _LARGEST_BLOCK)
 
 
+def check_output(path: Path | None) -> None:
+    """Raise InputError if a path that will be written to cannot be a file; OSError if it cannot be a path."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise InputError(f"{path}: is a folder")
+
+
+def check_outputs(
+    source: Path | int | None, output: Path | None, alignment: Path | None, attention: Path | None
+) -> None:
+    """Raise InputError if an output cannot be a file, or is that of another option or the source of the lines."""
+    for path in (output, alignment, attention):
+        check_output(path)
+    read = {"standard input" if source == 0 else "--input": source}
+    written = {"--output": output} if output else {"standard output": 1}
+    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+
+
+def check_shared(sentences: list[str] | None, path: Path | None) -> None:
+    """Raise InputError unless several processes can read the same lines."""
+    if not sentences and (path is None or _is_stream(path)):
+        raise InputError("several processes cannot share a stream; give a file with --input")
+    if path is not None:
+        next(input_lines(path), None)  # Raises if it cannot be read.
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is that of a pipe or device, or of one that only the launcher can open, such as `<(...)`."""
+    if path.exists():
+        return not (path.is_file() or path.is_dir())
+    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
+
+
 class Output:
     """Context manager that writes lines to a file or, for None, to standard output.
 
@@ -188,11 +223,8 @@ class Output:
     """
 
     def __init__(self, path: Path | None) -> None:
+        check_output(path)
         self._path, self._file = path, sys.stdout if path is None else None
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{path}: there is no folder {path.parent}")
-        if path is not None and path.is_dir():
-            raise InputError(f"{path}: is a folder")
 
     def __enter__(self) -> Output:
         return self
@@ -211,7 +243,7 @@ class Output:
             try:
                 self._file = self._path.open("w", encoding="utf-8", newline="\n")
             except OSError as error:
-                raise InputError(f"{self._path}: {reason(error)}") from None
+                raise refusal(self._path, error) from None
         return self._file
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:

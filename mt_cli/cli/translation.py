@@ -16,6 +16,7 @@ from typer import Argument, Option
 from mt_cli.cli import options
 from mt_cli.cli.options import (
     RUNS,
+    check_model,
     check_no_files,
     load_translator,
     run_path,
@@ -24,9 +25,10 @@ from mt_cli.cli.options import (
     together,
     utf8,
 )
-from mt_cli.cli.streams import Output, blocks, check_distinct, input_lines, prompted_lines, show
+from mt_cli.cli.streams import Output, blocks, check_outputs, check_shared, input_lines, prompted_lines, show
 from mt_cli.console import Progress, say, show_progress
 from mt_cli.errors import InputError
+from mt_cli.storage import real_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -74,23 +76,26 @@ def translate(
 
     Reads standard input if no sentence and no file is given. The output has the order of the input.
     """
-    with together(devices, if_lost="the output is not complete, start again"):
-        if sum(map(bool, (sentences, input_file, interactive))) > 1:
-            raise InputError("give only one of sentences, --input and --interactive")
+    given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    given |= {"sample": sample or None}
+
+    def check_before_launch() -> None:
+        _check_sources(sentences, input_file, interactive)
+        check_shared(sentences, input_file)
+        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
+
+    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch):
+        _check_sources(sentences, input_file, interactive)
+        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
         if alignment and engine != "mt":
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
-        if sentences:
-            check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
         show_progress(progress)
-        given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-        search = search_options(overrides, **given, sample=sample or None)
+        search = search_options(overrides, **given)
         search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
         search["with_details"] = as_json or alignment is not None
-        read = {} if sentences else {"--input": input_file} if input_file else {"standard input": 0}
-        written = {"--output": output_file} if output_file else {"standard output": 1}
-        check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
         writers: dict[Output, Callable[[Translation], str]] = {
             Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
         }
@@ -98,12 +103,20 @@ def translate(
             writers[Output(alignment)] = _format_alignment
         from mt_cli.processes import is_main, num_processes
 
-        if num_processes() > 1 and not (sentences or (input_file and not _is_stream(input_file))):
-            raise InputError("several processes cannot share a stream; give a file with --input")
+        if num_processes() > 1:
+            check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
         items = (item for block in lines for item in _translated(translator, block, search))
         _write_translations(translator, items, writers if is_main() else {}, attention)
+
+
+def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:
+    """Raise InputError unless there is one source of lines at most."""
+    if sum(map(bool, (sentences, path, interactive))) > 1:
+        raise InputError("give only one of sentences, --input and --interactive")
+    if sentences:
+        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
 
 
 def _translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
@@ -151,13 +164,6 @@ def _write_translations(
                 source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
                 save_attention(weights, source_tokens, target_tokens, attention)
                 say(f"wrote {attention}")
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path is that of a pipe or device, or of one that only the launcher can open, such as `<(...)`."""
-    if path.exists():
-        return not (path.is_file() or path.is_dir())
-    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
 
 
 @contextmanager
@@ -306,7 +312,7 @@ def evaluate(
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
     scores = {
-        "run": " + ".join(each.resolve().name for each in paths),
+        "run": " + ".join(real_path(each).name for each in paths),
         **({"checkpoint": checkpoint} if checkpoint else {}),
         **scores,
     }
@@ -361,7 +367,7 @@ def tune_decoding(
         scorer = scorer_of(config, split)
         metric = tuning.metric_of(config, scorer)
         result = tuning.tune(translator, pairs, scorer, metric, settings, margin)
-        result = {"run": path.resolve().name, "split": split, **result, "is_written": not dry_run}
+        result = {"run": real_path(path).name, "split": split, **result, "is_written": not dry_run}
         changes = tuning.write_choice(directory, config, result["chosen"]) if not dry_run else []
     show(json.dumps(result) if as_json else f"{result['run']}: {tuning.format_tuning(result)}")
     advice = "To keep them when `mt train` goes on with this run, put them into its config too."

@@ -19,9 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mt_cli.corpus.lines import refuse_devices
+from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, MtError, reason
-from mt_cli.storage import check_regular, flush, read_regular, reading, remove, remove_empty
+from mt_cli.storage import check_regular, flush, read_regular, remove, remove_empty
 
 FORMAT = 3
 """Version of everything in the cache; increased when the code makes something else from the same data."""
@@ -44,11 +44,13 @@ def fingerprint(*parts: Any) -> str:
 def digest_of_file(path: Path) -> str:
     """The SHA-256 of a file's content; raises CorpusError if it cannot be read."""
     digest = hashlib.sha256()
-    with reading(path, CorpusError):
+    try:
         refuse_devices(path)
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
+    except OSError as error:
+        raise CorpusError(f"{path}: {unreadable(path, error)}") from None
     return digest.hexdigest()
 
 

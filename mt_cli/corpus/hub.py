@@ -14,6 +14,7 @@ from urllib.request import getproxies
 from mt_cli.config.corpora import DatasetSource
 from mt_cli.console import has_bars
 from mt_cli.corpus.formats import Languages, Row, pick_columns, rows_of_tables
+from mt_cli.corpus.lines import folder_note
 from mt_cli.errors import CorpusError, one_line
 
 _ROWS_PER_TABLE = 1_000
@@ -79,7 +80,8 @@ def _load(source: DatasetSource, split: str | None) -> Any:
     except Exception as error:
         # The hub's client raises dozens of kinds of exceptions.
         cause = error.__cause__ if isinstance(error, datasets.exceptions.DatasetGenerationError) else None
-        hint = "" if is_local else "; a hub id needs a network connection, a local folder must exist"
+        hint = "; a hub id needs a network connection, a local folder must exist"
+        hint = "" if is_local else hint + folder_note(path)
         raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {one_line(cause or error)}{hint}") from error
 
 

@@ -59,10 +59,20 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
             stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), name)
             yield io.BufferedReader(cast(io.RawIOBase, stream), CHUNK_BYTES)
     except OSError as error:
-        problem = reason(error)
+        problem = unreadable(path, error)
         if name and error.errno is None and not _begins_with(magic, path):
             problem = f"not compressed with {name}, in spite of its name"
         raise CorpusError(f"{path}: {problem}") from None
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """Why a file cannot be read, as the end of a message."""
+    return reason(error) + (folder_note(path) if isinstance(error, FileNotFoundError) else "")
+
+
+def folder_note(path: Path) -> str:
+    """From which folder a missing path is read, as the end of a message; empty if it is absolute."""
+    return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
 
 
 def refuse_devices(path: Path) -> None:

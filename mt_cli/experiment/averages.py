@@ -15,13 +15,13 @@ from torch import Tensor
 from mt_cli.averaging import mean, replaced
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
+from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.experiment.data import prepare
 from mt_cli.experiment.resuming import check_data
 from mt_cli.experiment.setup import Setup
-from mt_cli.experiment.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.hardware import keep_memory, pick_device
 from mt_cli.model.transformer import Transformer
 
@@ -77,7 +77,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         data = prepare(run.config, path.parent / ".cache", run.tokenizers)
         keep_memory()
         setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)
-        state = RunState.from_state(run.state)
+        state = run.state
         check_data(setup, state)
         setup.validator.allow(state.longest_source)
         found = setup.validator.validate()
@@ -95,7 +95,7 @@ def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -
     known: list[ValidatedStep] = []
     if paths:
         with _opened(paths[max(paths)]) as checkpoint:
-            known = _available(directory, RunState.from_state(checkpoint.state))
+            known = _available(directory, checkpoint.state)
     most = min(len(known), directory.config().training.num_validated_kept)
     if most < 2:
         raise RunError(

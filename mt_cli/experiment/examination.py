@@ -17,7 +17,7 @@ from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, c
 from mt_cli.corpus.suspicion import Problem, odd_pairs
 from mt_cli.errors import InputError
 from mt_cli.experiment.data import Data, languages_of, notes_on_overlap, notes_on_words, report_on_data
-from mt_cli.storage import reading
+from mt_cli.storage import refusal
 from mt_cli.tokenizer import untagged
 
 _NUM_ODD = 10
@@ -191,10 +191,13 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
 def write_clean(data: Data, config: Config, path: Path) -> int:
     """Write the training pairs without tags as a new TSV file; return their number.
 
-    Raises InputError if the file exists, or cannot be written.
+    Raises InputError if the file exists or cannot be made, MtError if there is no room for it.
     """
     is_kept = data.statuses("train") == KEPT
-    with reading(path), path.open("x", encoding="utf-8", newline="\n") as file:
-        for _, source, target in data.corpora["train"].rows(is_kept):
-            file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
+    try:
+        with path.open("x", encoding="utf-8", newline="\n") as file:
+            for _, source, target in data.corpora["train"].rows(is_kept):
+                file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
+    except OSError as error:
+        raise refusal(path, error) from None
     return int(is_kept.sum())

@@ -21,6 +21,7 @@ from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.replay import with_replay
 from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
+from mt_cli.storage import real_path
 from mt_cli.tokenizer import TokenizerPair
 from mt_cli.vocabulary import extended_pair, spellings
 
@@ -57,7 +58,7 @@ class Parent:
         """Where training begins, for people."""
         source, target = self.run.config.corpus.languages
         added = [f"{len(entries):,} new {side} entries" for side, entries in self._sides() if entries]
-        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state['best_step']:,}", *added])
+        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state.best_step:,}", *added])
 
     def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
         names = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")
@@ -87,7 +88,7 @@ def _adopt(
     if config.init.run is None:
         return config, None, None
     parent_path = Path(config.init.run)
-    if path is not None and parent_path.resolve() == path.resolve():
+    if path is not None and real_path(parent_path) == real_path(path):
         raise ConfigError(f"init.run: {parent_path} is the directory of this run itself; give the config another name")
     try:
         run = TrainedRun.load(parent_path)

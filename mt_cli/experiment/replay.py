@@ -81,7 +81,7 @@ def _is_mixed(own: CorpusConfig, theirs: CorpusConfig, name: str) -> bool:
 
 def _check_unchanged(run: TrainedRun, cache_path: Path) -> None:
     """Raise CorpusError unless the corpora of the parent have the text that it was trained on."""
-    before = run.state["fingerprints"]
+    before = run.state.fingerprints
     try:
         now = fingerprints_of(read(run.config, Cache(cache_path, say)), run.config)
     except CorpusError as error:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
-from mt_cli.checkpoint.directory import averaged_steps
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
 from mt_cli.experiment.data import report_on_data, scorer_of
 from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
 from mt_cli.experiment.setup import Setup
-from mt_cli.experiment.state import RunState
 from mt_cli.hardware import describe_hardware, describe_versions
-from mt_cli.storage import write_text
+from mt_cli.storage import read_regular, write_text
 from mt_cli.tracking import write_hparams
 from mt_cli.training import StepReport
 from mt_cli.translator import Translator
+
+MAX_REPORT_BYTES = 2**24
 
 
 def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
@@ -26,14 +28,15 @@ def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
     if state.reason_to_stop(setup.config.training):
         # A report that cannot be read is written again.
         with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            report: dict[str, Any] = json.loads(directory.report_path.read_text(encoding="utf-8"))
+            report: dict[str, Any] = json.loads(read_regular(directory.report_path, MAX_REPORT_BYTES))
             format_summary(report, directory.path)
             tokenizer = scorer_of(setup.config, report["split"]).bleu_tokenizer
-            best = directory.best_state() or {}
+            best = directory.best_state()
             if (
                 report["num_steps"] == state.position.step
                 and f"|tok:{tokenizer}" in report["bleu"]["signature"]
-                and best["best_metric"] == setup.validator.measure
+                and best is not None
+                and best.best_metric == setup.validator.measure
             ):
                 return report
     return None
@@ -52,14 +55,15 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
+    best = directory.best_state()
     report = {
         "run": setup.config.name,
         **first,
         "extra_tests": {each["split"]: each for each in others},
-        "parents": state.parents,
+        "parents": [asdict(parent) for parent in state.parents],
         "stopped_because": stopped_because,
         "best_step": state.best_step,
-        "averaged_steps": averaged_steps(directory.best_state() or {}),
+        "averaged_steps": best.averaged_steps if best else None,
         "num_steps": position.step,
         "num_epochs": position.epoch,
         "num_target_tokens": position.num_target_tokens,

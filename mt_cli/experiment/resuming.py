@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 
-from mt_cli.checkpoint.directory import RunDirectory, averaged_steps
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
@@ -16,7 +16,6 @@ from mt_cli.experiment.presets import resolve_preset
 from mt_cli.experiment.replay import replayed_before
 from mt_cli.experiment.reporting import write_bad_batch
 from mt_cli.experiment.setup import Setup, with_batch_tokens
-from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError
 from mt_cli.model.transformer import Transformer
 from mt_cli.processes import num_processes
@@ -93,7 +92,7 @@ def _load_state(
     for path in directory.states():
         try:
             with open_checkpoint(path) as checkpoint:
-                state = RunState.from_state(checkpoint.state)
+                state = checkpoint.state
                 check_data(setup, state)
                 if not is_usable(state, checkpoint):
                     continue
@@ -131,12 +130,9 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     """Make the state and the best checkpoint agree about the best step."""
     directory = setup.directory
     directory.restore_best(state.best_step)
-    saved = directory.best_state() or {}
-    best = None
-    with suppress(ValueError):
-        best = RunState.from_state(saved) if saved else None
+    best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
-    if best is not None and (is_of_end or averaged_steps(saved)):
+    if best is not None and (is_of_end or best.averaged_steps):
         # It was validated only because the run ended there; an uninterrupted run would not have it.
         remove(directory.best_path)
         best = None
@@ -162,7 +158,7 @@ def _choose_best_again(setup: Setup, state: RunState) -> None:
     for path in (*directory.states(), *validated.values()):
         try:
             with open_checkpoint(path) as checkpoint:
-                candidates.setdefault(RunState.from_state(checkpoint.state).position.step, path)
+                candidates.setdefault(checkpoint.state.position.step, path)
         except DamagedFileError as error:
             say(f"  {error}; skipped")
     state.reset_best(validator.measure)

@@ -14,13 +14,14 @@ import pyarrow as pa
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.experiment.averages import average_at_end
 from mt_cli.experiment.data import prepare, scorer_of
-from mt_cli.experiment.lineage import lineage_of
+from mt_cli.experiment.lineage import ancestor_of
 from mt_cli.experiment.parent import Parent, prepare_new
 from mt_cli.experiment.policy import Signals, follow
 from mt_cli.experiment.reporting import finished_report, write_report
@@ -29,7 +30,6 @@ from mt_cli.experiment.scoring import format_summary
 from mt_cli.experiment.setup import Setup, new_model, resolve_batch_tokens
 from mt_cli.experiment.shards import Shards, Whole
 from mt_cli.experiment.sharing import own_directory, shared_data, shared_state
-from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.experiment.validation import sample_lines
 from mt_cli.hardware import keep_memory, pick_device, seed_everything
@@ -136,7 +136,7 @@ def _first_state(parent: Parent | None) -> RunState:
     position = Position(num_processes())
     if parent is None:
         return RunState(position)
-    return RunState(position, parents=[lineage_of(parent.run)], longest_source=parent.run.max_tokens)
+    return RunState(position, parents=[ancestor_of(parent.run)], longest_source=parent.run.max_tokens)
 
 
 def _optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.experiment.data import Data, prepare
 from mt_cli.experiment.setup import Setup
-from mt_cli.experiment.state import RunState
 from mt_cli.processes import is_main, num_processes, of_main, once_per_machine
 from mt_cli.tokenizer import TokenizerPair
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import torch
 
+from mt_cli.checkpoint.state import RunState, UnloggedStep
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.console import Progress, say
 from mt_cli.cpus import CpuContention
 from mt_cli.errors import DivergenceError
-from mt_cli.experiment.state import RunState, UnloggedStep
 from mt_cli.hardware import memory_used
 from mt_cli.model.kernels import is_cpu
 from mt_cli.optimizer import weight_and_update_norms

@@ -26,6 +26,8 @@ from mt_cli.model.positions import sinusoids
 from mt_cli.storage import new_folder
 from mt_cli.tokenizer import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID, Tokenizer
 
+MAX_LENGTH = 512
+"""Most tokens that `generate` makes of any source by default, the one that a translation begins with counted."""
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "swish"}
 _MARIAN_ROWS = (EOS_ID, UNK_ID, SOS_ID)
 """Our ids of Marian's first entries: </s>, <unk> and <pad>, with which its translations begin."""
@@ -148,7 +150,7 @@ def _generation(decoding: DecodingConfig, layout: _Layout) -> dict[str, Any]:
     theirs = {ours: index for index, ours in enumerate(layout.rows[1])}
     return {
         **{"pad_token_id": layout.pad, "eos_token_id": layout.eos, "decoder_start_token_id": layout.start},
-        **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": 512},
+        **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
         "suppress_tokens": sorted(theirs[index] for index in never if index in theirs),
     }
 

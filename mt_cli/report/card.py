@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import yaml
 
+from mt_cli.config.sections import Config
+from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import METRICS
+from mt_cli.export.huggingface import MAX_LENGTH
 from mt_cli.report.reading import Report, RunFiles, SplitScores
 
 
@@ -47,6 +50,7 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
     if corpus.tags:
         yield ""
         yield f"A source may begin with a tag: {', '.join(f'`{tag}`' for tag in corpus.tags)}."
+    yield from _search(run.config)
     yield ""
     yield "## Training"
     yield ""
@@ -68,6 +72,39 @@ def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
     yield "## Licence"
     yield ""
     yield license_name or "Not chosen yet: it depends on the corpora and on the model that training began with."
+
+
+def _search(config: Config) -> Iterator[str]:
+    """How the search of `generate` differs from that of `mt`, which made the translations that the scores are of."""
+    decoding = config.decoding
+    longest = f"{decoding.max_length_ratio:g} times the tokens of the source plus {TOKENS_BESIDE_RATIO}"
+    if decoding.max_length is not None:
+        longest += f", and at most {decoding.max_length:,}"
+    yield ""
+    yield "## Search"
+    yield ""
+    yield (
+        "The scores below are those of translations by `mt`. `generate` searches in a similar way: with as many beams, "
+        f"{decoding.beam_size}, and to the same end (`early_stopping=False`). It differs in these points:"
+    )
+    yield ""
+    yield (
+        f"- Length penalty, {decoding.length_penalty:g} for both. A hypothesis of n tokens, its end counted, has its "
+        "log-probability divided by ((5 + n) / 6)^penalty in `mt` (Wu et al. 2016, equation 14), and by n^penalty in "
+        "`generate` (`length_penalty`), which favours long translations more. Without a penalty (0), or with one beam, "
+        "there is no difference."
+    )
+    yield (
+        f"- Maximum length. `mt` stops at {longest}; `generate` at {MAX_LENGTH} tokens for any source, the first one "
+        "counted (`max_length`)."
+    )
+    yield (
+        "- Long sources. `mt` splits lines that are longer than any training sentence into segments; `generate` "
+        "translates any source as a whole."
+    )
+    for name in ("min_length", "no_repeat_ngram", "sample"):
+        if value := getattr(decoding, name):
+            yield f"- Only `mt` has `{name}: {value}` here."
 
 
 def _scores(report: Report) -> Iterator[str]:

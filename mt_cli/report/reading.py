@@ -15,12 +15,11 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import reason
 from mt_cli.evaluation.texts import METRICS
-from mt_cli.storage import read_regular
+from mt_cli.experiment.reporting import MAX_REPORT_BYTES
+from mt_cli.storage import read_regular, real_path
 from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
-
-_MAX_REPORT_BYTES = 2**24
 
 
 class Score(BaseModel):
@@ -102,7 +101,7 @@ class RunFiles:
         """Read what is usable; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
         return cls(
-            path.resolve().name,
+            real_path(path).name,
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
@@ -111,7 +110,7 @@ class RunFiles:
 
 
 def _read_report(path: Path) -> Report:
-    return Report.model_validate(json.loads(read_regular(path, _MAX_REPORT_BYTES)))
+    return Report.model_validate(json.loads(read_regular(path, MAX_REPORT_BYTES)))
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:

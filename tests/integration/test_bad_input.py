@@ -1,5 +1,13 @@
+import json
+import shutil
+from pathlib import Path
+from typing import get_args
+
 import pytest
+import typer
 import yaml
+
+from mt_cli.cli import main as cli
 
 
 @pytest.fixture
@@ -14,7 +22,8 @@ def fails(mt, tmp_path):
         status, out, err = mt(*arguments)
         assert status == 2, (status, err)
         assert out == ""
-        assert "Traceback" not in err
+        assert "Traceback" not in err and "Error:" not in err
+        assert [line[:4] for line in err.splitlines()].count("mt: ") == 1
         assert files() == before
         return err
 
@@ -91,6 +100,15 @@ def test_a_corpus_that_cannot_be_read(fails, tiny_tree, tmp_path, source, part):
     assert part in fails("train", "--config", with_corpus(tiny_tree, tmp_path, train=source))
 
 
+@pytest.mark.parametrize("source", ["{files: [a.en, a.xx]}", "{file: a.tsv}", "{file: a.parquet}", "{file: b/a.tmx}"])
+def test_a_missing_corpus_says_from_which_folder_its_path_is_read(fails, offline, tiny_config, tmp_path, source):
+    folder = f"relative paths are read from {tmp_path}"
+    command = ("train", "--config", tiny_config, "--set")
+    assert f"no such file or directory; {folder}\n" in fails(*command, f"corpus.train={source}")
+    assert folder not in fails(*command, f"corpus.train={{file: {tmp_path}/a.tsv}}")
+    assert folder in fails(*command, "corpus.train={dataset: a/b}")
+
+
 def test_a_hub_id_without_network(fails, offline, tiny_tree, tmp_path):
     path = with_corpus(tiny_tree, tmp_path, train={"dataset": "nobody/nothing", "subset": "en-xx", "split": "train"})
     err = fails("train", "--config", path)
@@ -106,6 +124,34 @@ def test_a_name_that_leaves_the_runs(fails, tiny_config, name):
 @pytest.mark.parametrize("device", ["tpu", "cuda:99"])
 def test_an_unknown_device(fails, tiny_config, device):
     assert "device" in fails("train", "--config", tiny_config, "--set", f"training.device={device}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("translate --input none --run RUN", "none: no such file"),
+        ("translate --input . --run RUN", "is a directory"),
+        ("translate --input latin --run RUN", "latin, line 1, byte 1: not UTF-8"),
+        ("translate --run RUN", "several processes cannot share a stream"),
+        ("translate --input text --run none", "none: no such run directory"),
+        ("translate --input text --run RUN --checkpoint other", "no checkpoint other"),
+        ("translate --input text --run RUN --device tpu", "unknown device 'tpu'"),
+        ("translate --input text --run RUN --precision fp8", "unknown precision 'fp8'"),
+        ("translate --input text --run RUN --engine marian", "--engine marian"),
+        ("translate --input text --run RUN --set decoding.beam_size=0", "beam_size: found 0"),
+        ("translate --input text --run RUN --output none/out", "there is no folder none"),
+        ("translate --input text --run RUN", "use at most"),
+        ("train --config none", "none: no such config file"),
+        ("train --config tiny.yaml", "use at most"),
+    ],
+)
+def test_no_process_is_started_for_a_command_that_is_wrong_or_for_more_than_the_machine_has(
+    fails, trained, tiny_config, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", None)
+    (tmp_path / "text").write_text("one.\n", encoding="utf-8")
+    (tmp_path / "latin").write_bytes(b"\xe9\n")
+    assert words in fails(*arguments.replace("RUN", str(trained)).split(), "--devices", "100000")
 
 
 def test_run_directories_without_a_model(fails, tmp_path, trained):
@@ -176,3 +222,89 @@ def test_attention_of_a_sentence_that_is_too_long(mt, trained):
 def test_numbers_that_floats_cannot_compute_with_are_refused(fails, tiny_config, option):
     options = ("--set", option, "--set", "decoding.sample=true")
     assert f"{option.partition('=')[0]}: found" in fails("train", "--config", tiny_config, *options)
+
+
+def text_options():
+    """The name of every command, and its options and arguments that take text, with the number of their values."""
+    commands = {(name,): command for name, command in typer.main.get_command(cli.app).commands.items()}
+    for group in [key for key, command in commands.items() if hasattr(command, "commands")]:
+        commands |= {(*group, name): command for name, command in commands.pop(group).commands.items()}
+    for key, command in commands.items():
+        for each in command.params:
+            kinds = {str, Path} & {each.type_descriptor.annotation, *get_args(each.type_descriptor.annotation)}
+            if kinds and not each.is_eager:
+                option = each.opts[0] if each.opts[0].startswith("-") else None
+                yield " ".join(key), option, max(1, each.nargs)
+
+
+USUAL = {
+    "train": "--config tiny.yaml --set training.max_steps=1",
+    "init": "--files text.en text.xx",
+    "translate": "one. --run RUN",
+    "score": "one. ONE. --run RUN",
+    "evaluate": "--run RUN --source text.en --reference text.xx",
+    "tune-decoding": "--run RUN --beam-sizes 1 --dry-run",
+    "inspect": "--run RUN",
+    "report": "--run RUN",
+    "import": "RUN --output runs/new",
+    "tokenize": "one. --run RUN",
+    "export": "--run RUN --format bundle --output new",
+    "average": "--run RUN",
+    "data check": "--config tiny.yaml",
+    "data show": "--config tiny.yaml",
+}
+"""A command line of each command that takes text. An option that is given again replaces the one here."""
+PATHS = ["x" * 300, "loop", "loop/below", "text.en/below", "nul\0", "", "~", "none/below", "dangling", "."]
+CASES = [(*option, path) for option in dict.fromkeys(text_options()) for path in PATHS]
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "number", "path"),
+    [pytest.param(*case, marks=() if place % 31 == 0 else pytest.mark.slow) for place, case in enumerate(CASES)],
+)
+def test_no_text_in_the_place_of_a_path_is_a_traceback(
+    mt, offline, trained, tiny_config, tmp_path, command, option, number, path
+):
+    (tmp_path / "loop").symlink_to("back")
+    (tmp_path / "back").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nothing")
+    (tmp_path / "text.en").write_text("one.\n", encoding="utf-8")
+    (tmp_path / "text.xx").write_text("ONE.\n", encoding="utf-8")
+    (tmp_path / "runs").mkdir()
+    run = tmp_path / "runs" / "tiny"
+    shutil.copytree(trained, run)
+    usual = USUAL[command].replace("RUN", str(run)).split()
+    status, _, err = mt(*command.split(), *usual, *([] if option is None else [option]), *[path] * number)
+    assert status in (0, 1, 2) and "Traceback" not in err and (status == 0 or "mt: " in err), (status, err)
+
+
+@pytest.mark.parametrize("path", [pytest.param(each, marks=pytest.mark.slow) for each in PATHS])
+@pytest.mark.parametrize(
+    "override",
+    [
+        *('corpus.train={file: "PATH"}', 'corpus.train={file: "PATH.tsv"}', 'corpus.train={file: "PATH.parquet"}'),
+        *(
+            'corpus.train={files: ["PATH", "PATH"]}',
+            'corpus.train={dataset: "PATH"}',
+            'corpus.train={file: "PATH.tmx.gz"}',
+        ),
+        *('corpus.valid={files: ["PATH", "PATH"]}', 'corpus.test={file: "PATH.tsv"}', 'init.run="PATH"'),
+        *('corpus.train={file: "PATH.tsv", streaming: true}', 'corpus.extra_tests={more: {file: "PATH.jsonl"}}'),
+    ],
+)
+def test_no_path_of_a_config_is_a_traceback(mt, offline, tiny_config, tmp_path, override, path):
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "text.en").write_text("one.\n", encoding="utf-8")
+    changes = ("--set", override.replace("PATH", json.dumps(path).strip('"')))
+    options = ("--set", "training.validate_every_steps=1", "--set", "training.max_steps=1")
+    if "streaming" in override:
+        options += ("--set", "corpus.valid={builtin: reverse-words, split: valid}")
+    for command in (["data", "check"], ["train"]):
+        status, _, err = mt(*command, "--config", tiny_config, *changes, *options)
+        assert status == 2 and "Traceback" not in err and err.count("mt: ") == 1, (status, err)
+
+
+@pytest.mark.parametrize("override", ['corpus.train={files: ["PATH", "PATH"]}', 'init.run="PATH"'])
+def test_a_path_of_a_config_that_is_too_long_is_named(fails, tiny_config, override):
+    err = fails("train", "--config", tiny_config, "--set", override.replace("PATH", "x" * 300))
+    assert err.startswith("mt: xxxxxxxxxx") and "file name too long" in err

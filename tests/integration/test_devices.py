@@ -472,13 +472,15 @@ def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held
     assert "Saving after this step" in err and err.count("the same command resumes from there") == 1, err
 
 
-TWICE = """
+ASKED = """
 import signal
 from mt_cli import processes
 
 received = []
 signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
 processes._stop_without_launcher()
+"""
+TWICE = f"""{ASKED}
 stop = signal.getsignal(signal.SIGUSR2)
 for _ in range(2):
     stop(signal.SIGUSR2, None)
@@ -490,6 +492,28 @@ sys.exit(0)
 def test_the_threads_of_a_launcher_that_is_killed_stop_its_workers_once(forked):
     """Python may have noted the signal for a second thread before it handles that for the first one."""
     assert forked([], body=TWICE) == ([0], "1\n", "")
+
+
+@pytest.mark.parametrize(("launcher", "printed"), [("os.getppid()", "0\n"), ("1", "1\n")])
+def test_a_worker_whose_launcher_was_killed_before_it_could_notice_stops_at_once(forked, launcher, printed):
+    body = f"import os\nos.environ['MT_LAUNCHER'] = str({launcher})\n{ASKED}print(len(received))\nsys.exit(0)"
+    assert forked([], body=body) == ([0], printed, "")
+
+
+WAITING = """
+import os, signal
+import torch.distributed.rendezvous
+from mt_cli import processes
+
+sys.modules["torch.distributed.rendezvous"].rendezvous = lambda *options, **more: iter([os.kill(os.getpid(), signal.SIGUSR2)])
+with processes.joined():
+    print("joined")
+"""
+
+
+def test_a_worker_that_waits_for_others_ends_with_its_launcher(forked):
+    common = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    assert forked([], body=WAITING, environment=common) == ([-signal.SIGUSR2], "", "")
 
 
 @pytest.mark.slow

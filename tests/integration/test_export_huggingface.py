@@ -5,11 +5,15 @@ import pytest
 import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
 from mt_cli.export import huggingface
 from mt_cli.export.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
+from mt_cli.report.card import model_card
+from mt_cli.report.reading import RunFiles
+from mt_cli.tokenizer import EOS_ID, PAD_ID
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -83,3 +87,25 @@ def test_transformers_translates_with_an_exported_run(shared_run, tmp_path):
     assert len(tokenizer.batch_decode(outputs, skip_special_tokens=True)) == 3
     assert json.loads((tmp_path / "model/config.json").read_text(encoding="utf-8"))["model_type"] == "marian"
     assert (tmp_path / "model/README.md").read_text(encoding="utf-8") == "card"
+
+
+def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path):
+    run = with_random_model(shared_run, {"tie_embeddings": "all", "norm_order": "post", "output_bias": True})
+    with torch.no_grad():
+        run.model.projection.bias[EOS_ID] += 5  # A random model may never end a translation.
+    decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9, no_repeat_ngram=2)
+    run = replace(run, config=run.config.model_copy(update={"decoding": decoding}))
+    card = model_card(RunFiles("run", run.config, [], [], None), None)
+    for part in ("3, and to the same end", "Length penalty, 1.5 for both", "and by n^penalty in", "and at most 9;"):
+        assert part in card
+    assert "`generate` at 512 tokens" in card and "`no_repeat_ngram: 2`" in card and "min_length" not in card
+    export_huggingface(run, tmp_path / "model", SENTENCES, card)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
+    for ids in run.tokenizers[0].encode(SENTENCES):
+        source = torch.tensor([[*ids, EOS_ID]])
+        found = model.generate(source, max_length=20, return_dict_in_generate=True, output_scores=True)
+        target = [index for index in found.sequences[0].tolist()[1:] if index not in (EOS_ID, PAD_ID)]
+        (reading,) = TransformerEngine(run.model).read([(ids, target)])
+        assert len(target) < 19  # It has an end.
+        ours = sum(reading.log_probs) / (len(target) + 1) ** 1.5
+        assert float(found.sequences_scores[0]) == pytest.approx(ours, rel=1e-4)

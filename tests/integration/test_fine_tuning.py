@@ -80,7 +80,7 @@ def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, t
     assert (config.model, config.tokenizer) == (theirs.model, theirs.tokenizer)
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     trained = TrainedRun.load(parent)
-    expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state["best_step"]}
+    expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state.best_step}
     assert report["parents"] == [expected | {"weights": trained.digest, "parents": []}]
 
 

@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from mt_cli.cli import beginning
 from mt_cli.config.loading import load_config
-from mt_cli.errors import InputError
+from mt_cli.errors import MtError
 from mt_cli.experiment.presets import resolve_preset
 
 
@@ -264,8 +264,9 @@ def test_a_config_that_cannot_be_written_leaves_no_file(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
-        with pytest.raises(InputError, match=r"new.yaml: file too large; give another file with --output"):
+        with pytest.raises(MtError, match=r"file too large; give another file with --output") as raised:
             beginning._write(tmp_path / "new.yaml", "x" * 100_000)
+        assert raised.value.exit_code == 1
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, former)

@@ -14,6 +14,7 @@ import yaml
 from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
+from mt_cli.experiment.policy import Signals
 from mt_cli.objective import Objective
 from mt_cli.translator import Translator
 
@@ -303,6 +304,18 @@ def test_a_signal_saves_with_a_one_line_message_and_the_same_command_resumes(
     assert status == 0, err
     assert f"Resuming from step {step}." in err
     assert [row["step"] for row in rows_of(tmp_path / "runs/tiny") if "train/loss" in row] == list(range(1, step + 3))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_stops_at_once_with_one_line(mt, tiny_config, monkeypatch, number):
+    def train(*arguments):
+        with Signals().recorded():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+
+    monkeypatch.setattr("mt_cli.experiment.run.train", train)
+    status, _, err = mt("train", "--config", tiny_config)
+    assert status == 130 and err.endswith("a second signal stops at once)\nmt: interrupted\n")
 
 
 def test_help_imports_nothing_heavy(run):

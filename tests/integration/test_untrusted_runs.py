@@ -7,7 +7,9 @@ import shutil
 import signal
 
 import pytest
+from safetensors import safe_open
 
+from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
 
 KINDS = ("link to a file", "link to a folder", "dangling link", "link to a device", "pipe", "folder")
@@ -127,6 +129,25 @@ def test_a_page_leaves_out_what_cannot_be_read(attempt, run, outside, commands, 
     assert status == 0 and (run / "report.html").is_file()
     assert (f"{name}: " in err) == (kind != "dangling link" and (name == "report.json" or kind != "link to a file"))
     assert attempt(*commands["export"])[0] == 0
+
+
+@pytest.mark.parametrize("change", [{"parents": 5}, {"best_step": "x"}, {"fingerprints": None}], ids=str)
+def test_a_state_of_wrong_types_is_one_message_of_every_command(attempt, run, commands, change):
+    for path in (run / "checkpoints").glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            metadata = file.metadata()
+        metadata |= {"state": json.dumps(json.loads(metadata["state"]) | change), "sha256": "0" * 64}
+        files.save_file(tensors, path, metadata)
+        files._write_checksum(str(path))
+    commands |= {"score": ("score", "one.", "ONE.", "--run", run), "tune": ("tune-decoding", "--run", run)}
+    (key,) = change
+    for name in ("translate", "score", "evaluate", "inspect", "export", "tune", "train"):
+        status, err = attempt(*commands[name])
+        assert status == 2 and f"damaged checkpoint: {key}: input should be a valid" in err, name
+    assert attempt(*commands["doctor"])[0] == 1
+    status, err = attempt(*commands["report"])
+    assert status == 0 and f"attention is not drawn: {run}" in err and key in err
 
 
 READ = ["config.yaml", "tokenizer.source.json", "tokenizer.x.json", "checkpoints/best.safetensors", "checkpoints", "."]

@@ -671,3 +671,66 @@ def test_standard_streams(forked, seeds, trained, tiny_config, tmp_path):
         if status not in (0, 1, 2) or "Traceback" in err or "Exception ignored" in err or steers or not is_told:
             problems.append(f"streams {seed}: {arguments}: {streams} {encoding}: exit status {status}: {err[-2000:]!r}")
     assert not problems, "\n".join(problems)
+
+
+def with_state(path, change):
+    """Write a checkpoint again with a changed state, and the right checksum."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    metadata["state"] = json.dumps(change(json.loads(metadata["state"])), skipkeys=True)
+    files.save_file(tensors, path, metadata | {"sha256": "0" * 64})
+    files._write_checksum(str(path))
+
+
+ANCESTOR = {"run": "old", "languages": ["en", "xx"], "step": 3, "weights": "0" * 64, "parents": []}
+COMMANDS_ON_A_RUN = (
+    "translate one. --run runs/tiny",
+    "tokenize one. --run runs/tiny",
+    "score one. ONE. --run runs/tiny --json",
+    "evaluate --run runs/tiny --source two.en --reference two.xx --against kept",
+    "inspect --run runs/tiny",
+    "report --run runs/tiny --compare kept",
+    "average --run runs/tiny --last 2",
+    "average --run runs/tiny --run kept --output new",
+    "export --run runs/tiny --format bundle --output new",
+    "tune-decoding --run runs/tiny --beam-sizes 1 --max-sentences 3",
+    "train --config tiny.yaml --set training.max_steps=9",
+    "train --config tiny.yaml --set training.max_steps=1 --set name=new --set init.run=runs/tiny",
+    "report --run kept --compare runs/tiny",
+)
+
+
+def test_states(attempt, seeds, tiny_tree, tmp_path):
+    """A run whose state, report, config, metrics or tokenizer has other values, with the right checksum."""
+    for side, line in (("en", "one two.\n"), ("xx", "ONE TWO.\n")):
+        (tmp_path / f"two.{side}").write_text(line * 2, encoding="utf-8")
+    tiny_tree["corpus"] |= {"test": {"files": ["two.en", "two.xx"]}}
+    tiny_tree["training"] |= {"validate_every_steps": 4, "keep_validated": 2, "max_epochs": None, "max_steps": 8}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
+    assert attempt("whole run", "train", "--config", "tiny.yaml")[0] == 0
+    shutil.copytree("runs/tiny", "kept")
+    names = sorted(str(path.relative_to("kept")) for path in Path("kept").glob("checkpoints/*.safetensors"))
+    for name in names:
+        with_state(tmp_path / "kept" / name, lambda state: state | {"parents": [ANCESTOR | {"parents": [ANCESTOR]}]})
+    sidecars = ["report.json", "config.yaml", "metrics.jsonl", "tokenizer.source.json", "tokenizer.target.json"]
+    for seed in seeds(300):
+        chance = random.Random(seed)
+        for folder in ("runs/tiny", "runs/new", "new"):
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree("kept", "runs/tiny")
+        run = tmp_path / "runs" / "tiny"
+        name = chance.choice(sidecars) if seed % 3 == 0 else "the states"
+        if name == "the states":
+            for each in names:
+                with_state(run / each, lambda state, seed=seed: mutate({"": state}, random.Random(seed)).get(""))
+        elif name == "metrics.jsonl":
+            rows = [json.loads(line) for line in (run / name).read_text(encoding="utf-8").splitlines()]
+            (run / name).write_text("".join(f"{json.dumps(row, skipkeys=True)}\n" for row in mutate(rows, chance)))
+        else:
+            tree = yaml.safe_load((run / name).read_text(encoding="utf-8"))
+            write = yaml.safe_dump if name == "config.yaml" else json.dumps
+            options = {} if name == "config.yaml" else {"skipkeys": True}
+            (run / name).write_text(write(mutate(tree, chance), **options), encoding="utf-8")
+        for command in chance.sample(COMMANDS_ON_A_RUN, 4):
+            attempt(f"state {seed} {name}", *command.split())

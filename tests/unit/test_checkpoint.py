@@ -1,6 +1,7 @@
 import os
 import random
 import time
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.hardware import seed_everything
 
@@ -39,11 +41,12 @@ def load_checkpoint(path, model, optimizer=None):
 def test_what_is_loaded_is_what_was_saved(tmp_path):
     path = tmp_path / "last.safetensors"
     model, optimizer = trained_pair()
-    save_checkpoint(path, model, {"step": 3, "best": 0.1}, optimizer)
+    state = RunState(best_step=3, best_value=0.1)
+    save_checkpoint(path, model, asdict(state), optimizer)
     sampled = torch.rand(5)
     other = a_model()
     other_optimizer = torch.optim.AdamW(other.parameters(), lr=0.1)
-    assert load_checkpoint(path, other, other_optimizer) == {"step": 3, "best": 0.1}
+    assert load_checkpoint(path, other, other_optimizer) == state
     assert torch.equal(torch.rand(5), sampled)
     for ours, theirs in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs)
@@ -163,7 +166,7 @@ def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monke
     model, optimizer = trained_pair()
 
     def save(step):
-        directory.save_state(model, {"step": step}, optimizer, step, keep_last=2)
+        directory.save_state(model, {"best_step": step}, optimizer, step, keep_last=2)
         return [path.stem for path in directory.states()]
 
     assert save(0) == ["step-0"]
@@ -172,7 +175,7 @@ def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monke
     assert save(100) == ["last", "step-9", "step-5"]
     assert save(100) == ["last", "step-9", "step-5"]
     with open_checkpoint(directory.states()[1]) as checkpoint:
-        assert checkpoint.state == {"step": 9}
+        assert checkpoint.state.best_step == 9
     directory.resume_from(directory.states()[2], 5)
     assert [path.stem for path in directory.states()] == ["step-5"]
     assert save(7) == ["last", "step-5"]
@@ -186,9 +189,9 @@ def test_the_best_that_no_saved_state_knows_is_replaced_by_the_one_before_it(tmp
     directory.save_state(model, {}, optimizer, 5, keep_last=1)
     directory.save_best(model, {"best_step": 7})
     directory.restore_best(9)
-    assert directory.best_state() == {"best_step": 7}
+    assert directory.best_state() == RunState(best_step=7)
     directory.restore_best(5)
-    assert directory.best_state() == {"best_step": 5}
+    assert directory.best_state() == RunState(best_step=5)
     assert not directory.former_best_path.exists()
 
 
@@ -199,7 +202,7 @@ def test_reading_the_best_state_changes_no_file(tmp_path):
     for step in (5, 7):
         directory.save_best(model, {"best_step": step})
     before = {path: path.read_bytes() for path in directory.best_path.parent.iterdir()}
-    assert directory.best_state() == {"best_step": 7}
+    assert directory.best_state() == RunState(best_step=7)
     assert {path: path.read_bytes() for path in directory.best_path.parent.iterdir()} == before
     directory.best_path.write_bytes(b"damaged")
     assert directory.best_state() is None

@@ -4,7 +4,7 @@ import torch
 from matplotlib import image
 
 from mt_cli import figures
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, MtError
 from mt_cli.figures import attention_pixels, font_note, save_attention, save_norms, save_positions
 from mt_cli.model.positions import sinusoids
 
@@ -85,7 +85,7 @@ def test_positions_and_norms_are_drawn(tmp_path):
         assert all(f">{word}<" in (tmp_path / f"{name}.svg").read_text() for word in words)
 
 
-@pytest.mark.parametrize("name", ["a.xyz", "missing/a.png"])
-def test_a_picture_that_cannot_be_written_is_named(tmp_path, name):
-    with pytest.raises(InputError, match=name.replace(".", r"\.")):
+@pytest.mark.parametrize(("name", "error"), [("a.xyz", InputError), ("missing/a.png", MtError)])
+def test_a_picture_that_cannot_be_written_is_named(tmp_path, name, error):
+    with pytest.raises(error, match=name.replace(".", r"\.")):
         save_attention(torch.ones(1, 1), ["a"], ["b"], tmp_path / name)

@@ -12,6 +12,7 @@ from meta_device import OnMeta, Reads
 from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
 from mt_cli.decoding import candidates
 from mt_cli.decoding.candidates import best_tokens
@@ -19,7 +20,6 @@ from mt_cli.decoding.constraints import FREE, Allowed, Constraints
 from mt_cli.decoding.search import Beams, Paths, search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.state import RunState
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.hardware import seed_device
 from mt_cli.model import kernels

@@ -215,3 +215,18 @@ def test_the_norms_are_those_of_the_weights_and_of_what_the_last_update_changed(
         float(torch.cat([w.detach().flatten() for w in model.parameters()]).norm())
     )
     assert float(update_norm) == pytest.approx(float(torch.cat([c.flatten() for c in changes]).norm()), rel=tolerance)
+
+
+@pytest.mark.parametrize("algorithm", ["adamw", "muon"])
+def test_a_skipped_step_is_no_update_of_which_there_is_a_norm(algorithm):
+    model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
+    optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
+    for _ in range(2):
+        for weight in model.parameters():
+            weight.grad = torch.full_like(weight, math.nan)
+        step_if(torch.tensor(False), optimizer)
+        assert all(norm.isnan() for norm in weight_and_update_norms(optimizer))
+    for weight in model.parameters():
+        weight.grad = torch.randn_like(weight)
+    step_if(torch.tensor(True), optimizer)
+    assert all(norm.isfinite() and norm > 0 for norm in weight_and_update_norms(optimizer))

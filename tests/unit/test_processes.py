@@ -68,8 +68,8 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
 
 
 def test_what_processes_send_each_other_can_be_pickled():
+    from mt_cli.checkpoint.state import RunState
     from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.experiment.state import RunState
     from mt_cli.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.train(["a b c"], TokenizerConfig())
@@ -107,6 +107,15 @@ def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
     assert processes.launched_processes() == 2
 
 
+@pytest.mark.parametrize(("num_cpus", "num_gpus", "most"), [(1, 0, 2), (1, 8, 8), (16, 2, 16)])
+def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
+    monkeypatch.setattr("mt_cli.processes.num_usable_cpus", lambda: num_cpus)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
+    processes._check_number(most)
+    with pytest.raises(processes.InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
+        processes.launch(most + 1, ["train"])
+
+
 @pytest.fixture
 def ended_by_a_signal(monkeypatch):
     """Runs `launch` with an engine that a signal ends after the processes have done some work."""
@@ -122,7 +131,13 @@ def ended_by_a_signal(monkeypatch):
         monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
         return processes.launch(2, ["train"])
 
-    for name in ("OMP_NUM_THREADS", "TORCH_CPP_LOG_LEVEL", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "MT_STATUS_FILE"):
+    for name in (
+        "OMP_NUM_THREADS",
+        "TORCH_CPP_LOG_LEVEL",
+        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
+        "MT_STATUS_FILE",
+        "MT_LAUNCHER",
+    ):
         monkeypatch.setenv(name, "1")  # `launch` changes the environment, whose old values return after the test.
     previous, level = signal.getsignal(signal.SIGUSR1), logging.root.manager.disable
     yield run

@@ -1,15 +1,17 @@
+import functools
 import json
+import math
 from dataclasses import asdict, fields
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.console import Progress
-from mt_cli.experiment.state import RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.experiment.training_log import TrainingLog
 from mt_cli.tracking import Tracker, read_rows
 from mt_cli.training import Position, StepReport
@@ -18,7 +20,8 @@ from mt_cli.training import Position, StepReport
 def test_a_state_is_read_back_as_it_was():
     """Every field, each with another value than at the start of a run."""
     values = {int: 7, float: 0.5, float | None: 1.5, int | None: 9, str: "chrf", dict[str, str]: {"a": "b"}}
-    values |= {dict[str, int]: {"a": 1}, dict[str, int | float]: {"a": 1.5}, list[dict[str, Any]]: [{"a": 1}]}
+    values |= {dict[str, int]: {"a": 1}, dict[str, int | float]: {"a": 1.5}, list[int] | None: [3]}
+    values |= {list[Ancestor]: [Ancestor("a", ("en", "it"), 3, "0", [Ancestor("b", ("en", "it"), 2, "1")])]}
     values |= {list[ValidatedStep]: [ValidatedStep(3, 1.0, 2.0)], list[UnloggedStep]: [UnloggedStep(0.1, 2, 0.3, 1)]}
     kinds = get_type_hints(RunState) | {"position": Position}
     values[Position] = Position(step=3, epoch=1, num_pairs=[4, 5])
@@ -61,6 +64,15 @@ def test_token_accuracy_is_the_share_of_correct_tokens_in_steps_that_counted_the
     assert row.get("train/token_accuracy") == expected
 
 
+ANCESTOR = {"run": "a", "languages": ["en", "it"], "step": 1, "weights": "0"}
+
+
+@pytest.mark.parametrize("state", [None, [], 3, "state"])
+def test_a_state_that_is_no_mapping_is_refused(state):
+    with pytest.raises(ValueError, match="should be a dictionary"):
+        RunState.from_state(state)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -70,11 +82,35 @@ def test_token_accuracy_is_the_share_of_correct_tokens_in_steps_that_counted_the
         {"best_value": "high"},
         {"unlogged": [[1, 2]]},
         {"num_restarts": -1},
+        *({"best_step": value} for value in (None, "x", 10**15, 10**400, 0.5, [])),
+        *({"elapsed_seconds": value} for value in (-1.0, math.nan, math.inf, 10**400)),
+        *({"best_loss": value} for value in ("x", math.nan, 1e300)),
+        *({"position": {key: -1}} for key in ("epoch", "pool", "num_target_tokens")),
+        *({"position": {"num_processes": value}} for value in (0, 10**9)),
+        {"position": {"num_pairs": [-1]}},
+        {"tracked_bytes": {"metrics.jsonl": -1}},
+        {"validations": [[3, math.nan, 1.0]]},
+        {"loss_scale": {"growth_interval": 0.5}},
+        {"loss_scale": {"scale": 1e300}},
+        *({"fingerprints": value} for value in (None, [], {"train": 3})),
+        {"averaged_steps": 5},
+        *(
+            {"parents": value}
+            for value in (5, [5], [{}], [ANCESTOR | {"step": "x"}], [ANCESTOR | {"languages": ["en"]}])
+        ),
+        {"parents": [ANCESTOR | {"parents": [None]}]},
     ],
+    ids=lambda change: repr(change)[:40],
 )
 def test_a_state_with_invalid_values_is_refused(change):
     with pytest.raises(ValueError):
         RunState.from_state(json.loads(json.dumps(asdict(RunState()))) | change)
+
+
+def test_a_state_with_hundreds_of_generations_is_refused():
+    parents = functools.reduce(lambda parents, _: [ANCESTOR | {"parents": parents}], range(900), [])
+    with pytest.raises(ValueError, match="recursion"):
+        RunState.from_state({"parents": parents})
 
 
 def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
@@ -139,7 +175,7 @@ def test_a_validation_that_is_repeated_replaces_itself_and_one_that_is_not_finit
     assert state.keep_validation(3, 4.0, 2.0, 5)
     assert not state.keep_validation(9, float("nan"), 2.0, 5)
     assert state.validations == [ValidatedStep(3, 4.0, 2.0), ValidatedStep(6, 1.0, 2.0)]
-    assert RunState.from_state(json.loads(json.dumps(asdict(state) | {"averaged_steps": [3]}))) == state
+    assert RunState.from_state(json.loads(json.dumps(asdict(state)))) == state
 
 
 def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():

@@ -1,4 +1,6 @@
+import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,8 @@ from mt_cli.storage import (
     new_folder,
     read_regular,
     reading,
+    real_path,
+    refusal,
     size_of,
     write_atomically,
     write_text,
@@ -195,3 +199,21 @@ def test_files_of_safetensors_have_the_permissions_of_the_umask(tmp_path):
     finally:
         os.umask(previous)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "new/b", "new")] == [0o640, 0o640, 0o750]
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        *((each, 1) for each in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO)),
+        *((each, 2) for each in (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)),
+    ],
+)
+def test_an_output_without_room_is_a_failure_of_the_work_and_any_other_of_the_command_line(number, status):
+    error = refusal(Path("out"), OSError(number, os.strerror(number), "out"), "; give another file")
+    assert error.exit_code == status
+    assert str(error) == f"out: cannot be written: {os.strerror(number).lower()}; give another file"
+
+
+def test_a_loop_of_links_has_a_real_path(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    assert real_path(tmp_path / "loop" / "..").is_absolute() and real_path(tmp_path) == tmp_path.resolve()

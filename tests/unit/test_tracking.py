@@ -67,6 +67,14 @@ def test_values_that_are_not_numbers_do_not_become_points(tmp_path, value):
     assert points(tmp_path, "train/b") == [(1, 2.0)]
 
 
+def test_a_resumed_run_leaves_out_tags_that_are_no_text(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps({"step": 3, "\ud800/loss": 1.0, "train/loss": 2.0}) + "\n", encoding="utf-8")
+    assert read_rows(path) == [{"step": 3, "train/loss": 2.0}]
+    with Tracker(tmp_path, 3, {"metrics.jsonl": path.stat().st_size}) as tracker:
+        tracker.flush()
+
+
 def test_numbers_that_json_cannot_represent_are_left_out(tmp_path):
     with Tracker(tmp_path, 0, {}) as tracker:
         tracker.write_metrics(1, 1.0, {"train/loss": float("nan"), "train/grad_norm": float("inf"), "train/x": 1.0})

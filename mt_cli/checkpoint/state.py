@@ -1,18 +1,23 @@
-"""The state of a run: how far it has come and what was best. Knows no model, file or terminal."""
+"""The state of a run: how far it has come and what was best. Knows no model, file or terminal.
+
+A saved state is untrusted. `RunState.from_state` is the only place that reads one.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.training import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
+_LARGEST_COUNT, _LARGEST_VALUE, _MOST_PROCESSES = 10**15, 1e30, 2**20
 
 
 class UnloggedStep(NamedTuple):
@@ -33,6 +38,20 @@ class ValidatedStep(NamedTuple):
     value: float
     """Of the metric `best_metric` of the state; higher is better."""
     loss: float
+
+
+@dataclass
+class Ancestor:
+    """A run whose weights another run, or a mean of runs, began with."""
+
+    run: str
+    """Its name."""
+    languages: tuple[str, str]
+    step: int
+    weights: str
+    """The SHA-256 of its checkpoint."""
+    parents: list[Ancestor] = field(default_factory=list)
+    """The runs that it began with itself."""
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
@@ -58,7 +77,7 @@ class RunState:
     """
 
     position: Position = field(default_factory=Position)
-    elapsed_seconds: float = 0.0
+    elapsed_seconds: Annotated[float, Field(ge=0)] = 0.0
     best_step: int = 0
     best_value: float | None = None
     """Of `best_metric`; higher is better, a loss is negated."""
@@ -87,17 +106,20 @@ class RunState:
     """Tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Fingerprints of the corpora and tokenizers that the run began with."""
-    parents: list[dict[str, Any]] = field(default_factory=list)
-    """The run whose weights this run began with, or of a mean of runs, these: name, languages, step, the SHA-256 of the
-    checkpoint, and parents."""
+    parents: list[Ancestor] = field(default_factory=list)
+    """The run whose weights this run began with, or of a mean of runs, these."""
+    averaged_steps: list[int] | None = None
+    """If the weights saved with this state are a mean of checkpoints: the steps of these."""
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> RunState:
+    def from_state(cls, state: Any) -> RunState:
         """The inverse of `asdict`; raises ValueError for any other value."""
-        found = TypeAdapter(cls).validate_python(state)
-        numbers = [*vars(found).values(), *vars(found.position).values()]
-        if any(isinstance(number, int) and number < 0 for number in numbers):
-            raise ValueError("a negative count in its state")
+        found = _reader().validate_python(state)
+        _check_numbers("state", asdict(found))
+        if not 1 <= found.position.num_processes <= _MOST_PROCESSES:
+            raise ValueError("num_processes: out of range")
+        if not isinstance(found.loss_scale.get("growth_interval", 1), int):
+            raise ValueError("loss_scale: growth_interval is not a number of steps")
         return found
 
     def is_better(self, value: float, loss: float) -> bool:
@@ -160,3 +182,22 @@ class RunState:
             "patience": config.patience is not None and self.num_validations_without_better >= config.patience,
         }
         return next((f"{name} {getattr(config, name)}" for name, is_reached in reached.items() if is_reached), None)
+
+
+@cache
+def _reader() -> TypeAdapter[RunState]:
+    return TypeAdapter(RunState)
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    """Raise ValueError for a count that is negative or very large, and a value that is very large or not finite."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _check_numbers(str(key), each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _check_numbers(name, each)
+    elif isinstance(value, int) and not 0 <= value < _LARGEST_COUNT:
+        raise ValueError(f"{name}: a count that is negative or too large")
+    elif isinstance(value, float) and name != "recent_loss" and not abs(value) < _LARGEST_VALUE:
+        raise ValueError(f"{name}: a value that is too large or not finite")  # The loss of skipped steps is NaN.
