@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_safetensors
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary
-from mt_cli.errors import InputError, RunError, one_line, reason
+from mt_cli.errors import InputError, one_line, reason
 from mt_cli.experiment.lineage import UNKNOWN_CORPUS, write_run
 from mt_cli.export.served import DESCRIPTION
 from mt_cli.importing.marian import Imported, read_marian
-from mt_cli.model.transformer import Transformer
-from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.storage import read_regular, reading
 from mt_cli.tokenizer import Tokenizer, TokenizerPair
 
 _MAX_TOKENS = 512
@@ -75,14 +74,18 @@ def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tu
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
     tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
+    source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
+    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+    weights = read_safetensors(weights_path)
     try:
-        source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-        target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+        planned = outline(config.model, source.vocab_size, target.vocab_size)
+        check_outline(planned, weights)
+        check_finite(weights)
+        weights |= _tied(weights, planned)
+        check_names(planned, weights)
         model = Transformer(config.model, source.vocab_size, target.vocab_size)
-        check_regular(weights_path)
-        weights = load_file(weights_path)
-        model.load_state_dict({**weights, **_tied(weights, model)})
-    except (RunError, OSError, SafetensorError, RuntimeError) as error:
+        model.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
     return config, (source, target), model
 

@@ -1,6 +1,7 @@
-"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, as runs.
+"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, and our exports, as runs.
 
-Knows both sets of names, and how Marian's architecture is expressed by the options of `model`. Their differences:
+Knows both sets of names, and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The
+differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -10,7 +11,6 @@ Knows both sets of names, and how Marian's architecture is expressed by the opti
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,16 +19,15 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field, TypeAdapter
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
 from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.storage import read_regular, reading
 from mt_cli.tokenizer import PAD_ID, SOS_ID, SPECIAL_TOKENS, TokenizerPair
 
 _MAX_JSON_BYTES = 2**26
@@ -65,8 +64,8 @@ class _Description(BaseModel):
     tie_word_embeddings: bool = True
     pad_token_id: int = Field(ge=0)
     eos_token_id: int = Field(ge=0)
-    decoder_start_token_id: int
-    num_beams: int = Field(default=6, ge=1)
+    decoder_start_token_id: int = Field(ge=0)
+    num_beams: int = Field(default=6, ge=1, le=1000)
     normalize_before: bool = False
 
 
@@ -110,26 +109,41 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         if not found.share_encoder_decoder_embeddings and target_path.exists():
             vocabularies.append(_vocabulary(target_path))
         weights = _weights(folder, allow_pickle)
+    for vocabulary in vocabularies:
+        if reserved := sorted(vocabulary.keys() & set(SPECIAL_TOKENS)):
+            raise InputError(f"{folder}: not supported: an entry is called {reserved[0]}, as a special token of mt")
     is_shared = len(vocabularies) == 1
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
-    sides = [
-        _side(vocabulary, pieces if is_shared else [own], found)
-        for vocabulary, own in zip(vocabularies, pieces, strict=False)
-    ]
-    source, target = sides[0], sides[-1]
+    target = _side(vocabularies[-1], pieces if is_shared else pieces[1:], found.pad_token_id, found.eos_token_id)
+    source = target if is_shared else _source_side(vocabularies[0], pieces[0])
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
+    model = _filled(folder, found, weights, source, target, [len(vocabularies[0]), len(vocabularies[-1])])
+    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+
+
+def _filled(
+    folder: Path,
+    found: _Description,
+    weights: Mapping[str, Tensor],
+    source: _Side,
+    target: _Side,
+    table_sizes: Sequence[int],
+) -> Transformer:
+    """Our model with the weights; raises InputError, before memory is allocated, if these do not fit it."""
     try:
         config = _model_config(found)
-        _check_weights(weights, [len(vocabularies[0]), len(vocabularies[-1])])
+        _check_tables(weights, table_sizes, found.d_model)
         planned = outline(config, len(source.rows), len(target.rows))
+        check_outline(planned, weights)
+        check_finite(weights)
         ours = _our_weights(weights, planned, source, target)
-        planned.load_state_dict({name: weight.to("meta") for name, weight in ours.items()})
-        model = Transformer(config, len(source.rows), len(target.rows))  # After a check that needs no memory.
+        check_names(planned, ours)
+        model = Transformer(config, len(source.rows), len(target.rows))
         model.load_state_dict(ours)
     except (KeyError, IndexError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: its weights do not fit its description: {reason(error)}") from None
-    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+    return model
 
 
 def _model_config(found: _Description) -> ModelConfig:
@@ -151,15 +165,17 @@ def _model_config(found: _Description) -> ModelConfig:
     )
 
 
-def _check_weights(weights: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
-    """Raise ValueError unless all are finite numbers, and tables have the sizes of the vocabularies."""
-    for name, weight in weights.items():
-        if not weight.is_floating_point() or not weight.isfinite().all():
-            raise ValueError(f"{name} has values that are not finite numbers")
-    for side, size in (("shared", sizes[0]), ("encoder.embed_tokens", sizes[0]), ("decoder.embed_tokens", sizes[1])):
-        table = weights.get(f"model.{side}.weight")
-        if table is not None and len(table) != size:
-            raise ValueError(f"model.{side}.weight has {len(table):,} rows, and the vocabulary {size:,} entries")
+def _check_tables(weights: Mapping[str, Tensor], sizes: Sequence[int], d_model: int) -> None:
+    """Raise ValueError unless tables and bias have the sizes of the vocabularies, of the source and of the target."""
+    source, target = sizes
+    tables = {"model.shared": source, "model.encoder.embed_tokens": source}
+    tables |= {"model.decoder.embed_tokens": target, "lm_head": target}
+    for table, size in tables.items():
+        shape = list(weights[f"{table}.weight"].shape) if f"{table}.weight" in weights else [size, d_model]
+        if shape != [size, d_model]:
+            raise ValueError(f"{table}.weight is {shape}, and the vocabulary has {size:,} entries")
+    if weights["final_logits_bias"].numel() != target:
+        raise ValueError(f"final_logits_bias has another size than the vocabulary of {target:,} entries")
 
 
 def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Description:
@@ -199,41 +215,41 @@ def _vocabulary(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: not a vocabulary: {reason(error)}") from None
     if sorted(found.values()) != list(range(len(found))):
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}")
-    if reserved := sorted(found.keys() & set(SPECIAL_TOKENS)):
-        raise InputError(f"{path}: not supported: an entry is called {reserved[0]}, as a special token of mt")
     if "<unk>" not in found:
         raise InputError(f"{path}: has no entry <unk>")
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], found: _Description) -> _Side:
-    pad, unk, eos = found.pad_token_id, vocabulary["<unk>"], found.eos_token_id
+def _source_side(vocabulary: Mapping[str, int], pieces: Pieces) -> _Side:
+    """The source of a model with two vocabularies: the description has the ids of the target alone.
+
+    The padding has a place in the table, or none: attention never sees it.
+    """
+    if "</s>" not in vocabulary:
+        raise InputError("the vocabulary of the source has no entry </s>")
+    return _side(vocabulary, [pieces], vocabulary.get("<pad>"), vocabulary["</s>"])
+
+
+def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
+    unk = vocabulary["<unk>"]
     kept = {name: index for name, index in vocabulary.items() if index not in (pad, unk, eos)}
     missing = missing_pieces(pieces, list(kept))
-    rows = [pad, unk, pad, eos, *kept.values(), *[unk] * len(missing)]
+    begin = unk if pad is None else pad
+    rows = [begin, unk, begin, eos, *kept.values(), *[unk] * len(missing)]
     return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept))
 
 
 def _weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     """The weights of the folder by Marian's names."""
     path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
-    if not path.exists() and pickled.exists():
-        if not allow_pickle:
-            raise InputError(
-                f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
-                "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
-            )
-        path = pickled
-    try:
-        check_regular(path)
-        found = load_file(path) if path != pickled else torch.load(path, "cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
-    except (OSError, SafetensorError, RuntimeError, EOFError) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
-    if not isinstance(found, dict) or not all(isinstance(weight, Tensor) for weight in found.values()):
-        raise InputError(f"{path}: holds other values than the weights of a model")
-    return {name: weight.float() if weight.is_floating_point() else weight for name, weight in found.items()}
+    if path.exists() or not pickled.exists():
+        return read_safetensors(path)
+    if not allow_pickle:
+        raise InputError(
+            f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
+            "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
+        )
+    return read_pickle(pickled)
 
 
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}

@@ -7,20 +7,21 @@ that conversion adds is added here, too: an entry `<pad>` with an embedding of z
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
-from mt_cli.errors import InputError, one_line, reason
-from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.checkpoint.weights import read_arrays
+from mt_cli.config.loading import parse_yaml
+from mt_cli.errors import ConfigError, InputError, one_line
+from mt_cli.storage import read_regular, reading
 
-_MAX_TEXT_BYTES = 2**26
+_MAX_OPTIONS_BYTES = 2**18
+_MAX_VOCABULARY_BYTES = 2**26
 _PAD = "<pad>"
 _ACTIVATIONS = ("relu", "swish")
 _REQUIRED: Mapping[str, Any] = {
@@ -54,10 +55,10 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
     """
     decoder = _yaml_of(folder / "decoder.yml")
     path, vocabularies = folder / _name(folder, decoder, "models"), _vocabularies(folder, decoder)
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     options = _options(path, arrays)
     try:
-        weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if array.ndim}
+        weights = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype == np.float32}
         found = dict(_layers(weights, options)) | _tables(weights, [len(each) for each in vocabularies])
     except KeyError as error:
         raise InputError(f"{path}: has no weight {error}") from None
@@ -86,13 +87,18 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
 
 def _yaml_of(path: Path) -> dict[str, Any]:
     with reading(path):
-        content = read_regular(path, _MAX_TEXT_BYTES)
+        content = read_regular(path, _MAX_OPTIONS_BYTES)
+    return _tree_of(content, str(path))
+
+
+def _tree_of(content: bytes, origin: str) -> dict[str, Any]:
+    """The mapping in the content of a YAML file."""
     try:
-        tree = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML: {one_line(error)}") from None
+        tree = parse_yaml(content.decode("utf-8"), origin)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{origin}: not UTF-8 at byte {error.start}") from None
     if not isinstance(tree, dict):
-        raise InputError(f"{path}: not a mapping")
+        raise InputError(f"{origin}: not a mapping")
     return tree
 
 
@@ -116,13 +122,13 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> list[dict[str, in
     return [_vocabulary(folder / name) for name in names]
 
 
-_ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+(\d+)", re.DOTALL)
+_ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+([0-9]{1,9})", re.DOTALL)
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
     """Entries with their ids, one on each line: `"entry": 7`; long entries are a key and a value on two lines."""
     with reading(path):
-        content = read_regular(path, _MAX_TEXT_BYTES)
+        content = read_regular(path, _MAX_VOCABULARY_BYTES)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -146,34 +152,23 @@ def _unquoted(text: str) -> str:
     if text[0] not in "\"'":
         return text
     try:
-        return str(yaml.safe_load(text))
-    except yaml.YAMLError:
+        return str(parse_yaml(text, "entry"))
+    except ConfigError:
         return text[1:-1]
-
-
-def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    try:
-        check_regular(path)
-        file = np.load(path, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise ValueError("a single array")
-        with file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
     """The options of the model, which are text in one of the arrays."""
-    if "special:model.yml" not in arrays:
-        raise InputError(f"{path}: has no description of the model (special:model.yml)")
-    try:
-        options = yaml.safe_load(arrays["special:model.yml"].tobytes().rstrip(b"\0").decode("utf-8"))
-        options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
-        for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
-            options[key] = int(options[key])
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, AttributeError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: the description of the model cannot be read: {one_line(error)}") from None
+    name = "special:model.yml"
+    if name not in arrays:
+        raise InputError(f"{path}: has no description of the model ({name})")
+    if arrays[name].nbytes > _MAX_OPTIONS_BYTES:
+        raise InputError(f"{path}: {name} is larger than {_MAX_OPTIONS_BYTES:,} bytes")
+    options = _tree_of(arrays[name].tobytes().rstrip(b"\0"), f"{path}: {name}")
+    options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
+    for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
+        if type(options.get(key)) is not int or not 0 < options[key] < 2**31:
+            raise InputError(f"{path}: not supported: {key} {str(options.get(key))[:60]}")
     for key, value in _REQUIRED.items():
         if key in options and options[key] != value:
             raise InputError(f"{path}: not supported: {key} {options[key]!r}")

@@ -104,9 +104,46 @@ def marian(marian_models, tmp_path):
     return write
 
 
-def entries_of(folder):
+def entries_of(folder, name="vocab.json"):
     """The vocabulary of Marian."""
-    return json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def write_two_vocabularies(folder, source_lines=LINES, target_lines=LINES[:40]):
+    """Write a random MarianMT model with a vocabulary of its own for each side; the model and its SentencePiece models.
+
+    The paddings are the last entries with embeddings of zeros, as in Marian's own files, but that of a larger target.
+    """
+    models, names = [], []
+    for side, lines in (("source", source_lines), ("target", target_lines)):
+        models.append(train_pieces(folder, side, lines, "unigram"))
+        pieces = [models[-1].id_to_piece(index) for index in range(3, models[-1].vocab_size())]
+        is_last = side == "source" or len(pieces) < len(names[0]) - 3  # transformers needs one place for both.
+        names.append(["</s>", "<unk>", *pieces, "<pad>"] if is_last else ["</s>", "<unk>", "<pad>", *pieces])
+    for name, entries in zip(("vocab.json", "target_vocab.json"), names, strict=True):
+        (folder / name).write_text(json.dumps({entry: index for index, entry in enumerate(entries)}))
+    settings = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": True, "source_lang": "en", "target_lang": "de"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    pad = names[1].index("<pad>")
+    config = transformers.MarianConfig(
+        **dict(vocab_size=len(names[0]), decoder_vocab_size=len(names[1]), d_model=32, scale_embedding=True),
+        **dict(encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4),
+        **dict(encoder_ffn_dim=48, decoder_ffn_dim=48, activation_function="swish", max_position_embeddings=64),
+        **dict(pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad, forced_eos_token_id=None),
+        **dict(share_encoder_decoder_embeddings=False, tie_word_embeddings=False),
+    )
+    torch.manual_seed(1)
+    model = transformers.MarianMTModel(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "embed_positions" not in name:
+                torch.nn.init.normal_(weight, std=0.3)
+        model.final_logits_bias.normal_()
+        for table in (model.get_encoder().embed_tokens, model.get_decoder().embed_tokens, model.lm_head):
+            table.weight[-1] = 0
+        model.final_logits_bias[:, -1] = -1e9
+    model.save_pretrained(folder)
+    return model, models
 
 
 def their_ids(folder, model, text):
@@ -445,15 +482,14 @@ def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
 
 
 def write_native(theirs, source_folder, folder, is_tied=True):
-    """The same model in Marian's own files; the embedding of its padding must be zeros."""
+    """The same model in Marian's own files; the embedding of its padding must be zeros, and its last entry."""
     folder.mkdir()
     state = {name: weight.numpy() for name, weight in theirs.state_dict().items()}
-    size = theirs.config.vocab_size - 1  # Without <pad>, the last entry.
-    arrays = {"Wemb": state["model.shared.weight"][:size]} if is_tied else {}
+    arrays = {"Wemb": state["model.shared.weight"][:-1]} if is_tied else {}
     if not is_tied:
-        arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:size] for side in ("encoder", "decoder")}
-        arrays["decoder_ff_logit_out_W"] = state["lm_head.weight"][:size].T
-    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, :size]
+        arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:-1] for side in ("encoder", "decoder")}
+        arrays["decoder_ff_logit_out_W"] = state["lm_head.weight"][:-1].T
+    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, :-1]
     for name, weight in state.items():
         if ".layers." not in name:
             continue
@@ -479,12 +515,15 @@ def write_native(theirs, source_folder, folder, is_tied=True):
     text = yaml.safe_dump(options).encode() + b"\0"
     arrays["special:model.yml"] = np.frombuffer(text, np.int8)
     np.savez(folder / "model.npz", **arrays)
-    vocabulary = entries_of(source_folder)
-    names = [name for name in sorted(vocabulary, key=vocabulary.__getitem__) if name != "<pad>"]
-    lines = [f"{json.dumps(name, ensure_ascii=False)}: {index}\n" for index, name in enumerate(names)]
-    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
-    if not is_tied:
-        shutil.copy(folder / "vocab.yml", folder / "vocab.trg.yml")
+    has_two = (source_folder / "target_vocab.json").exists()
+    for name, given in (
+        ("vocab.yml", "vocab.json"),
+        ("vocab.trg.yml", "target_vocab.json" if has_two else "vocab.json"),
+    ):
+        vocabulary = entries_of(source_folder, given)
+        names = [name for name in sorted(vocabulary, key=vocabulary.__getitem__) if name != "<pad>"]
+        lines = [f"{json.dumps(name, ensure_ascii=False)}: {index}\n" for index, name in enumerate(names)]
+        (folder / name).write_text("".join(lines), encoding="utf-8")
     vocabs = ["vocab.yml", "vocab.yml" if is_tied else "vocab.trg.yml"]
     decoder = {"models": ["model.npz"], "vocabs": vocabs, "beam-size": 6}
     (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
@@ -533,6 +572,41 @@ def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2
         ours = [token.removeprefix("\ue000") for token in translator.target_tokenizer.tokens(hypothesis.ids)]
         assert [{"[UNK]": "<unk>"}.get(token, token) for token in ours] == result.hypotheses[0][: len(ours)]
         assert len(ours) == len(result.hypotheses[0])
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize(("is_source_larger", "is_native"), [(True, False), (True, True), (False, False)])
+def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, is_source_larger, is_native):
+    (tmp_path / "opus-en-de").mkdir()
+    sides = (LINES, LINES[:40]) if is_source_larger else (LINES[:40], LINES)
+    theirs, _ = write_two_vocabularies(tmp_path / "opus-en-de", *sides)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "opus-en-de")
+    source, target = (entries_of(tmp_path / "opus-en-de", name) for name in ("vocab.json", "target_vocab.json"))
+    pad = theirs.config.pad_token_id
+    assert (len(source) > len(target)) == is_source_larger
+    assert (pad, tokenizer.pad_token_id) == (target["<pad>"], source["<pad>"])
+    if is_native:
+        write_native(theirs, tmp_path / "opus-en-de", tmp_path / "native-en-de", is_tied=False)
+    folder = "native-en-de" if is_native else "opus-en-de"
+    status, _, err = mt("import", folder, "--output", "runs/opus")
+    assert status == 0, err
+    run = TrainedRun.load(tmp_path / "runs/opus")
+    # Among them are all pieces of the source, one of which has the id of the padding of the target.
+    pieces = [name.replace("▁", " ") for name in sorted(source, key=source.__getitem__)[2:-1]]
+    lines = [*LINES[::9], *(f"one{piece} two" for piece in pieces)]
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    assert (batch["input_ids"] == pad).any()
+    decoder = torch.tensor([[pad, *range(3, 9)]]).expand(len(lines), -1)
+    names = {index: name for name, index in target.items()}
+    order = [index for index in sorted(names) if names[index] not in ("</s>", "<unk>", "<pad>")]
+    columns = torch.tensor([1, 3, *range(4, 4 + len(order))])
+    ids = [columns.tolist()[[1, 0, *order].index(index)] for index in range(3, 9)]
+    with torch.inference_mode():
+        theirs_found = theirs(batch["input_ids"], batch["attention_mask"], decoder).logits[..., [1, 0, *order]]
+        for line, expected in zip(lines, theirs_found, strict=True):
+            src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
+            found = run.model.eval()(src_ids, torch.tensor([[SOS_ID, *ids]]))[0]
+            torch.testing.assert_close(found[:, columns], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(
