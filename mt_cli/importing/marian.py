@@ -24,11 +24,12 @@ from torch import Tensor
 from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
+from mt_cli.importing.exported import read_exported_tokenizer, tokenizer_options
 from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.storage import read_regular, reading
-from mt_cli.tokenizer import PAD_ID, SOS_ID, SPECIAL_TOKENS, TokenizerPair
+from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, TokenizerPair
 
 _MAX_JSON_BYTES = 2**26
 _NEVER = -1e4
@@ -75,10 +76,12 @@ class Imported:
 
     model: Transformer
     tokenizers: TokenizerPair
-    is_shared: bool
-    """Whether both tokenizers have the same entries."""
+    options: Mapping[str, Any]
+    """The section `tokenizer` of the config."""
     tags: tuple[str, ...]
     num_beams: int
+    unk: int
+    """The id of the unknown token of the target, as the other program numbers it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class _Side:
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT, or of Marian itself (`decoder.yml`).
+    """The model in a folder of MarianMT, of Marian itself (`decoder.yml`), or of `mt export --format huggingface`.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
@@ -104,11 +107,15 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         found = _description(folder / "decoder.yml", tree)
     else:
         found = _description(folder / "config.json")
+        if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+            return _read_exported(folder, found, _weights(folder, allow_pickle))
         vocabularies = [_vocabulary(folder / "vocab.json")]
         target_path = folder / "target_vocab.json"  # Tables may be separate and have one vocabulary.
         if not found.share_encoder_decoder_embeddings and target_path.exists():
             vocabularies.append(_vocabulary(target_path))
         weights = _weights(folder, allow_pickle)
+    if found.decoder_start_token_id != found.pad_token_id:
+        raise InputError(f"{folder}: not supported: translations do not begin with the padding")
     for vocabulary in vocabularies:
         if reserved := sorted(vocabulary.keys() & set(SPECIAL_TOKENS)):
             raise InputError(f"{folder}: not supported: an entry is called {reserved[0]}, as a special token of mt")
@@ -119,7 +126,20 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
     model = _filled(folder, found, weights, source, target, [len(vocabularies[0]), len(vocabularies[-1])])
-    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+    options = {"algorithm": "sentencepiece", "shared": is_shared}
+    return Imported(model, tokenizers, options, tags, found.num_beams, target.rows[UNK_ID])
+
+
+def _read_exported(folder: Path, found: _Description, weights: Mapping[str, Tensor]) -> Imported:
+    """The model in a folder of ours for `transformers`, in which ids are those of the run."""
+    ids = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
+    if ids != (PAD_ID, SOS_ID, EOS_ID):
+        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
+    tokenizer, tags = read_exported_tokenizer(folder / "tokenizer.json")
+    size = tokenizer.vocab_size
+    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size)
+    model = _filled(folder, found, weights, side, side, [size, size])
+    return Imported(model, (tokenizer, tokenizer), tokenizer_options(tokenizer), tags, found.num_beams, UNK_ID)
 
 
 def _filled(
@@ -155,7 +175,7 @@ def _model_config(found: _Description) -> ModelConfig:
         num_heads=found.encoder_attention_heads,
         num_encoder_layers=found.encoder_layers,
         num_decoder_layers=found.decoder_layers,
-        norm_order="post",
+        norm_order="pre" if found.model_type == "pegasus" else "post",
         activation=_ACTIVATIONS[found.activation_function],
         tie_embeddings=ties if found.tie_word_embeddings else "none",
         output_bias=True,
@@ -190,14 +210,13 @@ def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Descript
     except ValueError as error:
         raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
     for is_problem, problem in (
-        (found.model_type != "marian", f"the model is of type {found.model_type}, not marian"),
-        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function}"),
+        (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type[:60]}, not marian"),
+        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function[:60]}"),
         (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
         (found.normalize_before, "norms come first (normalize_before)"),
         (found.encoder_ffn_dim != found.decoder_ffn_dim, "encoder_ffn_dim and decoder_ffn_dim differ"),
         (found.encoder_attention_heads != found.decoder_attention_heads, "encoder and decoder differ in heads"),
         (found.eos_token_id == found.pad_token_id, "the end and the padding are one token"),
-        (found.decoder_start_token_id != found.pad_token_id, "translations do not begin with the padding"),
         (found.d_model % 2 == 1 or found.d_model % found.encoder_attention_heads > 0, f"d_model {found.d_model}"),
     ):
         if is_problem:
@@ -262,7 +281,9 @@ _FEED_FORWARD = {
 
 
 def their_name(name: str) -> str:
-    """Marian's name of a weight of a layer."""
+    """Marian's name of a weight of a layer, or of the norm after all layers, which Pegasus has."""
+    if name.startswith(("encoder_norm.", "decoder_norm.")):
+        return "model." + name.replace("_norm.", ".layer_norm.")
     stack, number, rest = name.split(".", 2)
     module, kind = rest.rsplit(".", 1)
     if module in _FEED_FORWARD:
@@ -284,8 +305,9 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
     """The state of our model."""
     order = interleaved(model.config.d_model)
     found = {}
-    layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder.", "decoder."))}
-    if more := [name for name in theirs if ".layers." in name and name not in layers]:
+    layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder", "decoder"))}
+    is_layer = re.compile(r"\.layers\.|coder\.layer_norm\.")
+    if more := [name for name in theirs if is_layer.search(name) and name not in layers]:
         raise KeyError(f"{more[0]} belongs to no layer")
     for their, name in layers.items():
         found[name] = reordered(theirs[their], name, order)
@@ -300,7 +322,8 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
             raise KeyError(name)
         found[name] = table[side.rows][:, order]
     bias = theirs["final_logits_bias"].flatten()[target.rows]
-    bias[[PAD_ID, SOS_ID]] = _NEVER
+    if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
+        bias[[PAD_ID, SOS_ID]] = _NEVER
     bias[target.num_known :] = _NEVER
     found["projection.bias"] = bias
     return found

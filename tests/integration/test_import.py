@@ -477,6 +477,7 @@ def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
     assert status == 0, err
     one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("opus", "again"))
     assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
     for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
         assert torch.equal(weight, other), name
 
