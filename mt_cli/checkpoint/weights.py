@@ -38,7 +38,10 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(path: Path) -> dict[str, Tensor]:
-    """The weights in a pickle of PyTorch, as `read_safetensors`; its loader runs no code."""
+    """The weights in a pickle of PyTorch, as `read_safetensors`; its loader runs no code.
+
+    They are mapped where that is possible: the file must not change while they are used.
+    """
     with _reading(path):
         size = check_regular(path)
         with path.open("rb") as file:
