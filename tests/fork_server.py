@@ -94,10 +94,18 @@ def run_program(path):
     return status
 
 
+def memory():
+    """The bytes of address space and of memory that this process has; not on Linux, its peak of memory for both."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    except OSError:
+        return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT] * 2
+    return [int(number) * resource.getpagesize() for number in pages[:2]]
+
+
 def limit(seconds, num_bytes):
     """Let this process have no more time of a CPU, and no more address space than now and these bytes."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    size = pages * resource.getpagesize() + num_bytes
+    size = memory()[0] + num_bytes
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
@@ -136,8 +144,7 @@ def main():
                 os._exit(run(**request))
         print(json.dumps(children), flush=True)
         ended = [os.wait4(child, 0) for child in children]
-        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        peaks = [(usage.ru_maxrss - own) * UNIT for _, _, usage in ended]
+        peaks = [usage.ru_maxrss * UNIT - memory()[1] for _, _, usage in ended]
         statuses = [os.waitstatus_to_exitcode(status) for _, status, _ in ended]
         print(json.dumps(list(zip(statuses, peaks, strict=True))), flush=True)
 

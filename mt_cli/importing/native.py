@@ -144,6 +144,8 @@ def _vocabulary(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}, or entries occur twice")
     if names[:2] != ["</s>", "<unk>"]:
         raise InputError(f"{path}: its first entries are not </s> and <unk>")
+    if _PAD in names:
+        raise InputError(f"{path}: not supported: an entry is called {_PAD}, as the one that is added")
     return {name: index for index, name in enumerate(names)}
 
 

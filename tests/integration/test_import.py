@@ -300,18 +300,56 @@ def without_last_entries(folder):
     (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(kept)}))
 
 
-def with_other_normalisation(folder):
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString((folder / "source.spm").read_bytes())
-    proto.normalizer_spec.precompiled_charsmap = b"abc"
-    (folder / "source.spm").write_bytes(proto.SerializeToString())
+def with_pieces(change):
+    """A change of the SentencePiece model of the source."""
+
+    def change_file(folder):
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString((folder / "source.spm").read_bytes())
+        change(proto)
+        (folder / "source.spm").write_bytes(proto.SerializeToString())
+
+    return change_file
+
+
+def with_charsmap(old, new):
+    """A change of the normalisation of the source."""
+
+    def change(proto):
+        charsmap = proto.normalizer_spec.precompiled_charsmap
+        proto.normalizer_spec.precompiled_charsmap = charsmap.replace(old, new, 1) if old else new
+
+    return with_pieces(change)
+
+
+def with_weight(name, change):
+    """A change of one of the weights."""
+
+    def change_file(folder):
+        path = folder / "model.safetensors"
+        weights = load_file(path)
+        save_file(weights | {name: change(weights[name]).contiguous()}, path)
+
+    return change_file
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (without_last_entries, "do not fit its description"),
-        (with_other_normalisation, "damaged normalisation"),
+        (with_charsmap(b"", b"abc"), "damaged normalisation"),
+        (with_charsmap(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0"), "damaged normalisation"),
+        (with_pieces(lambda proto: proto.pieces.add(piece="x" * 10**6, type=1)), "a piece of more than 512 characters"),
+        (with_weight("model.shared.weight", lambda weight: weight[0, 0]), "model.shared.weight is [], and"),
+        (with_weight("model.shared.weight", lambda weight: weight[:, :-1]), "model.shared.weight is ["),
+        (with_weight("final_logits_bias", lambda weight: weight[:, :-1]), "final_logits_bias has another size"),
+        (with_weights(lambda weight: weight.to(torch.complex64)), "complex64, not finite numbers"),
+        (lambda folder: (folder / "config.json").write_text("[" * 3000), "config.json: not the config.json of"),
+        (
+            lambda folder: (folder / "vocab.json").write_text('{"a": ' + "9" * 5000 + "}"),
+            "vocab.json: not a vocabulary",
+        ),
+        (lambda folder: (folder / "generation_config.json").write_text("3"), "generation_config.json: cannot be read"),
         (with_options(encoder_layers=1), "belongs to no layer"),
         (with_options(encoder_layers=3), "do not fit its description"),
         (with_options(d_model=65536), "do not fit its description"),
@@ -334,8 +372,17 @@ def test_a_damaged_model_is_refused_and_nothing_is_written(marian, mt, tmp_path,
     damage(folder)
     status, out, err = mt("import", folder, "--output", "runs/opus")
     assert (status, out) == (2, "")
-    assert message in err
-    assert not (tmp_path / "runs/opus").exists()
+    assert message in err and err.count("mt: ") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_could_not_be_read_again_is_not_kept(marian, mt, monkeypatch, tmp_path):
+    folder, _, _ = marian()
+    monkeypatch.setattr("mt_cli.config.loading.MAX_CONFIG_BYTES", 1000)
+    status, out, err = mt("import", folder, "--output", "runs/opus")
+    assert (status, out) == (2, "")
+    assert "mt: runs/opus: the run cannot be read again, so nothing of it is kept: runs/opus/config.yaml: larger" in err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_what_cannot_be_imported_is_refused_by_name(marian, mt, tmp_path):
@@ -458,6 +505,20 @@ def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, 
             torch.testing.assert_close(found[:, columns], expected, atol=1e-4, rtol=1e-4)
 
 
+def with_options_of_marian(key, value):
+    """A change of the description of a model in Marian's own files: another YAML text for a key."""
+
+    def change(folder):
+        with np.load(folder / "model.npz") as file:
+            arrays = {name: file[name] for name in file.files}
+        lines = arrays["special:model.yml"].tobytes().rstrip(b"\0").decode("utf-8").splitlines()
+        kept = [line for line in lines if not line.startswith(f"{key}:")]
+        text = "\n".join([*kept, f"{key}: {value}"]).encode("utf-8")
+        np.savez(folder / "model.npz", **arrays | {"special:model.yml": np.frombuffer(text, np.int8)})
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -469,6 +530,15 @@ def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, 
         (lambda folder: (folder / "vocab.yml").write_bytes(b'"\xff": 0\n'), "vocab.yml: not UTF-8 at byte 1"),
         (lambda folder: (folder / "model.npz").write_bytes(npy()), "model.npz: cannot be read"),
         (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"), "vocabularies 2 entries"),
+        (lambda folder: (folder / "vocab.yml").write_text("</s>: " + "0" * 5000), "not an entry of a vocabulary"),
+        (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n<pad>: 2\n"), "is called <pad>"),
+        (with_options_of_marian("dim-emb", ".inf"), "not supported: dim-emb inf"),
+        (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML: a number of more than 1,000 characters"),
+        (with_options_of_marian("dec-depth", "[" * 3000), "not valid YAML"),
+        (with_options_of_marian("dim-emb", '"\\UFFFFFFFF"'), "not valid YAML"),
+        (with_options_of_marian("dim-emb", "!!timestamp abc"), "not valid YAML"),
+        (with_options_of_marian("x", "&a [1]\n" + "".join(f"x{n}: *a\n" for n in range(40))), "more than 30 aliases"),
+        (lambda folder: (folder / "decoder.yml").write_text("models: " + "x" * 300_000), "larger than 262,144 bytes"),
     ],
 )
 def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, message):
@@ -477,8 +547,8 @@ def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, messa
     damage(tmp_path / "opus-en-de")
     status, _, err = mt("import", "opus-en-de", "--output", "runs/opus")
     assert status == 2
-    assert message in err, err
-    assert not (tmp_path / "runs/opus").exists()
+    assert message in err and err.count("mt: ") == 1, err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_bundle_of_an_imported_model_is_imported_with_both_tokenizers(marian, mt, tmp_path):
@@ -507,3 +577,35 @@ def test_a_bundle_becomes_a_run_again(mt, trained, tmp_path):
     (tmp_path / "bundle/model.safetensors").unlink()
     status, _, err = mt("import", "bundle", "--output", "runs/other")
     assert (status, "has no weights" in err) == (2, True)
+
+
+def with_description(**changes):
+    """A change of the options of the model of a bundle."""
+
+    def change(folder):
+        tree = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        tree["model"] |= changes
+        (folder / "model.json").write_text(json.dumps(tree))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (with_description(d_model=65536, d_ff=2**20), "the model that is described has"),
+        (with_description(num_encoder_layers=2), "cannot be imported: error(s) in loading state_dict"),
+        (with_weights(lambda weight: weight.to(torch.complex64)), "complex64, not finite numbers"),
+        (with_weights(lambda weight: weight.to(torch.int32)), "int32, not finite numbers"),
+        (with_weights(lambda weight: weight * float("inf")), "not finite numbers"),
+        (lambda folder: (folder / "tokenizer.source.json").write_text("[" * 3000), "tokenizer.source.json: not a tok"),
+        (lambda folder: (folder / "model.json").write_text("[" * 3000), "model.json: not the description of a bundle"),
+    ],
+)
+def test_a_damaged_bundle_is_refused_and_nothing_is_written(mt, trained, tmp_path, damage, message):
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
+    damage(tmp_path / "bundle")
+    status, out, err = mt("import", "bundle", "--output", "runs/again")
+    assert (status, out) == (2, "")
+    assert message in err and err.count("mt: ") == 1, err
+    assert not (tmp_path / "runs").exists()
