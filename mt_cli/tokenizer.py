@@ -32,7 +32,7 @@ from mt_cli.console import Progress
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError, one_line
 from mt_cli.storage import read_regular, reading
-from mt_cli.trust import MAX_ENTRY_CHARACTERS, check_model, check_tokenizer, named_values, no_panic
+from mt_cli.trust import MAX_ENTRY_CHARACTERS, check_model, checked_tree, has_only, named_values, no_panic
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
@@ -118,12 +118,12 @@ class Tokenizer:
         """The tokenizer in the content of a file, which may come from a stranger; raises RunError as `load`."""
         try:
             text = content.decode("utf-8")
-            check_tokenizer(text, SPECIAL_TOKENS, _own_patterns())
+            is_own = has_only(checked_tree(text, SPECIAL_TOKENS), _own_patterns())
             with no_panic():
-                tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags)
+                tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags) if is_own else None
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {one_line(error)}") from None
-        if not _is_own(tokenizer._backend):
+        if tokenizer is None or not _is_own(tokenizer._backend):
             raise RunError(f"{path}: splits or joins text in a way that no tokenizer of `mt` does; refused")
         if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")

@@ -54,25 +54,32 @@ def no_panic() -> Iterator[None]:
         raise ValueError(f"the tokenizers library fails: {one_line(error)}") from None
 
 
-def check_tokenizer(text: str, special_tokens: tuple[str, ...], patterns: Iterable[str]) -> None:
-    """Raise ValueError unless a tokenizer file has the parts of ours, in sizes that the library can read.
+def checked_tree(text: str, special_tokens: tuple[str, ...]) -> dict[str, Any]:
+    """The content of a tokenizer file, whose first entries should be `special_tokens`, the second one for unknown text.
 
-    `special_tokens` are its first entries, of which the second one is the unknown token. It may have no regular
-    expressions but `patterns`, because compiling others may take any amount of memory.
+    Raises ValueError if the library could not read it, or only with too much memory.
     """
     tree = json.loads(text, object_pairs_hook=_without_repeated_keys)
     if not isinstance(tree, dict) or not isinstance(tree.get("model"), dict):
         raise ValueError("it has no model")
-    for part in _EMPTY:
-        if tree.get(part):
-            raise ValueError(f"it has {part}, which no tokenizer of `mt` has")
     check_model(tree["model"], special_tokens)
-    known = set(patterns)
-    for name, value in named_values({key: part for key, part in tree.items() if key != "model"}):
-        if name == "Regex" and value not in known:
-            raise ValueError("splits or joins text in a way that no tokenizer of `mt` does: another regular expression")
+    for name, value in _values_outside_model(tree):
         if name == "precompiled_charsmap":
             check_charsmap(b64decode(value, validate=True))
+    return tree
+
+
+def has_only(tree: Mapping[str, Any], patterns: set[str]) -> bool:
+    """Whether a tokenizer file has no parts that ours lack, and no regular expressions but `patterns`.
+
+    Compiling others may take any amount of memory.
+    """
+    regexes = (value for name, value in _values_outside_model(tree) if name == "Regex")
+    return not any(tree.get(part) for part in _EMPTY) and all(regex in patterns for regex in regexes)
+
+
+def _values_outside_model(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return named_values({key: part for key, part in tree.items() if key != "model"})
 
 
 def check_model(model: Mapping[str, Any], special_tokens: tuple[str, ...]) -> None:
