@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +21,8 @@ MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
 MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
-MAX_PIECE_BYTES = 2**22
-"""Maximum length of all entries of a unigram model together. In the library, each byte takes about 200 bytes."""
+MAX_PIECE_BYTES = 2**21
+"""Maximum length of all entries of a unigram model together: 250,000 pieces. In the library, each byte takes 200."""
 MAX_MERGES = 2**20
 """Maximum number of merges; a model of 256,000 pieces has about 600,000."""
 _MAX_CHARSMAP_BYTES = 2**20
@@ -112,14 +112,14 @@ def _entries(vocab: Any, kind: str) -> list[str]:
     return entries
 
 
-def check_entries(entries: Iterable[str], is_unigram: bool) -> None:
+def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
     """Raise ValueError if an entry is too long, or all together are."""
-    longest, total = MAX_PIECE_CHARACTERS + 1 if is_unigram else MAX_ENTRY_CHARACTERS, 0  # 1 for a marker.
-    for entry in entries:
-        if len(entry) > longest:
-            raise ValueError(f"its entry {entry[:20]!r}... has {len(entry):,} characters, more than {longest:,}")
-        total += len(entry.encode("utf-8"))
-    if is_unigram and total > MAX_PIECE_BYTES:
+    limit = MAX_PIECE_CHARACTERS + 1 if is_unigram else MAX_ENTRY_CHARACTERS  # 1 for a marker.
+    longest = max(entries, key=len, default="")
+    if len(longest) > limit:
+        raise ValueError(f"its entry {longest[:20]!r}... has {len(longest):,} characters, more than {limit:,}")
+    total = sum(len(entry.encode("utf-8")) for entry in entries) if is_unigram else 0
+    if total > MAX_PIECE_BYTES:
         raise ValueError(f"its entries have {total:,} bytes together, more than {MAX_PIECE_BYTES:,}")
 
 
