@@ -99,6 +99,10 @@ def check_model(model: Mapping[str, Any], special_tokens: tuple[str, ...]) -> No
     check_entries(entries, kind == "Unigram")
     if kind == "BPE":
         check_merges(len(model["merges"]))
+        for merge in model["merges"]:
+            left, right = merge.split(" ") if isinstance(merge, str) else merge  # Older versions wrote text.
+            if not {left, right, left + right} <= model["vocab"].keys():
+                raise ValueError(f"its merge of {left[:60]!r} and {right[:60]!r} has no entry")
 
 
 def _entries(vocab: Any, kind: str) -> list[str]:

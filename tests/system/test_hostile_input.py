@@ -13,6 +13,7 @@ import base64
 import contextlib
 import copy
 import csv
+import dataclasses
 import encodings.aliases
 import gzip
 import io
@@ -930,15 +931,20 @@ def attack(folder, chance):
             (change_text if is_text else CHANGERS[path.suffix])(path, chance)
 
 
+PUBLISHED = ("safetensors", "pickle", "bpe", "two", "native", "bundle", "exported")
+
+
 @pytest.fixture(scope="module")
 def published(trained, tmp_path_factory):
     """Folders of models that `mt import` reads, by their kinds."""
     marian_files = pytest.importorskip("marian_files")
     from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.huggingface import export_huggingface
     from mt_cli.export.models import export_bundle
+    from mt_cli.model.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("published")
-    made = {name: folder / f"{name}-en-de" for name in ("safetensors", "pickle", "bpe", "two", "native", "bundle")}
+    made = {name: folder / f"{name}-en-de" for name in PUBLISHED}
     for name in ("safetensors", "bpe", "two"):
         made[name].mkdir()
     theirs, _ = marian_files.write_marian(made["safetensors"], tags=(">>deu<<",))
@@ -948,11 +954,19 @@ def published(trained, tmp_path_factory):
     (made["pickle"] / "model.safetensors").unlink()
     torch.save(theirs.state_dict(), made["pickle"] / "pytorch_model.bin")
     marian_files.write_native(theirs, made["safetensors"], made["native"])
-    export_bundle(TrainedRun.load(trained), made["bundle"])
+    run = TrainedRun.load(trained)
+    export_bundle(run, made["bundle"])
+    _, shared = run.tokenizers
+    changes = {"model": run.config.model.model_copy(update={"tie_embeddings": "all"})}
+    changes["tokenizer"] = run.config.tokenizer.model_copy(update={"shared": True})
+    model = Transformer(changes["model"], shared.vocab_size, shared.vocab_size)
+    config = run.config.model_copy(update=changes)
+    run = dataclasses.replace(run, config=config, tokenizers=(shared, shared), model=model)
+    export_huggingface(run, made["exported"], ["one two."], "card")
     return made
 
 
-@pytest.mark.parametrize("family", ["safetensors", "pickle", "bpe", "two", "native", "bundle"])
+@pytest.mark.parametrize("family", PUBLISHED)
 def test_published_models(isolated, seeds, published, tmp_path, family):
     """An import makes a run that translates, or it leaves nothing."""
     for seed in seeds(50):
@@ -993,13 +1007,19 @@ def made_runs(trained, published, tmp_path_factory):
     return made
 
 
-def change_charsmap(path, chance):
-    """Change the normalisation of an imported tokenizer, if it is one."""
+def change_details(path, chance):
+    """Change the normalisation, the merges or the scores of a tokenizer, if it has them."""
     tree = json.loads(path.read_bytes())
     for step in tree["normalizer"].get("normalizers", ()):
         if step["type"] == "Precompiled":
             content = base64.b64decode(step["precompiled_charsmap"])
             step["precompiled_charsmap"] = base64.b64encode(bend(content, chance)).decode("ascii")
+    vocab, merges = tree["model"]["vocab"], tree["model"].get("merges", [])
+    for _ in range(chance.randrange(3) if merges else 0):
+        merge = [chance.choice(list(vocab)) for _ in range(chance.choice((2, 2, 2, 1, 3)))]
+        merges[chance.randrange(len(merges))] = chance.choice((merge, "".join(merge), " ".join(merge)))
+    for piece in vocab if isinstance(vocab, list) and chance.randrange(2) else ():
+        piece[1] = chance.choice((1e308, -1e308, 0.0, 7.0, -1e-320))
     path.write_text(json.dumps(tree), encoding="utf-8")
 
 
@@ -1010,7 +1030,7 @@ def test_tokenizers(isolated, seeds, made_runs, tmp_path):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         shutil.copytree(chance.choice(made_runs), tmp_path / "run")
         path = tmp_path / "run" / f"tokenizer.{chance.choice(('source', 'target'))}.json"
-        chance.choice((change_tree, change_tree, change_text, change_charsmap))(path, chance)
+        chance.choice((change_tree, change_tree, change_text, change_details))(path, chance)
         texts = [text for text in TEXTS if len(text) < 999]
         isolated(f"tokenizer {seed}", "tokenize", "--run", "run", "--side", path.name.split(".")[1], *texts[1:])
         if seed % 4 == 0:

@@ -81,6 +81,9 @@ def changed(path, value):
         ("bpe", changed(["model", "dropout"], 0.5), "dropout of its model"),
         ("bpe", changed(["model", "unk_token"], None), "unk_token of its model"),
         ("bpe", changed(["model", "merges"], 3), "not a tokenizer"),
+        ("bpe", changed(["model", "merges", 0], ["so", "so"]), "its merge of 'so' and 'so' has no entry"),
+        ("bpe", changed(["model", "merges", 0], ["x" * 99] * 2), "its merge of"),
+        ("bpe", changed(["model", "merges", 0], "a b c"), "not a tokenizer"),
         ("bpe", changed(["model", "vocab", "x"], 2**32 - 1), "the ids of its entries are not 0 to"),
         ("bpe", changed(["model", "vocab", "x"], "7"), "not a tokenizer"),
         ("unigram", changed(["model", "unk_id"], None), "unk_id of its model"),
@@ -105,6 +108,13 @@ def test_a_tokenizer_with_other_parts_than_ours_is_refused(states, parse, algori
     change(tree)
     with pytest.raises(RunError, match=message):
         parse(tree)
+
+
+def test_merges_of_older_versions_of_the_library_are_read(states, parse):
+    tree = json.loads(states["bpe"])
+    expected = parse(tree).pieces("some words")
+    tree["model"]["merges"] = [" ".join(merge) for merge in tree["model"]["merges"]]
+    assert parse(tree).pieces("some words") == expected and len(expected) < 8
 
 
 @pytest.mark.parametrize(
