@@ -23,8 +23,8 @@ MAX_PIECE_CHARACTERS = 512
 """Maximum length of an entry of a unigram model, and of a piece of SentencePiece, whose trainer has this limit too."""
 MAX_PIECE_BYTES = 2**21
 """Maximum length of all entries of a unigram model together: 250,000 pieces. In the library, each byte takes 200."""
-MAX_MERGES = 2**20
-"""Maximum number of merges; a model of 256,000 pieces has about 600,000."""
+MAX_MERGED_CHARACTERS = 2**23
+"""Maximum length of what all merges make; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
 _MAX_REPLACEMENT_BYTES = 128
 """Maximum length of what replaces a character; that of Unicode's longest, U+FDFA, is 33."""
@@ -98,11 +98,13 @@ def check_model(model: Mapping[str, Any], special_tokens: tuple[str, ...]) -> No
         raise ValueError(f"its first entries are not {' '.join(special_tokens)}")
     check_entries(entries, kind == "Unigram")
     if kind == "BPE":
-        check_merges(len(model["merges"]))
+        num_characters = 0
         for merge in model["merges"]:
             left, right = merge.split(" ") if isinstance(merge, str) else merge  # Older versions wrote text.
             if not {left, right, left + right} <= model["vocab"].keys():
                 raise ValueError(f"its merge of {left[:60]!r} and {right[:60]!r} has no entry")
+            num_characters += len(left) + len(right)
+        check_merges(num_characters)
 
 
 def _entries(vocab: Any, kind: str) -> list[str]:
@@ -127,10 +129,10 @@ def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
         raise ValueError(f"its entries have {total:,} bytes together, more than {MAX_PIECE_BYTES:,}")
 
 
-def check_merges(number: int) -> None:
-    """Raise ValueError for too many merges."""
-    if number > MAX_MERGES:
-        raise ValueError(f"its pieces have more than {MAX_MERGES:,} merges")
+def check_merges(num_characters: int) -> None:
+    """Raise ValueError if merges make pieces of too many characters, each counted as often as it is made."""
+    if num_characters > MAX_MERGED_CHARACTERS:
+        raise ValueError(f"its merges make more than {MAX_MERGED_CHARACTERS:,} characters")
 
 
 def check_charsmap(charsmap: bytes) -> None:

@@ -98,10 +98,10 @@ def write_run(
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
-        digests = directory.fixed_digests()
-        state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
-        save_checkpoint(directory.best_path, model, asdict(state))
         try:
+            digests = directory.fixed_digests()
+            state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+            save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)
         except InputError as error:
             problem = str(error).replace(str(folder), str(output))

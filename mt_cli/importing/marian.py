@@ -31,7 +31,7 @@ from mt_cli.model.transformer import Transformer, outline
 from mt_cli.storage import read_regular, reading
 from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, TokenizerPair
 
-_MAX_JSON_BYTES = 2**26
+_MAX_JSON_BYTES = 2**24
 _NEVER = -1e4
 """The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
 _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {

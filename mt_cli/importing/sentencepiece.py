@@ -131,11 +131,12 @@ def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
     Raises ValueError if there are too many: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
     """
     ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
-    found = []
+    found, num_characters = [], 0
     for piece in scores:
         cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
         found += [(ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut) for cut in cuts]
-        check_merges(len(found))
+        num_characters += len(cuts) * len(piece)
+        check_merges(num_characters)
     return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(found)]
 
 

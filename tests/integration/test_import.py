@@ -7,10 +7,14 @@ from io import BytesIO
 import numpy as np
 import pytest
 import torch
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 from marian_files import LINES, entries_of, write_marian, write_native, write_two_vocabularies
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.importing import native
 from mt_cli.tokenizer import EOS_ID, SOS_ID
 from mt_cli.translator import Translator
 
@@ -503,6 +507,14 @@ def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, 
             src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
             found = run.model.eval()(src_ids, torch.tensor([[SOS_ID, *ids]]))[0]
             torch.testing.assert_close(found[:, columns], expected, atol=1e-4, rtol=1e-4)
+
+
+@given(text=st.text(min_size=1, max_size=9))
+@example(text="\x00\x07\x08\t\n\x0b\x0c\r\x1b\"\\\x85\xa0\u2028\u2029\ufeff🙂'é▁")
+def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it(text):
+    for options in ({"default_style": '"', "allow_unicode": is_plain} for is_plain in (True, False)):
+        assert native._unquoted(yaml.safe_dump(text, width=10**9, **options).removesuffix("\n")) == text
+    assert native._unquoted("'" + text.replace("'", "''") + "'") == text
 
 
 def with_options_of_marian(key, value):

@@ -142,7 +142,7 @@ def test_a_vocabulary_has_a_maximum_size(size):
 
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
 def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, algorithm):
-    monkeypatch.setattr(trust, "MAX_MERGES", 20)
+    monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 200)
     monkeypatch.setattr(trust, "MAX_PIECE_BYTES", 1600)
     texts = [f"{'abcdefghij' * 3} some words {number} {number * 7919}" for number in range(99)]
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: what was learnt is too large"):
@@ -163,8 +163,8 @@ def test_nested_pieces_are_refused_before_their_merges_are_listed(monkeypatch):
     """Pieces of 1 to n letters have n * n / 2 merges."""
     nested = {letter * length: -float(length) for letter in "abc" for length in range(1, 60)}
     assert tokenizer_of(pieces_of(nested), list(nested)).pieces("bbbb")[-1] == "bbbb"
-    monkeypatch.setattr(trust, "MAX_MERGES", 1000)
-    with pytest.raises(InputError, match="more than 1,000 merges"):
+    monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 9000)
+    with pytest.raises(InputError, match="merges make more than 9,000 characters"):
         tokenizer_of(pieces_of(nested), list(nested))
 
 
