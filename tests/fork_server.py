@@ -2,8 +2,8 @@
 
 A request is a line of JSON: a list of processes to start together. The answer is a line with their process ids when
 they have started, and a line when all have ended: for each, its exit status (negative for a signal), and by how many
-bytes its memory was larger than that of this process at most. The output of a process is in the files `stream.1` and
-`stream.2` of its folder, or with another name than `stream`.
+bytes its memory, libraries included, was larger at most than that of this process without them. The output of a process
+is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
 
 A process with threads cannot be forked safely; this one has only those of jemalloc and OpenBLAS, which allow for forks.
 """
@@ -95,12 +95,13 @@ def run_program(path):
 
 
 def memory():
-    """The bytes of address space and of memory that this process has; not on Linux, its peak of memory for both."""
+    """The bytes of address space, and of memory that it shares with no file; not on Linux, its peak for both."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
     except OSError:
         return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT] * 2
-    return [int(number) * resource.getpagesize() for number in pages[:2]]
+    size, resident, shared = (int(number) * resource.getpagesize() for number in pages[:3])
+    return [size, resident - shared]
 
 
 def limit(seconds, num_bytes):

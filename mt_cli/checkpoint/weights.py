@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError, one_line, reason
 from mt_cli.storage import check_regular
 
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
@@ -115,7 +115,8 @@ def _reading(path: Path) -> Iterator[None]:
     except pickle.UnpicklingError:
         raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
     except Exception as error:  # For damaged content, libraries raise nearly everything.
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+        problem = reason(error) if isinstance(error, OSError) else one_line(error)
+        raise InputError(f"{path}: cannot be read: {problem}") from None
 
 
 def _is_plain(value: object) -> bool:

@@ -201,15 +201,24 @@ def _layers(weights: Mapping[str, Tensor], options: Mapping[str, Any]) -> list[t
             theirs, ours = f"{stack}_l{number + 1}", f"model.{stack}.layers.{number}"
             for block in ("self", "context") if stack == "decoder" else ("self",):
                 for part, name in _PARTS.items():
-                    found.append((f"{ours}.{_BLOCKS[block]}.{name}.weight", weights[f"{theirs}_{block}_{part}"].T))
+                    found.append(
+                        (f"{ours}.{_BLOCKS[block]}.{name}.weight", _matrix(weights, f"{theirs}_{block}_{part}").T)
+                    )
                     bias = weights[f"{theirs}_{block}_b{part[1]}"].flatten()
                     found.append((f"{ours}.{_BLOCKS[block]}.{name}.bias", bias))
                 found += _norm(weights, f"{theirs}_{block}_Wo", f"{ours}.{_BLOCKS[block]}_layer_norm")
             for index in "12":
-                found.append((f"{ours}.fc{index}.weight", weights[f"{theirs}_ffn_W{index}"].T))
+                found.append((f"{ours}.fc{index}.weight", _matrix(weights, f"{theirs}_ffn_W{index}").T))
                 found.append((f"{ours}.fc{index}.bias", weights[f"{theirs}_ffn_b{index}"].flatten()))
             found += _norm(weights, f"{theirs}_ffn_ffn", f"{ours}.final_layer_norm")
     return [(name, weight.contiguous()) for name, weight in found]
+
+
+def _matrix(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """A weight that has rows and columns; raises ValueError if it has not."""
+    if weights[name].ndim != 2:
+        raise ValueError(f"{name} is no matrix")
+    return weights[name]
 
 
 def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[str, Tensor]]:
@@ -219,10 +228,8 @@ def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[s
 
 def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor]:
     """Embeddings, projection and its bias, with zeros for the new entry; a bias that is never generated."""
-    for name, table in weights.items():
-        if name.endswith(("Wemb", "out_W", "out_Wt")) and table.ndim != 2:
-            raise ValueError(f"{name} is no matrix")
-    tables = [weights[name] if name in weights else weights["Wemb"] for name in ("encoder_Wemb", "decoder_Wemb")]
+    names = [name if name in weights else "Wemb" for name in ("encoder_Wemb", "decoder_Wemb")]
+    tables = [_matrix(weights, name) for name in names]
     for table, size in zip(tables, (sizes[0], sizes[-1]), strict=True):
         if len(table) != size:
             raise InputError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
@@ -234,7 +241,8 @@ def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor
         found["model.decoder.embed_tokens.weight"] = _with_zeros(tables[1])
     for name, is_transposed in (("decoder_ff_logit_out_W", True), ("decoder_ff_logit_out_Wt", False)):
         if name in weights:
-            found["lm_head.weight"] = _with_zeros(weights[name].T if is_transposed else weights[name])
+            table = _matrix(weights, name)
+            found["lm_head.weight"] = _with_zeros(table.T if is_transposed else table)
     bias = weights["decoder_ff_logit_out_b"].flatten()
     found["final_logits_bias"] = torch.cat([bias, bias.new_full((1,), -1e9)])[None]
     return found

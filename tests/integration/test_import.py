@@ -517,18 +517,26 @@ def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it(text):
     assert native._unquoted("'" + text.replace("'", "''") + "'") == text
 
 
+def with_array(name, change):
+    """A change of one of the arrays of Marian."""
+
+    def change_file(folder):
+        with np.load(folder / "model.npz") as file:
+            arrays = {each: file[each] for each in file.files}
+        np.savez(folder / "model.npz", **arrays | {name: change(arrays[name])})
+
+    return change_file
+
+
 def with_options_of_marian(key, value):
     """A change of the description of a model in Marian's own files: another YAML text for a key."""
 
-    def change(folder):
-        with np.load(folder / "model.npz") as file:
-            arrays = {name: file[name] for name in file.files}
-        lines = arrays["special:model.yml"].tobytes().rstrip(b"\0").decode("utf-8").splitlines()
+    def change(array):
+        lines = array.tobytes().rstrip(b"\0").decode("utf-8").splitlines()
         kept = [line for line in lines if not line.startswith(f"{key}:")]
-        text = "\n".join([*kept, f"{key}: {value}"]).encode("utf-8")
-        np.savez(folder / "model.npz", **arrays | {"special:model.yml": np.frombuffer(text, np.int8)})
+        return np.frombuffer("\n".join([*kept, f"{key}: {value}"]).encode("utf-8"), np.int8)
 
-    return change
+    return with_array("special:model.yml", change)
 
 
 @pytest.mark.parametrize(
@@ -544,6 +552,10 @@ def with_options_of_marian(key, value):
         (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"), "vocabularies 2 entries"),
         (lambda folder: (folder / "vocab.yml").write_text("</s>: " + "0" * 5000), "not an entry of a vocabulary"),
         (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n<pad>: 2\n"), "is called <pad>"),
+        (with_array("encoder_l1_ffn_W1", lambda array: array[..., None]), "encoder_l1_ffn_W1 is no matrix"),
+        (with_array("decoder_l1_self_Wq", lambda array: array[0, 0]), "decoder_l1_self_Wq is no matrix"),
+        (with_array("Wemb", lambda array: array.astype(np.complex64)), "Wemb has values of type complex64"),
+        (with_array("Wemb", lambda array: array.astype(np.int64)), "Wemb has values of type int64"),
         (with_options_of_marian("dim-emb", ".inf"), "not supported: dim-emb inf"),
         (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML: a number of more than 1,000 characters"),
         (with_options_of_marian("dec-depth", "[" * 3000), "not valid YAML"),
