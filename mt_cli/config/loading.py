@@ -6,6 +6,7 @@ Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quot
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
 _MAX_ALIASES = 30
-_MAX_MERGED_KEYS = 10_000
+_MAX_EXPANDED = 2_000_000
 _MAX_DIGITS = 1_000
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
@@ -47,6 +48,14 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.composer.ComposerError(None, None, f"more than {_MAX_ALIASES} aliases", mark)
         return super().compose_node(parent, index)
 
+    def get_single_node(self) -> yaml.Node | None:
+        """The tree; raises ComposerError if it is too large with each alias replaced by what it stands for."""
+        node = super().get_single_node()
+        if node is not None and _expanded_size(node, {}) > _MAX_EXPANDED:
+            problem = f"with its aliases, it has more than {_MAX_EXPANDED:,} characters"
+            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+        return node
+
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """A scalar; raises ConstructorError for a number so long that converting it takes seconds."""
         value = super().construct_scalar(node)
@@ -54,13 +63,6 @@ class _Loader(yaml.SafeLoader):
             problem = f"a number of more than {_MAX_DIGITS:,} characters"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return value
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Replace merge keys; raises ConstructorError for many keys: each level of merging may double them."""
-        super().flatten_mapping(node)
-        if len(node.value) > _MAX_MERGED_KEYS:
-            problem = f"more than {_MAX_MERGED_KEYS:,} keys"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A dict; raises ConstructorError for a repeated key."""
@@ -71,6 +73,19 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
+    """The characters of a tree whose aliases are replaced; infinite if it contains itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        if isinstance(node, yaml.ScalarNode):
+            size: float = len(node.value)
+        else:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else [[child] for child in node.value]
+            size = sum(_expanded_size(child, known) for pair in pairs for child in pair)
+        known[id(node)] = 1 + size
+    return known[id(node)]
 
 
 _Loader.add_implicit_resolver(

@@ -216,7 +216,7 @@ def merged(levels):
             "[" * 3000,
             "{a: " * 3000,
         ),
-        *("? [a]\n: 1", "? {a: 1}\n: 1", "a: &a [*a]", "a: \0", "<<: 3", merged(12), "a: '"),
+        *("? [a]\n: 1", "? {a: 1}\n: 1", "a: &a [*a]", "a: \0", "<<: 3", merged(14), "a: '"),
     ],
     ids=lambda text: text[:20],
 )
@@ -227,6 +227,12 @@ def test_any_yaml_is_a_tree_or_one_message(text):
         assert re.match(r"x\.yaml(, line \d+, column \d+)?: not valid YAML: .", str(error)) and "\n" not in str(error)
     assert parse_yaml("a: [1, 0x1f, 1e3, 12:30, .inf, 2001-01-01]", "x.yaml")["a"][1:3] == [31, 1000.0]
     assert len(parse_yaml(merged(3), "x.yaml")["a2"]) == 100
+
+
+def test_aliases_of_a_long_text_cannot_expand_to_gigabytes():
+    doubled = "".join(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]\n" for level in range(1, 15))
+    with pytest.raises(ConfigError, match=r"x\.yaml, line 1, column 1: .*it has more than 2,000,000 characters"):
+        parse_yaml(f"a0: &a0 {'x' * 1000}\n{doubled}", "x.yaml")
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])
