@@ -32,6 +32,7 @@ from mt_cli.console import Progress
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError, one_line
 from mt_cli.storage import read_regular, reading
+from mt_cli.trust import MAX_ENTRY_CHARACTERS, check_model, checked_tree, has_only, named_values, no_panic
 
 PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
@@ -72,7 +73,8 @@ class Tokenizer:
 
         The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
         so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
-        Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts.
+        Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts, or so large
+        that no tokenizer file may have the entries. Nothing is learnt from texts that are longer than an entry may be.
         """
         if config.algorithm == "sentencepiece":
             raise ConfigError(
@@ -80,7 +82,9 @@ class Tokenizer:
             )
         markers = str.maketrans("", "", _JOINER + _SPACE + _NEVER_SEEN)
         texts = list(texts) if isinstance(texts, Iterator) else texts
-        cleaned = _Reread(lambda: (untagged(text, tags).translate(markers) for text in texts))
+        cleaned = _Reread(
+            lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
+        )
         limit = _character_limit(config, tags)
         backend = _trained_backend(cleaned, config, tags)
         if limit is not None and (backend is None or sum(len(entry) == 1 for entry in backend.get_vocab()) > limit):
@@ -96,6 +100,10 @@ class Tokenizer:
             state["model"]["byte_fallback"] = config.byte_fallback
             # Without training text, the space has no probability.
             state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
+        try:
+            check_model(state["model"], SPECIAL_TOKENS)
+        except ValueError as error:
+            raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
         return cls(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
 
     @classmethod
@@ -103,16 +111,20 @@ class Tokenizer:
         """The tokenizer saved at `path`; raises RunError if it cannot be read or lacks a tag."""
         with reading(path, RunError):
             content = read_regular(path, MAX_FILE_BYTES)
+        return cls.parse(content, path, tags)
+
+    @classmethod
+    def parse(cls, content: bytes, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
+        """The tokenizer in the content of a file, which may come from a stranger; raises RunError as `load`."""
         try:
-            tokenizer = cls(tokenizers.Tokenizer.from_str(content.decode("utf-8")), tags)
+            text = content.decode("utf-8")
+            is_own = has_only(checked_tree(text, SPECIAL_TOKENS), _own_patterns())
+            with no_panic():
+                tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags) if is_own else None
         except Exception as error:  # The library raises bare `Exception`s.
             raise RunError(f"{path}: not a tokenizer: {one_line(error)}") from None
-        if not _is_own(tokenizer._backend):
+        if tokenizer is None or not _is_own(tokenizer._backend):
             raise RunError(f"{path}: splits or joins text in a way that no tokenizer of `mt` does; refused")
-        if sorted(tokenizer._backend.get_vocab().values()) != list(range(tokenizer.vocab_size)):
-            raise RunError(f"{path}: the ids of its entries are not 0 to {tokenizer.vocab_size - 1:,}")
-        if tokenizer.tokens(range(4)) != list(SPECIAL_TOKENS):
-            raise RunError(f"{path}: its first entries are not {' '.join(SPECIAL_TOKENS)}")
         if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")
         return tokenizer
@@ -423,6 +435,12 @@ def _own_steps() -> set[str]:
     backends += [sentencepiece_backend(models.Unigram(), b"", *each) for each in flags]
     rows = chain.from_iterable(map(_rows_of_steps, backends))
     return {*chain.from_iterable(rows), *map(_spelled, _PREVIOUS_STEPS), _spelled({"type": "Precompiled"})}
+
+
+@cache
+def _own_patterns() -> set[str]:
+    """The regular expressions of our steps."""
+    return {value for step in _own_steps() for name, value in named_values(json.loads(step)) if name == "Regex"}
 
 
 def _rows_of_steps(backend: tokenizers.Tokenizer) -> list[list[str]]:

@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers import models, trainers
 
 from mt_cli.tokenizer import ABSENT, BYTES, SPECIAL_TOKENS, Tokenizer, TokenizerPair, untagged
+from mt_cli.trust import MAX_ENTRY_CHARACTERS
 
 _MAX_CHARACTERS = 0.75
 """Maximum share of new sub-words that are single characters."""
@@ -65,7 +66,8 @@ def _extended(
     units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
     merges: list[list[str]] = []
     if kind == "WordLevel":
-        missing = {unit: count for unit, count in units.items() if unit not in names and _RESERVED.isdisjoint(unit)}
+        short = {unit: count for unit, count in units.items() if len(unit) <= MAX_ENTRY_CHARACTERS}
+        missing = {unit: count for unit, count in short.items() if unit not in names and _RESERVED.isdisjoint(unit)}
         learnt = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
     else:
         learnt, merges = _subwords(kind, names, set.intersection(*known), units, max_entries)

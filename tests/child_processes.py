@@ -127,6 +127,8 @@ class ForkServer:
 
     def __init__(self, keeper):
         self._keeper, self._mark, self._process, self._running = keeper, new_mark(), None, []
+        self.peaks = []
+        """By how many bytes the memory of each process that ended last was larger than that of the server."""
 
     def _ensure_started(self):
         if self._process is None:
@@ -138,11 +140,12 @@ class ForkServer:
     def start(self, folder, arguments=(), number=None, restarts=0, **options):
         """Start a command, or several processes of it as a launcher would; return their process ids.
 
-        `restarts` counts the earlier starts by the same launcher.
+        `restarts` counts the earlier starts by the same launcher. `limits` are seconds of a CPU, and bytes.
         """
         self._ensure_started()
         request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
-        request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None} | options
+        request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None}
+        request |= {"limits": None} | options
         requests = [request] if number is None else list(self._launched(request, number, restarts))
         self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
@@ -162,9 +165,9 @@ class ForkServer:
 
     def wait(self):
         """Wait until all processes that were started have ended; return their exit statuses."""
-        statuses = json.loads(self._process.stdout.readline())
-        self._running = []
-        return statuses
+        ended = json.loads(self._process.stdout.readline())
+        self._running, self.peaks = [], [peak for _, peak in ended]
+        return [status for status, _ in ended]
 
     def end(self):
         """End what a test has not waited for, and the server, whose answer may have been read in part."""

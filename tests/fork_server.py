@@ -1,8 +1,9 @@
 """Runs `mt`, or programs, in forked processes, which saves the time of the imports.
 
 A request is a line of JSON: a list of processes to start together. The answer is a line with their process ids when
-they have started, and a line with their exit statuses (negative for a signal) when all have ended. The output of a
-process is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
+they have started, and a line when all have ended: for each, its exit status (negative for a signal), and by how many
+bytes its memory, libraries included, was larger at most than that of this process without them. The output of a process
+is in the files `stream.1` and `stream.2` of its folder, or with another name than `stream`.
 
 A process with threads cannot be forked safely; this one has only those of jemalloc and OpenBLAS, which allow for forks.
 """
@@ -11,6 +12,7 @@ import atexit
 import itertools
 import json
 import os
+import resource
 import runpy
 import signal
 import sys
@@ -33,6 +35,8 @@ CRASHED = 77
 """Exit status of a process that ended itself at a crash point."""
 
 SECONDS = 600
+UNIT = 1 if sys.platform == "darwin" else 1024
+"""Bytes of a unit of `ru_maxrss`."""
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 
 
@@ -90,10 +94,29 @@ def run_program(path):
     return status
 
 
-def run(folder, name, arguments, program, environment, streams, encoding, crash_point):
+def memory():
+    """The bytes of address space, and of memory that it shares with no file; not on Linux, its peak for both."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
+    except OSError:
+        return [resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT] * 2
+    size, resident, shared = (int(number) * resource.getpagesize() for number in pages[:3])
+    return [size, resident - shared]
+
+
+def limit(seconds, num_bytes):
+    """Let this process have no more time of a CPU, and no more address space than now and these bytes."""
+    size = memory()[0] + num_bytes
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+
+
+def run(folder, name, arguments, program, environment, streams, encoding, crash_point, limits):
     """Do the work of a new process; return its exit status."""
     os.setsid()
     signal.alarm(SECONDS)
+    if limits is not None:
+        limit(*limits)
     os.chdir(folder)
     os.environ.update(environment)
     replace_streams(name, streams, encoding)
@@ -121,7 +144,10 @@ def main():
             if children[-1] == 0:
                 os._exit(run(**request))
         print(json.dumps(children), flush=True)
-        print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]), flush=True)
+        ended = [os.wait4(child, 0) for child in children]
+        peaks = [usage.ru_maxrss * UNIT - memory()[1] for _, _, usage in ended]
+        statuses = [os.waitstatus_to_exitcode(status) for _, status, _ in ended]
+        print(json.dumps(list(zip(statuses, peaks, strict=True))), flush=True)
 
 
 if __name__ == "__main__":

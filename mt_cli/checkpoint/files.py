@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mt_cli.checkpoint.state import RunState
+from mt_cli.checkpoint.weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.model.trainable import own_weights
 from mt_cli.storage import check_regular, write_atomically
@@ -98,7 +99,11 @@ class Checkpoint:
     def __init__(self, path: Path, file: Any) -> None:
         self.path = path
         self._read: Callable[[str], Tensor] = file.get_tensor
-        self._shapes = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        self._shapes = {name: list(each.get_shape()) for name, each in slices.items()}
+        for name, each in slices.items():
+            if each.get_dtype() not in FLOATS and not name.startswith("random."):
+                raise ValueError(f"{name} has values of type {each.get_dtype()}, not floating-point numbers")
         self._metadata: dict[str, str] = file.metadata()
         self.state = RunState.from_state(json.loads(self._metadata["state"]))
 

@@ -6,6 +6,7 @@ Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quot
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,12 +18,15 @@ from pydantic import ValidationError
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import WILL_BE_FILLED, Config
-from mt_cli.errors import ConfigError, reason
+from mt_cli.errors import ConfigError, one_line, reason
 
 S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
 _MAX_ALIASES = 30
+_MAX_EXPANDED = 2_000_000
+_MAX_DIGITS = 1_000
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
@@ -44,6 +48,22 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.composer.ComposerError(None, None, f"more than {_MAX_ALIASES} aliases", mark)
         return super().compose_node(parent, index)
 
+    def get_single_node(self) -> yaml.Node | None:
+        """The tree; raises ComposerError if it is too large with each alias replaced by what it stands for."""
+        node = super().get_single_node()
+        if node is not None and _expanded_size(node, {}) > _MAX_EXPANDED:
+            problem = f"with its aliases, it has more than {_MAX_EXPANDED:,} characters"
+            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+        return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """A scalar; raises ConstructorError for a number so long that converting it takes seconds."""
+        value = super().construct_scalar(node)
+        if node.tag in _NUMBERS and len(value) > _MAX_DIGITS:
+            problem = f"a number of more than {_MAX_DIGITS:,} characters"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return value
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """A dict; raises ConstructorError for a repeated key."""
         seen = set()
@@ -53,6 +73,19 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)
+
+
+def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
+    """The characters of a tree whose aliases are replaced; infinite if it contains itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        if isinstance(node, yaml.ScalarNode):
+            size: float = len(node.value)
+        else:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else [[child] for child in node.value]
+            size = sum(_expanded_size(child, known) for pair in pairs for child in pair)
+        known[id(node)] = 1 + size
+    return known[id(node)]
 
 
 _Loader.add_implicit_resolver(
@@ -77,7 +110,7 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {reason(error)}") from None
-    tree = _parse_yaml(text, str(path))
+    tree = parse_yaml(text, str(path))
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
     for override in overrides:
@@ -154,15 +187,16 @@ def _flatten(tree: Any, prefix: str) -> dict[str, Any]:
     return {dotted: value for key, child in children.items() for dotted, value in _flatten(child, key).items()}
 
 
-def _parse_yaml(text: str, origin: str) -> Any:
+def parse_yaml(text: str, origin: str) -> Any:
+    """The tree in a YAML text, which may come from a stranger; the message of a ConfigError begins with `origin`."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{origin}, line {mark.line + 1}, column {mark.column + 1}" if mark else origin
         raise ConfigError(f"{where}: not valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{origin}: not valid YAML: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # PyYAML raises nearly everything for values that their tags do not allow.
+        raise ConfigError(f"{origin}: not valid YAML: {one_line(error)}") from None
 
 
 def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
@@ -184,7 +218,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
             raise ConfigError(f"--set {override}: `{parent}` has no keys")
-    tree[last] = _parse_yaml(text, f"--set {override}")
+    tree[last] = parse_yaml(text, f"--set {override}")
 
 
 def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str]:

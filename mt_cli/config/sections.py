@@ -40,7 +40,7 @@ class TokenizerConfig(Section):
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
     """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. `sentencepiece`: the
     SentencePiece models of an imported model, which `mt` does not train."""
-    vocab_size: int | None = Field(default=None, ge=8)
+    vocab_size: int | None = Field(default=None, ge=8, le=2**24)
     """Maximum size of a vocabulary; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)
     """Minimum frequency of a word (with bpe: of a merge) in the vocabulary."""

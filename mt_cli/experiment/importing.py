@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_safetensors
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.corpus.languages import is_known, primary
-from mt_cli.errors import InputError, RunError, one_line, reason
+from mt_cli.corpus.languages import is_known, primary, writes_spaces
+from mt_cli.errors import InputError, one_line, reason
 from mt_cli.experiment.lineage import UNKNOWN_CORPUS, write_run
 from mt_cli.export.served import DESCRIPTION
 from mt_cli.importing.marian import Imported, read_marian
-from mt_cli.model.transformer import Transformer
-from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.storage import read_regular, reading
 from mt_cli.tokenizer import Tokenizer, TokenizerPair
 
-_MAX_TOKENS = 512
+_MAX_TOKENS, _LONGEST = 512, 2**14
+"""`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
 _MAX_JSON_BYTES = 2**24
+T = TypeVar("T", bound=BaseModel)
 _FILES = ("*.json", "*.spm", "model.safetensors", "pytorch_model.bin")
 
 
 def import_model(name: str, output: Path, languages: Sequence[str | None], allow_pickle: bool = False) -> TrainedRun:
-    """Write the Marian model in a folder or on the hub, or a bundle of ours, as a run into the new folder `output`.
+    """Write the Marian model in a folder or on the hub, or an export of ours, as a run into the new folder `output`.
 
     Raises InputError if it cannot be read, its languages are not known, or `output` exists.
     """
@@ -45,7 +45,7 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     else:
         both = _languages(name, folder, languages)
         imported = read_marian(folder, allow_pickle)
-        config, tokenizers, model = _config_of(imported, output.name, both), imported.tokenizers, imported.model
+        config, tokenizers, model = _config_of(folder, imported, output.name, both), imported.tokenizers, imported.model
     return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
 
 
@@ -75,14 +75,18 @@ def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tu
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
     tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
+    source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
+    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+    weights = read_safetensors(weights_path)
     try:
-        source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-        target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+        planned = outline(config.model, source.vocab_size, target.vocab_size)
+        check_outline(planned, weights)
+        check_finite(weights)
+        weights |= _tied(weights, planned)
+        check_names(planned, weights)
         model = Transformer(config.model, source.vocab_size, target.vocab_size)
-        check_regular(weights_path)
-        weights = load_file(weights_path)
-        model.load_state_dict({**weights, **_tied(weights, model)})
-    except (RunError, OSError, SafetensorError, RuntimeError) as error:
+        model.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
     return config, (source, target), model
 
@@ -115,16 +119,36 @@ def _folder_of(name: str) -> Path:
 
 
 class _TokenizerConfig(BaseModel):
+    """The keys of `tokenizer_config.json` that are needed; without a limit, the length is an enormous number."""
+
     source_lang: str | None = None
     target_lang: str | None = None
+    model_max_length: float | None = None
+
+
+class _GenerationConfig(BaseModel):
+    """The keys of `generation_config.json` that are options of `decoding`, too."""
+
+    num_beams: int | None = Field(default=None, ge=1, le=1000)
+    length_penalty: float | None = Field(default=None, ge=0, le=10)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0)
+    suppress_tokens: tuple[int, ...] | None = None
+
+
+def _read_optional(path: Path, kind: type[T]) -> T:
+    """The content of a JSON file, or the defaults if there is none; raises InputError if it is damaged."""
+    try:
+        return kind.model_validate_json(read_regular(path, _MAX_JSON_BYTES))
+    except FileNotFoundError:
+        return kind()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
 
 
 def _languages(name: str, folder: Path, given: Sequence[str | None]) -> tuple[str, str]:
     """The languages: those given, those of the tokenizers, or those at the end of the name, as in `opus-mt-en-it`."""
-    found: list[str | None] = [None, None]
-    with suppress(OSError, ValueError):
-        config = _TokenizerConfig.model_validate_json(read_regular(folder / "tokenizer_config.json", _MAX_JSON_BYTES))
-        found = [config.source_lang, config.target_lang]
+    config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
+    found = [config.source_lang, config.target_lang]
     parts = re.split(r"[-_]", Path(name).name)[-2:]
     if None in found and len(parts) == 2 and all(map(is_known, parts)):
         found = list(parts)
@@ -132,20 +156,35 @@ def _languages(name: str, folder: Path, given: Sequence[str | None]) -> tuple[st
     for side, language in zip(("source", "target"), both, strict=True):
         if language is None:
             raise InputError(f"{name}: its {side} language is not known; give --{side}-language CODE")
-    source, target = (primary(str(each)) for each in both)
+    source, target = (_without_region(str(each)) for each in both)
     return source, target
 
 
-def _config_of(imported: Imported, name: str, languages: tuple[str, str]) -> Config:
+def _without_region(language: str) -> str:
+    """The code of a language alone, unless a script in it decides whether there are spaces between words."""
+    code = primary(language)
+    return code if writes_spaces(code) == writes_spaces(language) else language
+
+
+def _config_of(folder: Path, imported: Imported, name: str, languages: tuple[str, str]) -> Config:
     source, target = languages
+    longest = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig).model_max_length
+    max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
+    generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
+    decoding = {
+        "beam_size": generation.num_beams or imported.num_beams,
+        "length_penalty": generation.length_penalty,
+        "no_repeat_ngram": generation.no_repeat_ngram_size or None,
+        "unk": "avoid" if imported.unk in (generation.suppress_tokens or ()) else None,
+    }
     tree = {
         "name": name,
         "corpus": {
-            **{"source": source, "target": target, "max_tokens": _MAX_TOKENS},
+            **{"source": source, "target": target, "max_tokens": max_tokens},
             **_unknown_corpus(imported.tags),
         },
-        "tokenizer": {"algorithm": "sentencepiece", "shared": imported.is_shared},
+        "tokenizer": dict(imported.options),
         "model": imported.model.config.model_dump(mode="json"),
-        "decoding": {"beam_size": imported.num_beams},
+        "decoding": {key: value for key, value in decoding.items() if value is not None},
     }
     return parse_config(tree, "mt import")

@@ -12,7 +12,7 @@ from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.checkpoint.trained import TrainedRun, load_together
 from mt_cli.config.sections import Config, InitConfig
-from mt_cli.errors import InputError
+from mt_cli.errors import InputError, RunError
 from mt_cli.model.transformer import Transformer
 from mt_cli.storage import new_folder, real_path
 from mt_cli.tokenizer import TokenizerPair
@@ -81,12 +81,19 @@ def write_run(
     longest_source: int,
     parents: Sequence[Ancestor] = (),
 ) -> TrainedRun:
-    """Write a model that was not trained here as a run into the new folder `output`, whose name it gets."""
+    """Write a model that was not trained here as a run into the new folder `output`, whose name it gets.
+
+    Raises RunError, and keeps nothing, if the run cannot be read again.
+    """
     config = config.model_copy(update={"name": output.name, "init": InitConfig()})
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
-        digests = directory.fixed_digests()
-        state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
-        save_checkpoint(directory.best_path, model, asdict(state))
-        return TrainedRun.load(folder)
+        try:
+            digests = directory.fixed_digests()
+            state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+            save_checkpoint(directory.best_path, model, asdict(state))
+            return TrainedRun.load(folder)
+        except InputError as error:
+            problem = str(error).replace(str(folder), str(output))
+            raise RunError(f"{output}: the run cannot be read again, so nothing of it is kept: {problem}") from None

@@ -151,6 +151,7 @@ def _generation(decoding: DecodingConfig, layout: _Layout) -> dict[str, Any]:
     return {
         **{"pad_token_id": layout.pad, "eos_token_id": layout.eos, "decoder_start_token_id": layout.start},
         **{"num_beams": decoding.beam_size, "length_penalty": decoding.length_penalty, "max_length": MAX_LENGTH},
+        "no_repeat_ngram_size": decoding.no_repeat_ngram or 0,
         "suppress_tokens": sorted(theirs[index] for index in never if index in theirs),
     }
 
@@ -162,10 +163,8 @@ def _weights(run: TrainedRun, layout: _Layout) -> dict[str, Tensor]:
     order = interleaved(config.d_model).argsort()
     found: dict[str, Tensor] = {}
     for name, weight in ours.items():
-        if name.startswith(("encoder.", "decoder.")):
+        if name.startswith(("encoder", "decoder")):
             found[their_name(name)] = reordered(weight, name, order)
-        elif "_norm." in name:
-            found["model." + name.replace("_norm.", ".layer_norm.")] = weight[order]
     if not config.qkv_bias:
         found |= {
             name.replace("weight", "bias"): torch.zeros(config.d_model)
@@ -210,7 +209,8 @@ def _write_fast_tokenizer(run: TrainedRun, folder: Path) -> None:
     }
     _write_json(folder / "tokenizer.json", state)
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special}
-    _write_json(folder / "tokenizer_config.json", settings | {"model_max_length": run.max_tokens})
+    languages = {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
+    _write_json(folder / "tokenizer_config.json", settings | languages | {"model_max_length": run.max_tokens})
 
 
 def _added_token(tokenizer: Tokenizer, name: str, is_special: bool) -> dict[str, Any]:
@@ -267,6 +267,7 @@ class _Engine:
         for source in sources:
             longest = max_length(len(source), decoding)
             limits = {"max_length": None, "max_new_tokens": longest, "suppress_tokens": never}
+            limits["no_repeat_ngram_size"] = 0  # Ours, with which it is compared, has no such option, either.
             (output,) = self._model.generate(self._source(source), num_beams=1, do_sample=False, **limits)
             ids = [int(index) for index in output[1:] if int(index) not in (self._layout.eos, self._layout.pad)]
             found.append([Hypothesis([self._layout.rows[1][index] for index in ids], 0.0, None)])

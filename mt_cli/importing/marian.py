@@ -1,6 +1,7 @@
-"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, as runs.
+"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, and our exports, as runs.
 
-Knows both sets of names, and how Marian's architecture is expressed by the options of `model`. Their differences:
+Knows both sets of names, and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The
+differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -10,7 +11,6 @@ Knows both sets of names, and how Marian's architecture is expressed by the opti
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from typing import Any, Literal
 
 import torch
 from pydantic import BaseModel, Field, TypeAdapter
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
+from mt_cli.importing.exported import read_exported_tokenizer, tokenizer_options
 from mt_cli.importing.native import is_native, read_native
 from mt_cli.importing.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.storage import check_regular, read_regular, reading
-from mt_cli.tokenizer import PAD_ID, SOS_ID, SPECIAL_TOKENS, TokenizerPair
+from mt_cli.storage import read_regular, reading
+from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, TokenizerPair
 
-_MAX_JSON_BYTES = 2**26
+_MAX_JSON_BYTES = 2**24
 _NEVER = -1e4
 """The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
 _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
@@ -65,8 +65,8 @@ class _Description(BaseModel):
     tie_word_embeddings: bool = True
     pad_token_id: int = Field(ge=0)
     eos_token_id: int = Field(ge=0)
-    decoder_start_token_id: int
-    num_beams: int = Field(default=6, ge=1)
+    decoder_start_token_id: int = Field(ge=0)
+    num_beams: int = Field(default=6, ge=1, le=1000)
     normalize_before: bool = False
 
 
@@ -76,10 +76,12 @@ class Imported:
 
     model: Transformer
     tokenizers: TokenizerPair
-    is_shared: bool
-    """Whether both tokenizers have the same entries."""
+    options: Mapping[str, Any]
+    """The section `tokenizer` of the config."""
     tags: tuple[str, ...]
     num_beams: int
+    unk: int
+    """The id of the unknown token of the target, as the other program numbers it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class _Side:
 
 
 def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
-    """The model in a folder of MarianMT, or of Marian itself (`decoder.yml`).
+    """The model in a folder of MarianMT, of Marian itself (`decoder.yml`), or of `mt export --format huggingface`.
 
     Raises InputError if a file is missing or damaged, or the model has something that a run cannot have. Weights in
     `pytorch_model.bin` are read only with `allow_pickle`, by the loader of PyTorch that runs no code.
@@ -105,31 +107,63 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         found = _description(folder / "decoder.yml", tree)
     else:
         found = _description(folder / "config.json")
+        if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
+            return _read_exported(folder, found, _weights(folder, allow_pickle))
         vocabularies = [_vocabulary(folder / "vocab.json")]
         target_path = folder / "target_vocab.json"  # Tables may be separate and have one vocabulary.
         if not found.share_encoder_decoder_embeddings and target_path.exists():
             vocabularies.append(_vocabulary(target_path))
         weights = _weights(folder, allow_pickle)
+    if found.decoder_start_token_id != found.pad_token_id:
+        raise InputError(f"{folder}: not supported: translations do not begin with the padding")
+    for vocabulary in vocabularies:
+        if reserved := sorted(vocabulary.keys() & set(SPECIAL_TOKENS)):
+            raise InputError(f"{folder}: not supported: an entry is called {reserved[0]}, as a special token of mt")
     is_shared = len(vocabularies) == 1
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
-    sides = [
-        _side(vocabulary, pieces if is_shared else [own], found)
-        for vocabulary, own in zip(vocabularies, pieces, strict=False)
-    ]
-    source, target = sides[0], sides[-1]
+    target = _side(vocabularies[-1], pieces if is_shared else pieces[1:], found.pad_token_id, found.eos_token_id)
+    source = target if is_shared else _source_side(vocabularies[0], pieces[0])
     tags = tuple(name for name in source.entries if _TAG.fullmatch(name))
     tokenizers = tokenizer_of(pieces[0], source.entries, tags), tokenizer_of(pieces[1], target.entries)
+    model = _filled(folder, found, weights, source, target, [len(vocabularies[0]), len(vocabularies[-1])])
+    options = {"algorithm": "sentencepiece", "shared": is_shared}
+    return Imported(model, tokenizers, options, tags, found.num_beams, target.rows[UNK_ID])
+
+
+def _read_exported(folder: Path, found: _Description, weights: Mapping[str, Tensor]) -> Imported:
+    """The model in a folder of ours for `transformers`, in which ids are those of the run."""
+    ids = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
+    if ids != (PAD_ID, SOS_ID, EOS_ID):
+        raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
+    tokenizer, tags = read_exported_tokenizer(folder / "tokenizer.json")
+    size = tokenizer.vocab_size
+    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size)
+    model = _filled(folder, found, weights, side, side, [size, size])
+    return Imported(model, (tokenizer, tokenizer), tokenizer_options(tokenizer), tags, found.num_beams, UNK_ID)
+
+
+def _filled(
+    folder: Path,
+    found: _Description,
+    weights: Mapping[str, Tensor],
+    source: _Side,
+    target: _Side,
+    table_sizes: Sequence[int],
+) -> Transformer:
+    """Our model with the weights; raises InputError, before memory is allocated, if these do not fit it."""
     try:
         config = _model_config(found)
-        _check_weights(weights, [len(vocabularies[0]), len(vocabularies[-1])])
+        _check_tables(weights, table_sizes, found.d_model)
         planned = outline(config, len(source.rows), len(target.rows))
+        check_outline(planned, weights)
+        check_finite(weights)
         ours = _our_weights(weights, planned, source, target)
-        planned.load_state_dict({name: weight.to("meta") for name, weight in ours.items()})
-        model = Transformer(config, len(source.rows), len(target.rows))  # After a check that needs no memory.
+        check_names(planned, ours)
+        model = Transformer(config, len(source.rows), len(target.rows))
         model.load_state_dict(ours)
     except (KeyError, IndexError, RuntimeError, ValueError) as error:
         raise InputError(f"{folder}: its weights do not fit its description: {reason(error)}") from None
-    return Imported(model, tokenizers, is_shared, tags, found.num_beams)
+    return model
 
 
 def _model_config(found: _Description) -> ModelConfig:
@@ -141,7 +175,7 @@ def _model_config(found: _Description) -> ModelConfig:
         num_heads=found.encoder_attention_heads,
         num_encoder_layers=found.encoder_layers,
         num_decoder_layers=found.decoder_layers,
-        norm_order="post",
+        norm_order="pre" if found.model_type == "pegasus" else "post",
         activation=_ACTIVATIONS[found.activation_function],
         tie_embeddings=ties if found.tie_word_embeddings else "none",
         output_bias=True,
@@ -151,15 +185,17 @@ def _model_config(found: _Description) -> ModelConfig:
     )
 
 
-def _check_weights(weights: Mapping[str, Tensor], sizes: Sequence[int]) -> None:
-    """Raise ValueError unless all are finite numbers, and tables have the sizes of the vocabularies."""
-    for name, weight in weights.items():
-        if not weight.is_floating_point() or not weight.isfinite().all():
-            raise ValueError(f"{name} has values that are not finite numbers")
-    for side, size in (("shared", sizes[0]), ("encoder.embed_tokens", sizes[0]), ("decoder.embed_tokens", sizes[1])):
-        table = weights.get(f"model.{side}.weight")
-        if table is not None and len(table) != size:
-            raise ValueError(f"model.{side}.weight has {len(table):,} rows, and the vocabulary {size:,} entries")
+def _check_tables(weights: Mapping[str, Tensor], sizes: Sequence[int], d_model: int) -> None:
+    """Raise ValueError unless tables and bias have the sizes of the vocabularies, of the source and of the target."""
+    source, target = sizes
+    tables = {"model.shared": source, "model.encoder.embed_tokens": source}
+    tables |= {"model.decoder.embed_tokens": target, "lm_head": target}
+    for table, size in tables.items():
+        shape = list(weights[f"{table}.weight"].shape) if f"{table}.weight" in weights else [size, d_model]
+        if shape != [size, d_model]:
+            raise ValueError(f"{table}.weight is {shape}, and the vocabulary has {size:,} entries")
+    if weights["final_logits_bias"].numel() != target:
+        raise ValueError(f"final_logits_bias has another size than the vocabulary of {target:,} entries")
 
 
 def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Description:
@@ -174,14 +210,13 @@ def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Descript
     except ValueError as error:
         raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
     for is_problem, problem in (
-        (found.model_type != "marian", f"the model is of type {found.model_type}, not marian"),
-        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function}"),
+        (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type[:60]}, not marian"),
+        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function[:60]}"),
         (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
         (found.normalize_before, "norms come first (normalize_before)"),
         (found.encoder_ffn_dim != found.decoder_ffn_dim, "encoder_ffn_dim and decoder_ffn_dim differ"),
         (found.encoder_attention_heads != found.decoder_attention_heads, "encoder and decoder differ in heads"),
         (found.eos_token_id == found.pad_token_id, "the end and the padding are one token"),
-        (found.decoder_start_token_id != found.pad_token_id, "translations do not begin with the padding"),
         (found.d_model % 2 == 1 or found.d_model % found.encoder_attention_heads > 0, f"d_model {found.d_model}"),
     ):
         if is_problem:
@@ -199,41 +234,41 @@ def _vocabulary(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: not a vocabulary: {reason(error)}") from None
     if sorted(found.values()) != list(range(len(found))):
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}")
-    if reserved := sorted(found.keys() & set(SPECIAL_TOKENS)):
-        raise InputError(f"{path}: not supported: an entry is called {reserved[0]}, as a special token of mt")
     if "<unk>" not in found:
         raise InputError(f"{path}: has no entry <unk>")
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], found: _Description) -> _Side:
-    pad, unk, eos = found.pad_token_id, vocabulary["<unk>"], found.eos_token_id
+def _source_side(vocabulary: Mapping[str, int], pieces: Pieces) -> _Side:
+    """The source of a model with two vocabularies: the description has the ids of the target alone.
+
+    The padding has a place in the table, or none: attention never sees it.
+    """
+    if "</s>" not in vocabulary:
+        raise InputError("the vocabulary of the source has no entry </s>")
+    return _side(vocabulary, [pieces], vocabulary.get("<pad>"), vocabulary["</s>"])
+
+
+def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | None, eos: int) -> _Side:
+    unk = vocabulary["<unk>"]
     kept = {name: index for name, index in vocabulary.items() if index not in (pad, unk, eos)}
     missing = missing_pieces(pieces, list(kept))
-    rows = [pad, unk, pad, eos, *kept.values(), *[unk] * len(missing)]
+    begin = unk if pad is None else pad
+    rows = [begin, unk, begin, eos, *kept.values(), *[unk] * len(missing)]
     return _Side([*kept, *missing], rows, len(SPECIAL_TOKENS) + len(kept))
 
 
 def _weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     """The weights of the folder by Marian's names."""
     path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
-    if not path.exists() and pickled.exists():
-        if not allow_pickle:
-            raise InputError(
-                f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
-                "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
-            )
-        path = pickled
-    try:
-        check_regular(path)
-        found = load_file(path) if path != pickled else torch.load(path, "cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
-    except (OSError, SafetensorError, RuntimeError, EOFError) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
-    if not isinstance(found, dict) or not all(isinstance(weight, Tensor) for weight in found.values()):
-        raise InputError(f"{path}: holds other values than the weights of a model")
-    return {name: weight.float() if weight.is_floating_point() else weight for name, weight in found.items()}
+    if path.exists() or not pickled.exists():
+        return read_safetensors(path)
+    if not allow_pickle:
+        raise InputError(
+            f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
+            "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
+        )
+    return read_pickle(pickled)
 
 
 _ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
@@ -246,7 +281,9 @@ _FEED_FORWARD = {
 
 
 def their_name(name: str) -> str:
-    """Marian's name of a weight of a layer."""
+    """Marian's name of a weight of a layer, or of the norm after all layers, which Pegasus has."""
+    if name.startswith(("encoder_norm.", "decoder_norm.")):
+        return "model." + name.replace("_norm.", ".layer_norm.")
     stack, number, rest = name.split(".", 2)
     module, kind = rest.rsplit(".", 1)
     if module in _FEED_FORWARD:
@@ -268,8 +305,9 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
     """The state of our model."""
     order = interleaved(model.config.d_model)
     found = {}
-    layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder.", "decoder."))}
-    if more := [name for name in theirs if ".layers." in name and name not in layers]:
+    layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder", "decoder"))}
+    is_layer = re.compile(r"\.layers\.|coder\.layer_norm\.")
+    if more := [name for name in theirs if is_layer.search(name) and name not in layers]:
         raise KeyError(f"{more[0]} belongs to no layer")
     for their, name in layers.items():
         found[name] = reordered(theirs[their], name, order)
@@ -284,7 +322,8 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
             raise KeyError(name)
         found[name] = table[side.rows][:, order]
     bias = theirs["final_logits_bias"].flatten()[target.rows]
-    bias[[PAD_ID, SOS_ID]] = _NEVER
+    if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
+        bias[[PAD_ID, SOS_ID]] = _NEVER
     bias[target.num_known :] = _NEVER
     found["projection.bias"] = bias
     return found

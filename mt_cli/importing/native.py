@@ -7,20 +7,22 @@ that conversion adds is added here, too: an entry `<pad>` with an embedding of z
 from __future__ import annotations
 
 import re
-import zipfile
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import yaml
 from torch import Tensor
 
-from mt_cli.errors import InputError, one_line, reason
-from mt_cli.storage import check_regular, read_regular, reading
+from mt_cli.checkpoint.weights import read_arrays
+from mt_cli.config.loading import parse_yaml
+from mt_cli.errors import InputError, one_line
+from mt_cli.storage import read_regular, reading
 
-_MAX_TEXT_BYTES = 2**26
+_MAX_OPTIONS_BYTES = 2**18
+_MAX_VOCABULARY_BYTES = 2**24
 _PAD = "<pad>"
 _ACTIVATIONS = ("relu", "swish")
 _REQUIRED: Mapping[str, Any] = {
@@ -54,10 +56,10 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
     """
     decoder = _yaml_of(folder / "decoder.yml")
     path, vocabularies = folder / _name(folder, decoder, "models"), _vocabularies(folder, decoder)
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     options = _options(path, arrays)
     try:
-        weights = {name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items() if array.ndim}
+        weights = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype == np.float32}
         found = dict(_layers(weights, options)) | _tables(weights, [len(each) for each in vocabularies])
     except KeyError as error:
         raise InputError(f"{path}: has no weight {error}") from None
@@ -86,13 +88,18 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
 
 def _yaml_of(path: Path) -> dict[str, Any]:
     with reading(path):
-        content = read_regular(path, _MAX_TEXT_BYTES)
+        content = read_regular(path, _MAX_OPTIONS_BYTES)
+    return _tree_of(content, str(path))
+
+
+def _tree_of(content: bytes, origin: str) -> dict[str, Any]:
+    """The mapping in the content of a YAML file."""
     try:
-        tree = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not valid YAML: {one_line(error)}") from None
+        tree = parse_yaml(content.decode("utf-8"), origin)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{origin}: not UTF-8 at byte {error.start}") from None
     if not isinstance(tree, dict):
-        raise InputError(f"{path}: not a mapping")
+        raise InputError(f"{origin}: not a mapping")
     return tree
 
 
@@ -116,13 +123,13 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> list[dict[str, in
     return [_vocabulary(folder / name) for name in names]
 
 
-_ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+(\d+)", re.DOTALL)
+_ENTRY = re.compile(r"(?:\? )?(.+?)(?:\n)?:[ ]+([0-9]{1,9})", re.DOTALL)
 
 
 def _vocabulary(path: Path) -> dict[str, int]:
     """Entries with their ids, one on each line: `"entry": 7`; long entries are a key and a value on two lines."""
     with reading(path):
-        content = read_regular(path, _MAX_TEXT_BYTES)
+        content = read_regular(path, _MAX_VOCABULARY_BYTES)
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -138,42 +145,44 @@ def _vocabulary(path: Path) -> dict[str, int]:
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}, or entries occur twice")
     if names[:2] != ["</s>", "<unk>"]:
         raise InputError(f"{path}: its first entries are not </s> and <unk>")
+    if _PAD in names:
+        raise InputError(f"{path}: not supported: an entry is called {_PAD}, as the one that is added")
     return {name: index for index, name in enumerate(names)}
 
 
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U00[01][0-9a-fA-F]{5}|.)", re.DOTALL)
+_ESCAPES = dict(zip('0abtnvfre "/\\N_LP', '\0\a\b\t\n\v\f\r\x1b "/\\\x85\xa0\u2028\u2029', strict=True))
+"""What single characters stand for after a backslash in YAML."""
+
+
 def _unquoted(text: str) -> str:
-    """A YAML scalar as text, whatever its type would be."""
-    if text[0] not in "\"'":
-        return text
-    try:
-        return str(yaml.safe_load(text))
-    except yaml.YAMLError:
-        return text[1:-1]
+    """A YAML scalar as text, whatever its type would be. PyYAML would take minutes for a large vocabulary."""
+    if text[0] == "'":
+        return text[1:-1].replace("''", "'")
+    return _ESCAPE.sub(_character, text[1:-1]) if text[0] == '"' else text
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
-    try:
-        check_regular(path)
-        file = np.load(path, allow_pickle=False)
-        if isinstance(file, np.ndarray):
-            raise ValueError("a single array")
-        with file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+def _character(match: re.Match[str]) -> str:
+    """The character of an escape; an unknown escape stays as it is."""
+    code = match[1]
+    if len(code) == 1:
+        return _ESCAPES.get(code, match[0])
+    number = int(code[1:], 16)
+    return chr(number) if number <= sys.maxunicode else match[0]
 
 
 def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
     """The options of the model, which are text in one of the arrays."""
-    if "special:model.yml" not in arrays:
-        raise InputError(f"{path}: has no description of the model (special:model.yml)")
-    try:
-        options = yaml.safe_load(arrays["special:model.yml"].tobytes().rstrip(b"\0").decode("utf-8"))
-        options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
-        for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
-            options[key] = int(options[key])
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError, AttributeError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: the description of the model cannot be read: {one_line(error)}") from None
+    name = "special:model.yml"
+    if name not in arrays:
+        raise InputError(f"{path}: has no description of the model ({name})")
+    if arrays[name].nbytes > _MAX_OPTIONS_BYTES:
+        raise InputError(f"{path}: {name} is larger than {_MAX_OPTIONS_BYTES:,} bytes")
+    options = _tree_of(arrays[name].tobytes().rstrip(b"\0"), f"{path}: {name}")
+    options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
+    for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
+        if type(options.get(key)) is not int or not 0 < options[key] < 2**31:
+            raise InputError(f"{path}: not supported: {key} {str(options.get(key))[:60]}")
     for key, value in _REQUIRED.items():
         if key in options and options[key] != value:
             raise InputError(f"{path}: not supported: {key} {options[key]!r}")
@@ -192,15 +201,24 @@ def _layers(weights: Mapping[str, Tensor], options: Mapping[str, Any]) -> list[t
             theirs, ours = f"{stack}_l{number + 1}", f"model.{stack}.layers.{number}"
             for block in ("self", "context") if stack == "decoder" else ("self",):
                 for part, name in _PARTS.items():
-                    found.append((f"{ours}.{_BLOCKS[block]}.{name}.weight", weights[f"{theirs}_{block}_{part}"].T))
+                    found.append(
+                        (f"{ours}.{_BLOCKS[block]}.{name}.weight", _matrix(weights, f"{theirs}_{block}_{part}").T)
+                    )
                     bias = weights[f"{theirs}_{block}_b{part[1]}"].flatten()
                     found.append((f"{ours}.{_BLOCKS[block]}.{name}.bias", bias))
                 found += _norm(weights, f"{theirs}_{block}_Wo", f"{ours}.{_BLOCKS[block]}_layer_norm")
             for index in "12":
-                found.append((f"{ours}.fc{index}.weight", weights[f"{theirs}_ffn_W{index}"].T))
+                found.append((f"{ours}.fc{index}.weight", _matrix(weights, f"{theirs}_ffn_W{index}").T))
                 found.append((f"{ours}.fc{index}.bias", weights[f"{theirs}_ffn_b{index}"].flatten()))
             found += _norm(weights, f"{theirs}_ffn_ffn", f"{ours}.final_layer_norm")
     return [(name, weight.contiguous()) for name, weight in found]
+
+
+def _matrix(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """A weight that has rows and columns; raises ValueError if it has not."""
+    if weights[name].ndim != 2:
+        raise ValueError(f"{name} is no matrix")
+    return weights[name]
 
 
 def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[str, Tensor]]:
@@ -210,10 +228,8 @@ def _norm(weights: Mapping[str, Tensor], theirs: str, ours: str) -> list[tuple[s
 
 def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor]:
     """Embeddings, projection and its bias, with zeros for the new entry; a bias that is never generated."""
-    for name, table in weights.items():
-        if name.endswith(("Wemb", "out_W", "out_Wt")) and table.ndim != 2:
-            raise ValueError(f"{name} is no matrix")
-    tables = [weights[name] if name in weights else weights["Wemb"] for name in ("encoder_Wemb", "decoder_Wemb")]
+    names = [name if name in weights else "Wemb" for name in ("encoder_Wemb", "decoder_Wemb")]
+    tables = [_matrix(weights, name) for name in names]
     for table, size in zip(tables, (sizes[0], sizes[-1]), strict=True):
         if len(table) != size:
             raise InputError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
@@ -225,7 +241,8 @@ def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor
         found["model.decoder.embed_tokens.weight"] = _with_zeros(tables[1])
     for name, is_transposed in (("decoder_ff_logit_out_W", True), ("decoder_ff_logit_out_Wt", False)):
         if name in weights:
-            found["lm_head.weight"] = _with_zeros(weights[name].T if is_transposed else weights[name])
+            table = _matrix(weights, name)
+            found["lm_head.weight"] = _with_zeros(table.T if is_transposed else table)
     bias = weights["decoder_ff_logit_out_b"].flatten()
     found["final_logits_bias"] = torch.cat([bias, bias.new_full((1,), -1e9)])[None]
     return found

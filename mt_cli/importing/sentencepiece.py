@@ -14,15 +14,17 @@ from tokenizers import models
 
 from mt_cli.errors import InputError, one_line
 from mt_cli.storage import read_regular, reading
-from mt_cli.tokenizer import (
-    ABSENT,
-    MAX_FILE_BYTES,
-    SPECIAL_TOKENS,
-    UNK,
-    UNK_ID,
-    Tokenizer,
-    sentencepiece_backend,
+from mt_cli.tokenizer import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID, Tokenizer, sentencepiece_backend
+from mt_cli.trust import (
+    MAX_PIECE_BYTES,
+    MAX_PIECE_CHARACTERS,
+    check_charsmap,
+    check_entries,
+    check_merges,
+    no_panic,
 )
+
+_MAX_FILE_BYTES = 2**24
 
 _UNIGRAM, _BPE = 1, 2
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
@@ -54,7 +56,7 @@ def read_pieces(path: Path) -> Pieces:
     """The model in a file; raises InputError if it cannot be read or is of a kind that has no equal here."""
     library = import_sentencepiece()
     with reading(path):
-        content = read_regular(path, MAX_FILE_BYTES)
+        content = read_regular(path, _MAX_FILE_BYTES)
     proto = library.ModelProto()
     try:
         proto.ParseFromString(content)
@@ -68,6 +70,14 @@ def read_pieces(path: Path) -> Pieces:
         (trainer.model_type not in (_UNIGRAM, _BPE), "neither a unigram nor a bpe model"),
         (_BYTE in kinds, "it falls back to bytes"),
         (_USER_DEFINED in kinds, "it has user-defined symbols"),
+        (
+            any(len(piece.piece) > MAX_PIECE_CHARACTERS for piece in proto.pieces),
+            f"a piece of more than {MAX_PIECE_CHARACTERS} characters",
+        ),
+        (
+            sum(len(piece.piece.encode("utf-8")) for piece in proto.pieces) > MAX_PIECE_BYTES,
+            f"pieces of more than {MAX_PIECE_BYTES:,} bytes together",
+        ),
         (any(piece.piece in SPECIAL_TOKENS for piece in proto.pieces), "a piece is called as a special token of mt"),
         (trainer.treat_whitespace_as_suffix, "it treats spaces as suffixes"),
         (not normalizer.escape_whitespaces, "it does not escape spaces"),
@@ -98,29 +108,35 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
     names = [each if each in known or each in tags else ABSENT + each for each in entries]
     vocab = [*SPECIAL_TOKENS, *names]
     model: Any
-    if pieces.is_bpe:
-        model = models.BPE(
-            {name: index for index, name in enumerate(vocab)}, _merges(known), unk_token=UNK, fuse_unk=True
-        )
-    else:
-        scored = [(name, known.get(name, _LOWEST_SCORE)) for name in vocab]
-        model = models.Unigram(scored, unk_id=UNK_ID)
     try:
-        backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
+        check_entries(vocab, is_unigram=True)
+        if pieces.charsmap:
+            check_charsmap(pieces.charsmap)
+        with no_panic():
+            if pieces.is_bpe:
+                ids = {name: index for index, name in enumerate(vocab)}
+                model = models.BPE(ids, _merges(known), unk_token=UNK, fuse_unk=True)
+            else:
+                scored = [(name, known.get(name, _LOWEST_SCORE)) for name in vocab]
+                model = models.Unigram(scored, unk_id=UNK_ID)
+            backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
+            return Tokenizer(backend, tags)
     except Exception as error:  # The library raises nothing more specific.
-        raise InputError(f"a SentencePiece model has a damaged normalisation: {one_line(error)}") from None
-    return Tokenizer(backend, tags)
+        raise InputError(f"a SentencePiece model cannot be a tokenizer: {one_line(error)}") from None
 
 
 def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The merges of bpe pieces: all pairs of pieces that are a piece together, the best piece first."""
+    """The merges of bpe pieces: all pairs of pieces that are a piece together, the best piece first.
+
+    Raises ValueError if there are too many: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
+    """
     ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
-    found = [
-        (ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut)
-        for piece in scores
-        for cut in range(1, len(piece))
-        if piece[:cut] in ranks and piece[cut:] in ranks
-    ]
+    found, num_characters = [], 0
+    for piece in scores:
+        cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
+        found += [(ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut) for cut in cuts]
+        num_characters += len(cuts) * len(piece)
+        check_merges(num_characters)
     return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(found)]
 
 

@@ -5,15 +5,16 @@ import pytest
 import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
+from mt_cli.experiment.lineage import write_run
 from mt_cli.export import huggingface
 from mt_cli.export.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
 from mt_cli.report.card import model_card
 from mt_cli.report.reading import RunFiles
-from mt_cli.tokenizer import EOS_ID, PAD_ID
+from mt_cli.tokenizer import EOS_ID, PAD_ID, Tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -109,3 +110,60 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
         assert len(target) < 19  # It has an end.
         ours = sum(reading.log_probs) / (len(target) + 1) ** 1.5
         assert float(found.sequences_scores[0]) == pytest.approx(ours, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "tokenizer", "decoding"),
+    [
+        ({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}),
+        (
+            {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
+            {"algorithm": "bpe", "vocab_size": 300, "nfkc": True},
+            {"beam_size": 3, "length_penalty": 0.6, "unk": "avoid", "no_repeat_ngram": 2},
+        ),
+        (
+            {"norm_order": "post", "tie_embeddings": "none"},
+            {"algorithm": "unigram", "vocab_size": 300, "lowercase": True},
+            {"beam_size": 1},
+        ),
+        ({"norm_order": "post", "tie_embeddings": "target", "activation": "silu"}, {"algorithm": "char"}, {}),
+    ],
+    ids=["word_level", "bpe", "unigram", "char"],
+)
+def test_an_exported_run_that_is_imported_again_translates_the_same(
+    trained, corpus, mt, tmp_path, options, tokenizer, decoding
+):
+    run, learnt = TrainedRun.load(trained), TokenizerConfig(**tokenizer, shared=True)
+    lines = [(corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx")]
+    tags = ("<a>", "<b>")
+    own = Tokenizer.train([*lines[0], *lines[1]], learnt, tags)
+    run = with_random_model(replace(run, tokenizers=(own, own)), options)
+    source = run.config.corpus.train[0]
+    tagged = [source.model_copy(update={"tag": tag, "name": tag}) for tag in tags]
+    corpus_config = run.config.corpus.model_copy(update={"train": tuple(tagged), "max_tokens": 20})
+    config = run.config.model_copy(
+        update={"corpus": corpus_config, "tokenizer": learnt, "decoding": DecodingConfig(**decoding)}
+    )
+    write_run(tmp_path / "runs/one", config, (own, own), run.model, 20)
+    status, _, err = mt("export", "--run", "runs/one", "--format", "huggingface", "--output", "model")
+    assert status == 0, err
+    status, out, err = mt("import", "model", "--output", "runs/again")
+    assert (status, out) == (0, "runs/again\n"), err
+    one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("one", "again"))
+    assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    assert one.config.tokenizer.model_copy(update={"vocab_size": None}) == two.config.tokenizer
+    assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
+    assert (one.config.corpus.languages, one.config.corpus.tags) == (
+        two.config.corpus.languages,
+        two.config.corpus.tags,
+    )
+    sentences = [*SENTENCES, "Ünknown wörds, one.", "one two three four five six seven. " * 9]
+    found = [
+        mt("translate", "--run", f"runs/{name}", "--json", "--tag", "<b>", *sentences) for name in ("one", "again")
+    ]
+    assert found[0][0] == 0 and len(found[0][1].splitlines()) == len(sentences)
+    texts = [[json.loads(line)["translation"] for line in out.splitlines()] for _, out, _ in found]
+    assert texts[0] == texts[1]
+    with torch.inference_mode():
+        ids = torch.tensor([own.encode(["one two three."])[0]])
+        torch.testing.assert_close(two.model.eval()(ids, ids), one.model.eval()(ids, ids), atol=1e-5, rtol=1e-5)

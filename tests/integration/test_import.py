@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+from marian_files import LINES, entries_of, write_marian, write_native, write_two_vocabularies
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.importing import native
 from mt_cli.tokenizer import EOS_ID, SOS_ID
 from mt_cli.translator import Translator
 
@@ -18,66 +22,6 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 sentencepiece_model_pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-
-NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-LINES = [
-    *(
-        " ".join(NUMBERS[(start + step * number) % 12] for number in range(6))
-        for start in range(12)
-        for step in range(1, 12)
-    ),
-    "The quick brown fox, it jumps over the lazy dog!",
-    "Ein Mann schläft in einem grünen Raum auf einem Sofa.",
-    "Ὁ δράκων ἐστὶ μέγας. Τρία σκυλιά;",
-    "Он читает книгу в саду — вчера.",
-    "الكلب ينام في البيت",
-    "ﬁne ½ ｗｉｄｅ  two   spaces ",
-]
-
-
-def train_pieces(folder, name, lines, kind):
-    path = folder / f"{name}.txt"
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(path),
-        model_prefix=str(folder / name),
-        vocab_size=160,
-        model_type=kind,
-        minloglevel=2,
-        character_coverage=0.995,
-        hard_vocab_limit=False,
-    )
-    (folder / f"{name}.model").rename(folder / f"{name}.spm")
-    return sentencepiece.SentencePieceProcessor(model_file=str(folder / f"{name}.spm"))
-
-
-def write_marian(folder, kind="unigram", tags=(), target_lines=LINES[3:], **options):
-    """Write a random MarianMT model with locally trained SentencePiece models; the model and its tokenizers."""
-    sides = {"source": LINES, "target": target_lines}
-    models = [train_pieces(folder, name, lines, kind) for name, lines in sides.items()]
-    pieces = [model.id_to_piece(index) for model in models for index in range(3, model.vocab_size())]
-    names = ["</s>", "<unk>", *tags, *dict.fromkeys(pieces)]
-    names = [*names[:-2], "<pad>"]  # Two pieces have no entry.
-    (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(names)}))
-    pad = len(names) - 1
-    config = transformers.MarianConfig(
-        **{
-            **dict(vocab_size=len(names), d_model=32, encoder_layers=2, decoder_layers=2, scale_embedding=True),
-            **dict(encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48),
-            **dict(activation_function="swish", pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad),
-            **dict(forced_eos_token_id=None, max_position_embeddings=64),
-            **options,
-        }
-    )
-    torch.manual_seed(1)
-    model = transformers.MarianMTModel(config).eval()
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "embed_positions" not in name:  # A table of sines that no published model changes.
-                torch.nn.init.normal_(weight, std=0.3)
-        model.final_logits_bias.normal_()
-    model.save_pretrained(folder)
-    return model, models
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +46,6 @@ def marian(marian_models, tmp_path):
         return tmp_path / "opus-mt-en-de", copy.deepcopy(model), tokenizers
 
     return write
-
-
-def entries_of(folder):
-    """The vocabulary of Marian."""
-    return json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
 
 
 def their_ids(folder, model, text):
@@ -365,18 +304,56 @@ def without_last_entries(folder):
     (folder / "vocab.json").write_text(json.dumps({name: index for index, name in enumerate(kept)}))
 
 
-def with_other_normalisation(folder):
-    proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString((folder / "source.spm").read_bytes())
-    proto.normalizer_spec.precompiled_charsmap = b"abc"
-    (folder / "source.spm").write_bytes(proto.SerializeToString())
+def with_pieces(change):
+    """A change of the SentencePiece model of the source."""
+
+    def change_file(folder):
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString((folder / "source.spm").read_bytes())
+        change(proto)
+        (folder / "source.spm").write_bytes(proto.SerializeToString())
+
+    return change_file
+
+
+def with_charsmap(old, new):
+    """A change of the normalisation of the source."""
+
+    def change(proto):
+        charsmap = proto.normalizer_spec.precompiled_charsmap
+        proto.normalizer_spec.precompiled_charsmap = charsmap.replace(old, new, 1) if old else new
+
+    return with_pieces(change)
+
+
+def with_weight(name, change):
+    """A change of one of the weights."""
+
+    def change_file(folder):
+        path = folder / "model.safetensors"
+        weights = load_file(path)
+        save_file(weights | {name: change(weights[name]).contiguous()}, path)
+
+    return change_file
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (without_last_entries, "do not fit its description"),
-        (with_other_normalisation, "damaged normalisation"),
+        (with_charsmap(b"", b"abc"), "damaged normalisation"),
+        (with_charsmap(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0"), "damaged normalisation"),
+        (with_pieces(lambda proto: proto.pieces.add(piece="x" * 10**6, type=1)), "a piece of more than 512 characters"),
+        (with_weight("model.shared.weight", lambda weight: weight[0, 0]), "model.shared.weight is [], and"),
+        (with_weight("model.shared.weight", lambda weight: weight[:, :-1]), "model.shared.weight is ["),
+        (with_weight("final_logits_bias", lambda weight: weight[:, :-1]), "final_logits_bias has another size"),
+        (with_weights(lambda weight: weight.to(torch.complex64)), "complex64, not finite numbers"),
+        (lambda folder: (folder / "config.json").write_text("[" * 3000), "config.json: not the config.json of"),
+        (
+            lambda folder: (folder / "vocab.json").write_text('{"a": ' + "9" * 5000 + "}"),
+            "vocab.json: not a vocabulary",
+        ),
+        (lambda folder: (folder / "generation_config.json").write_text("3"), "generation_config.json: cannot be read"),
         (with_options(encoder_layers=1), "belongs to no layer"),
         (with_options(encoder_layers=3), "do not fit its description"),
         (with_options(d_model=65536), "do not fit its description"),
@@ -399,8 +376,17 @@ def test_a_damaged_model_is_refused_and_nothing_is_written(marian, mt, tmp_path,
     damage(folder)
     status, out, err = mt("import", folder, "--output", "runs/opus")
     assert (status, out) == (2, "")
-    assert message in err
-    assert not (tmp_path / "runs/opus").exists()
+    assert message in err and err.count("mt: ") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_could_not_be_read_again_is_not_kept(marian, mt, monkeypatch, tmp_path):
+    folder, _, _ = marian()
+    monkeypatch.setattr("mt_cli.config.loading.MAX_CONFIG_BYTES", 1000)
+    status, out, err = mt("import", folder, "--output", "runs/opus")
+    assert (status, out) == (2, "")
+    assert "mt: runs/opus: the run cannot be read again, so nothing of it is kept: runs/opus/config.yaml: larger" in err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_what_cannot_be_imported_is_refused_by_name(marian, mt, tmp_path):
@@ -440,56 +426,9 @@ def test_import_and_export_are_inverse(marian, mt, tmp_path, options):
     assert status == 0, err
     one, two = (TrainedRun.load(tmp_path / "runs" / name) for name in ("opus", "again"))
     assert [each.to_json() for each in one.tokenizers] == [each.to_json() for each in two.tokenizers]
+    assert (one.config.decoding, one.max_tokens) == (two.config.decoding, two.max_tokens)
     for (name, weight), other in zip(one.model.named_parameters(), two.model.parameters(), strict=True):
         assert torch.equal(weight, other), name
-
-
-def write_native(theirs, source_folder, folder, is_tied=True):
-    """The same model in Marian's own files; the embedding of its padding must be zeros."""
-    folder.mkdir()
-    state = {name: weight.numpy() for name, weight in theirs.state_dict().items()}
-    size = theirs.config.vocab_size - 1  # Without <pad>, the last entry.
-    arrays = {"Wemb": state["model.shared.weight"][:size]} if is_tied else {}
-    if not is_tied:
-        arrays |= {f"{side}_Wemb": state[f"model.{side}.embed_tokens.weight"][:size] for side in ("encoder", "decoder")}
-        arrays["decoder_ff_logit_out_W"] = state["lm_head.weight"][:size].T
-    arrays["decoder_ff_logit_out_b"] = state["final_logits_bias"][:, :size]
-    for name, weight in state.items():
-        if ".layers." not in name:
-            continue
-        _, stack, _, number, *module, kind = name.split(".")
-        scope = f"{stack}_l{int(number) + 1}"
-        block = {"self_attn": "self", "encoder_attn": "context"}.get(module[0].removesuffix("_layer_norm"))
-        if module[0].endswith("layer_norm"):
-            norm = f"{scope}_{block}_Wo_ln_" if block else f"{scope}_ffn_ffn_ln_"
-            arrays[norm + ("scale" if kind == "weight" else "bias")] = weight[None]
-        else:
-            part = module[-1][0] if block else module[-1].removeprefix("fc")
-            place = f"{scope}_{block}" if block else f"{scope}_ffn"
-            arrays[f"{place}_{'W' if kind == 'weight' else 'b'}{part}"] = weight.T if kind == "weight" else weight[None]
-    config = theirs.config
-    options = {
-        **{"type": "transformer", "dim-emb": config.d_model, "enc-depth": config.encoder_layers},
-        **{"dec-depth": config.decoder_layers, "transformer-heads": config.encoder_attention_heads},
-        **{"transformer-dim-ffn": config.encoder_ffn_dim, "transformer-ffn-activation": config.activation_function},
-        **{"transformer-preprocess": "", "transformer-postprocess": "dan", "transformer-postprocess-emb": "d"},
-        **{"transformer-postprocess-top": "", "transformer-decoder-autoreg": "self-attention"},
-        **{"transformer-no-projection": False, "transformer-guided-alignment-layer": "last"},
-    }
-    text = yaml.safe_dump(options).encode() + b"\0"
-    arrays["special:model.yml"] = np.frombuffer(text, np.int8)
-    np.savez(folder / "model.npz", **arrays)
-    vocabulary = entries_of(source_folder)
-    names = [name for name in sorted(vocabulary, key=vocabulary.__getitem__) if name != "<pad>"]
-    lines = [f"{json.dumps(name, ensure_ascii=False)}: {index}\n" for index, name in enumerate(names)]
-    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
-    if not is_tied:
-        shutil.copy(folder / "vocab.yml", folder / "vocab.trg.yml")
-    vocabs = ["vocab.yml", "vocab.yml" if is_tied else "vocab.trg.yml"]
-    decoder = {"models": ["model.npz"], "vocabs": vocabs, "beam-size": 6}
-    (folder / "decoder.yml").write_text(yaml.safe_dump(decoder))
-    for side in ("source", "target"):
-        shutil.copy(source_folder / f"{side}.spm", folder)
 
 
 @pytest.mark.parametrize(
@@ -535,6 +474,71 @@ def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2
         assert len(ours) == len(result.hypotheses[0])
 
 
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+@pytest.mark.parametrize(("is_source_larger", "is_native"), [(True, False), (True, True), (False, False)])
+def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, is_source_larger, is_native):
+    (tmp_path / "opus-en-de").mkdir()
+    sides = (LINES, LINES[:40]) if is_source_larger else (LINES[:40], LINES)
+    theirs, _ = write_two_vocabularies(tmp_path / "opus-en-de", *sides)
+    tokenizer = transformers.MarianTokenizer.from_pretrained(tmp_path / "opus-en-de")
+    source, target = (entries_of(tmp_path / "opus-en-de", name) for name in ("vocab.json", "target_vocab.json"))
+    pad = theirs.config.pad_token_id
+    assert (len(source) > len(target)) == is_source_larger
+    assert (pad, tokenizer.pad_token_id) == (target["<pad>"], source["<pad>"])
+    if is_native:
+        write_native(theirs, tmp_path / "opus-en-de", tmp_path / "native-en-de", is_tied=False)
+    folder = "native-en-de" if is_native else "opus-en-de"
+    status, _, err = mt("import", folder, "--output", "runs/opus")
+    assert status == 0, err
+    run = TrainedRun.load(tmp_path / "runs/opus")
+    # Among them are all pieces of the source, one of which has the id of the padding of the target.
+    pieces = [name.replace("▁", " ") for name in sorted(source, key=source.__getitem__)[2:-1]]
+    lines = [*LINES[::9], *(f"one{piece} two" for piece in pieces)]
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    assert (batch["input_ids"] == pad).any()
+    decoder = torch.tensor([[pad, *range(3, 9)]]).expand(len(lines), -1)
+    names = {index: name for name, index in target.items()}
+    order = [index for index in sorted(names) if names[index] not in ("</s>", "<unk>", "<pad>")]
+    columns = torch.tensor([1, 3, *range(4, 4 + len(order))])
+    ids = [columns.tolist()[[1, 0, *order].index(index)] for index in range(3, 9)]
+    with torch.inference_mode():
+        theirs_found = theirs(batch["input_ids"], batch["attention_mask"], decoder).logits[..., [1, 0, *order]]
+        for line, expected in zip(lines, theirs_found, strict=True):
+            src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
+            found = run.model.eval()(src_ids, torch.tensor([[SOS_ID, *ids]]))[0]
+            torch.testing.assert_close(found[:, columns], expected, atol=1e-4, rtol=1e-4)
+
+
+@given(text=st.text(min_size=1, max_size=9))
+@example(text="\x00\x07\x08\t\n\x0b\x0c\r\x1b\"\\\x85\xa0\u2028\u2029\ufeff🙂'é▁")
+def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it(text):
+    for options in ({"default_style": '"', "allow_unicode": is_plain} for is_plain in (True, False)):
+        assert native._unquoted(yaml.safe_dump(text, width=10**9, **options).removesuffix("\n")) == text
+    assert native._unquoted("'" + text.replace("'", "''") + "'") == text
+
+
+def with_array(name, change):
+    """A change of one of the arrays of Marian."""
+
+    def change_file(folder):
+        with np.load(folder / "model.npz") as file:
+            arrays = {each: file[each] for each in file.files}
+        np.savez(folder / "model.npz", **arrays | {name: change(arrays[name])})
+
+    return change_file
+
+
+def with_options_of_marian(key, value):
+    """A change of the description of a model in Marian's own files: another YAML text for a key."""
+
+    def change(array):
+        lines = array.tobytes().rstrip(b"\0").decode("utf-8").splitlines()
+        kept = [line for line in lines if not line.startswith(f"{key}:")]
+        return np.frombuffer("\n".join([*kept, f"{key}: {value}"]).encode("utf-8"), np.int8)
+
+    return with_array("special:model.yml", change)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -546,6 +550,19 @@ def test_marians_own_files_give_the_same_run_and_the_translations_of_ctranslate2
         (lambda folder: (folder / "vocab.yml").write_bytes(b'"\xff": 0\n'), "vocab.yml: not UTF-8 at byte 1"),
         (lambda folder: (folder / "model.npz").write_bytes(npy()), "model.npz: cannot be read"),
         (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n"), "vocabularies 2 entries"),
+        (lambda folder: (folder / "vocab.yml").write_text("</s>: " + "0" * 5000), "not an entry of a vocabulary"),
+        (lambda folder: (folder / "vocab.yml").write_text("</s>: 0\n<unk>: 1\n<pad>: 2\n"), "is called <pad>"),
+        (with_array("encoder_l1_ffn_W1", lambda array: array[..., None]), "encoder_l1_ffn_W1 is no matrix"),
+        (with_array("decoder_l1_self_Wq", lambda array: array[0, 0]), "decoder_l1_self_Wq is no matrix"),
+        (with_array("Wemb", lambda array: array.astype(np.complex64)), "Wemb has values of type complex64"),
+        (with_array("Wemb", lambda array: array.astype(np.int64)), "Wemb has values of type int64"),
+        (with_options_of_marian("dim-emb", ".inf"), "not supported: dim-emb inf"),
+        (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML: a number of more than 1,000 characters"),
+        (with_options_of_marian("dec-depth", "[" * 3000), "not valid YAML"),
+        (with_options_of_marian("dim-emb", '"\\UFFFFFFFF"'), "not valid YAML"),
+        (with_options_of_marian("dim-emb", "!!timestamp abc"), "not valid YAML"),
+        (with_options_of_marian("x", "&a [1]\n" + "".join(f"x{n}: *a\n" for n in range(40))), "more than 30 aliases"),
+        (lambda folder: (folder / "decoder.yml").write_text("models: " + "x" * 300_000), "larger than 262,144 bytes"),
     ],
 )
 def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, message):
@@ -554,8 +571,8 @@ def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, messa
     damage(tmp_path / "opus-en-de")
     status, _, err = mt("import", "opus-en-de", "--output", "runs/opus")
     assert status == 2
-    assert message in err, err
-    assert not (tmp_path / "runs/opus").exists()
+    assert message in err and err.count("mt: ") == 1, err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_the_bundle_of_an_imported_model_is_imported_with_both_tokenizers(marian, mt, tmp_path):
@@ -584,3 +601,35 @@ def test_a_bundle_becomes_a_run_again(mt, trained, tmp_path):
     (tmp_path / "bundle/model.safetensors").unlink()
     status, _, err = mt("import", "bundle", "--output", "runs/other")
     assert (status, "has no weights" in err) == (2, True)
+
+
+def with_description(**changes):
+    """A change of the options of the model of a bundle."""
+
+    def change(folder):
+        tree = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        tree["model"] |= changes
+        (folder / "model.json").write_text(json.dumps(tree))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (with_description(d_model=65536, d_ff=2**20), "the model that is described has"),
+        (with_description(num_encoder_layers=2), "cannot be imported: error(s) in loading state_dict"),
+        (with_weights(lambda weight: weight.to(torch.complex64)), "complex64, not finite numbers"),
+        (with_weights(lambda weight: weight.to(torch.int32)), "int32, not finite numbers"),
+        (with_weights(lambda weight: weight * float("inf")), "not finite numbers"),
+        (lambda folder: (folder / "tokenizer.source.json").write_text("[" * 3000), "tokenizer.source.json: not a tok"),
+        (lambda folder: (folder / "model.json").write_text("[" * 3000), "model.json: not the description of a bundle"),
+    ],
+)
+def test_a_damaged_bundle_is_refused_and_nothing_is_written(mt, trained, tmp_path, damage, message):
+    assert mt("export", "--run", trained, "--format", "bundle", "--output", "bundle")[0] == 0
+    damage(tmp_path / "bundle")
+    status, out, err = mt("import", "bundle", "--output", "runs/again")
+    assert (status, out) == (2, "")
+    assert message in err and err.count("mt: ") == 1, err
+    assert not (tmp_path / "runs").exists()

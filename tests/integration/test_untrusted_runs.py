@@ -284,6 +284,18 @@ def test_a_tokenizer_that_splits_and_joins_otherwise_than_ours_is_refused(attemp
     assert status == 2 and "tokenizer.source.json: splits or joins text in a way that no tokenizer" in err
 
 
+def test_every_command_refuses_a_tokenizer_with_a_piece_of_a_million_characters(attempt, run, commands):
+    """The library would end the process: its recursion over the characters has no limit."""
+    entries = ["[PAD]", "[UNK]", "[SOS]", "[EOS]", "x" * 10**6]
+    model = {"type": "Unigram", "unk_id": 1, "vocab": [[entry, -1.0] for entry in entries], "byte_fallback": False}
+    path = run / "tokenizer.source.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"model": model}), encoding="utf-8")
+    for name in ("translate", "tokenize", "evaluate", "inspect", "export", "train"):
+        status, err = attempt(*commands[name])
+        assert status == 2 and "tokenizer.source.json: not a tokenizer: its entry 'xx" in err, name
+    assert attempt(*commands["doctor"])[0] == 1
+
+
 def test_names_that_are_not_utf8_are_printed_with_escapes_or_refused(run, fork_server, tmp_path):
     name = os.fsdecode(b"caf\xe9")
     folder = tmp_path / "runs" / name

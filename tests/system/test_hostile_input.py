@@ -1,16 +1,19 @@
-"""A fuzzer: `mt` ends cleanly for any content of a config, corpus, command line, text or run directory.
+"""A fuzzer: `mt` ends cleanly for any config, corpus, command line, text, run directory or published model.
 
-It ends with exit status 0, 1 or 2, within seconds, without a traceback. Each case is made from a seed. A failure names
-the family and the seed: `config 17` is repeated by
+It ends with exit status 0, 1 or 2, within seconds, without a traceback. Published models and tokenizers are read by
+libraries that may end the process, so each of them is read in its own, with limits on memory and time. Each case is
+made from a seed. A failure names the family and the seed: `config 17` is repeated by
 
     pytest -m slow tests/system/test_hostile_input.py -k test_configs --fuzz-seed 17 --fuzz-cases 1
 
 `--fuzz-minutes 30` runs each family for half an hour, with seeds from `--fuzz-seed` on.
 """
 
+import base64
 import contextlib
 import copy
 import csv
+import dataclasses
 import encodings.aliases
 import gzip
 import io
@@ -24,15 +27,19 @@ import signal
 import sys
 import time
 import traceback
+import warnings
+import zipfile
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import numpy as np
 import pyarrow
 import pytest
 import torch
 import yaml
 from pyarrow import parquet
 from safetensors import safe_open
+from safetensors.torch import load_file
 
 from mt_cli.checkpoint import files
 from mt_cli.cli import main as cli
@@ -734,3 +741,360 @@ def test_states(attempt, seeds, tiny_tree, tmp_path):
             (run / name).write_text(write(mutate(tree, chance), **options), encoding="utf-8")
         for command in chance.sample(COMMANDS_ON_A_RUN, 4):
             attempt(f"state {seed} {name}", *command.split())
+
+
+LARGE = [
+    "x" * 10**6,
+    "▁" * 600,
+    10**40,
+    [0] * 99_999,
+    2**24,
+    2**31 - 1,
+    65_536,
+    ["\ue000"],
+    "[EOS]",
+    "<pad>",
+    ">>a<<",
+    4,
+]
+"""Values that are dangerous in models, besides `ODD_VALUES`."""
+SPELLINGS = [
+    *(
+        '"\\UFFFFFFFF"',
+        "!!timestamp abc",
+        "!!int ''",
+        "!!bool x",
+        "!!binary x",
+        ".inf",
+        "-.inf",
+        ".nan",
+        "1:1" + ":1" * 999,
+    ),
+    *(
+        "[" * 3000,
+        "{a: " * 3000,
+        "9" * 5000,
+        "0x" + "f" * 5000,
+        "&a [*a]",
+        "<<: {a: 1}",
+        "!!python/name:os.system",
+        "? [a]",
+    ),
+    *("'", '"', "- " * 2000, "a: &a [" + "x," * 99 + "]\n" + "\n".join(f"b{i}: &b{i} [*a, *a]" for i in range(40))),
+]
+"""Text that is dangerous in YAML and JSON."""
+
+
+@pytest.fixture
+def isolated(forked, fork_server, tmp_path):
+    """Runs a command in a process with limits on its memory and time; returns exit status and standard error."""
+    problems = []
+
+    def run(case, *arguments):
+        status, _, err = forked(*arguments, limits=(30, 4 * 2**30))
+        [peak] = fork_server.peaks
+        is_told = status == 0 or (err.count("mt: ") == 1 and err.startswith("mt: "))
+        if status not in (0, 1, 2) or "Traceback" in err or peak > 2**30 or not is_told:
+            problems.append(f"{case}: {arguments}: exit status {status}, {peak / 2**20:.0f} MB: {err[-1500:]}")
+        return status, err
+
+    yield run
+    assert not problems, "\n".join(problems)
+
+
+def change_tree(path, chance):
+    """Change some values of a JSON file."""
+    tree = json.loads(path.read_bytes())
+    for _ in range(chance.choice((1, 1, 2, 4))):
+        if chance.randrange(3):
+            tree = mutate(tree, chance)
+        elif paths := [path for path in nodes_of(tree) if path]:
+            *parents, last = chance.choice(paths[:40] if chance.randrange(2) else paths)
+            parent = tree
+            for key in parents:
+                parent = parent[key]
+            if isinstance(parent, dict) and chance.randrange(2):
+                parent[chance.choice([str(value) for value in LARGE])] = parent.pop(last)
+            else:
+                parent[last] = chance.choice(LARGE)
+    path.write_text(json.dumps(tree, skipkeys=True), encoding="utf-8")
+
+
+def change_text(path, chance):
+    """Change bytes of a text, or put a dangerous spelling in place of a word."""
+    text = path.read_bytes()
+    words = list(re.finditer(rb"[\w.]+", text))
+    if chance.randrange(2) and words:
+        word = chance.choice(words)
+        path.write_bytes(text[: word.start()] + chance.choice(SPELLINGS).encode("utf-8") + text[word.end() :])
+    else:
+        path.write_bytes(bend(text, chance))
+
+
+def change_pieces(path, chance):
+    """Change a SentencePiece model: its bytes, or the values of its description."""
+    proto = sentencepiece_model().ModelProto()
+    proto.ParseFromString(path.read_bytes())
+    piece = chance.choice(list(proto.pieces))
+    charsmap = proto.normalizer_spec.precompiled_charsmap
+    match chance.randrange(9):
+        case 0:
+            piece.piece = chance.choice(("x" * 10**6, "x" * 513, "", "[PAD]", "\ue000x", "<s>", "▁"))
+        case 1:
+            piece.score = chance.choice((float("nan"), float("inf"), 3e38, -3e38, 1e-40))
+        case 2:
+            piece.type = chance.choice((1, 2, 3, 4, 5, 6))
+        case 3:
+            for length in range(1, chance.choice((100, 512, 3000))):
+                proto.pieces.add(piece=chance.choice("ab") * length, score=-length, type=1)
+        case 4:
+            proto.trainer_spec.model_type = chance.choice((1, 2, 3, 4))
+        case 5:
+            proto.normalizer_spec.precompiled_charsmap = bend(charsmap, chance)
+        case 6:
+            place = 4 * chance.randrange(len(charsmap) // 4)
+            word = chance.randrange(2**32).to_bytes(4, "little")
+            proto.normalizer_spec.precompiled_charsmap = charsmap[:place] + word + charsmap[place + 4 :]
+        case 7:
+            proto.normalizer_spec.precompiled_charsmap = charsmap.replace(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0", 1)
+        case _:
+            path.write_bytes(bend(path.read_bytes(), chance))
+            return
+    path.write_bytes(proto.SerializeToString())
+
+
+def sentencepiece_model():
+    return pytest.importorskip("sentencepiece.sentencepiece_model_pb2", reason="sentencepiece is not installed")
+
+
+def odd_tensor(tensor, chance):
+    """A tensor in place of another one."""
+    odd = [
+        *(tensor.flatten()[:0], tensor.flatten()[0], tensor[:1], tensor[None], tensor.half(), tensor.bfloat16()),
+        *(tensor.double(), tensor.to(torch.complex64), tensor.to(torch.int64), tensor.to(torch.bool), tensor * 1e38),
+        *(tensor.to(torch.float8_e4m3fn), tensor * float("nan"), torch.zeros(7), torch.zeros(0, 5)),
+    ]
+    return chance.choice(odd).clone()
+
+
+def change_safetensors(path, chance):
+    """Change tensors, the description of tensors, or bytes."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    match chance.randrange(3):
+        case 0:
+            tensors = load_file(path)
+            name = chance.choice(sorted(tensors))
+            tensors[name if chance.randrange(4) else "x"] = odd_tensor(tensors[name], chance)
+            files.save_file(tensors, path)
+        case 1:
+            header = json.dumps(mutate(json.loads(content[8:end]), chance), skipkeys=True).encode("utf-8")
+            path.write_bytes(len(header).to_bytes(8, "little") + header + content[end:])
+        case _:
+            path.write_bytes(bend(content[:end], chance) + content[end:])
+
+
+def change_archive(path, chance):
+    """Write the members of an archive again, one of them changed, or change its own records."""
+    content = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename: archive.read(member) for member in archive.infolist()}
+    small = [name for name in members if len(members[name]) < 20_000]
+    name = chance.choice(small if chance.randrange(2) else list(members))
+    if name.endswith(".pkl") or chance.randrange(3) == 0:
+        members[name] = bend(members[name], chance)
+    elif chance.randrange(2):
+        members[name] = chance.choice((b"", b"\0" * 2**24, members[name][:100], members[name] * 3))
+    else:
+        start = content.rindex(b"PK\x01\x02") if chance.randrange(2) else content.index(b"PK\x05\x06")
+        start += chance.randrange(46)
+        word = chance.choice((b"\0", b"\1", b"\x63", b"\xff" * 4, b"\xff\xff\xff\x7f"))
+        path.write_bytes(content[:start] + word + content[start + len(word) :])
+        return
+    with zipfile.ZipFile(
+        path, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2))
+    ) as file:
+        for each, data in members.items():
+            file.writestr(each, data)
+
+
+def change_pickle(path, chance):
+    """Write other values in either format of PyTorch, or change the archive."""
+    tensors = dict(torch.load(path, weights_only=True))
+    name = chance.choice(sorted(tensors))
+    is_zip = chance.randrange(3) > 0
+    match chance.randrange(6):
+        case 0:
+            tensors[chance.choice((name, name, 3, None, ("a", 1), "x"))] = odd_tensor(tensors[name], chance)
+        case 1:
+            shape = chance.choice(((10**5, 10**5), (2**40,), (1, 3), tuple(tensors[name].shape)))
+            tensors[name] = torch.zeros(1).expand(shape)
+        case 2:
+            values = (
+                3,
+                "x",
+                [tensors[name]],
+                {"a": tensors[name]},
+                bytearray(9),
+                torch.eye(3).to_sparse(),
+                torch.Size([1]),
+            )
+            tensors[name] = chance.choice(values)
+        case 3:
+            tensors[name] = torch.empty((99_999,) * 3, device="meta")
+        case 4:
+            tensors[name] = torch.nn.Parameter(tensors[name]).T
+        case _:
+            pass
+    torch.save(tensors, path, _use_new_zipfile_serialization=is_zip)
+    if chance.randrange(2):
+        if is_zip:
+            change_archive(path, chance)
+        else:
+            content = path.read_bytes()
+            path.write_bytes(bend(content[:6000], chance) + content[6000:])
+
+
+def change_arrays(path, chance):
+    """Change arrays, their headers, or the archive."""
+    if chance.randrange(3) == 0:
+        return change_archive(path, chance)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    name = chance.choice(sorted(arrays))
+    array = arrays[name]
+    if name == "special:model.yml" or chance.randrange(4) == 0:
+        other = path.with_name("options.yml")
+        other.write_bytes(arrays["special:model.yml"].tobytes().rstrip(b"\0"))
+        change_text(other, chance)
+        arrays["special:model.yml"] = np.frombuffer(other.read_bytes() + b"\0", np.int8)
+        other.unlink()
+    else:
+        structured = np.zeros(3, [("a", "f4"), ("b", "i4")])
+        odd = [array.astype(kind) for kind in ("f2", "f8", ">f4", "i8", "c8", "?", "S4")]
+        odd += [structured, array.ravel()[:0], array.ravel()[0], array[None], array * np.float32("nan"), array.T]
+        arrays[name if chance.randrange(4) else chance.choice(("x", "Wemb", "special:x"))] = chance.choice(odd)
+    chance.choice((np.savez, np.savez, np.savez_compressed))(path, **arrays)
+    return None
+
+
+CHANGERS = {
+    **{".json": change_tree, ".yml": change_text, ".spm": change_pieces, ".safetensors": change_safetensors},
+    **{".bin": change_pickle, ".npz": change_arrays},
+}
+
+
+def attack(folder, chance):
+    """Change one file of a model, or some."""
+    paths = sorted(path for path in folder.iterdir() if path.suffix in CHANGERS)
+    for path in {chance.choice(paths) for _ in range(chance.choice((1, 1, 1, 2)))}:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            is_text = path.suffix == ".json" and chance.randrange(4) == 0
+            (change_text if is_text else CHANGERS[path.suffix])(path, chance)
+
+
+PUBLISHED = ("safetensors", "pickle", "bpe", "two", "native", "bundle", "exported")
+
+
+@pytest.fixture(scope="module")
+def published(trained, tmp_path_factory):
+    """Folders of models that `mt import` reads, by their kinds."""
+    marian_files = pytest.importorskip("marian_files")
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.export.huggingface import export_huggingface
+    from mt_cli.export.models import export_bundle
+    from mt_cli.model.transformer import Transformer
+
+    folder = tmp_path_factory.mktemp("published")
+    made = {name: folder / f"{name}-en-de" for name in PUBLISHED}
+    for name in ("safetensors", "bpe", "two"):
+        made[name].mkdir()
+    theirs, _ = marian_files.write_marian(made["safetensors"], tags=(">>deu<<",))
+    marian_files.write_marian(made["bpe"], "bpe")
+    marian_files.write_two_vocabularies(made["two"])
+    shutil.copytree(made["safetensors"], made["pickle"])
+    (made["pickle"] / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), made["pickle"] / "pytorch_model.bin")
+    marian_files.write_native(theirs, made["safetensors"], made["native"])
+    run = TrainedRun.load(trained)
+    export_bundle(run, made["bundle"])
+    _, shared = run.tokenizers
+    changes = {"model": run.config.model.model_copy(update={"tie_embeddings": "all"})}
+    changes["tokenizer"] = run.config.tokenizer.model_copy(update={"shared": True})
+    model = Transformer(changes["model"], shared.vocab_size, shared.vocab_size)
+    config = run.config.model_copy(update=changes)
+    run = dataclasses.replace(run, config=config, tokenizers=(shared, shared), model=model)
+    export_huggingface(run, made["exported"], ["one two."], "card")
+    return made
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+def test_published_models(isolated, seeds, published, tmp_path, family):
+    """An import makes a run that translates, or it leaves nothing."""
+    for seed in seeds(50):
+        chance = random.Random(seed)
+        shutil.rmtree(tmp_path / "model-en-de", ignore_errors=True)
+        shutil.copytree(published[family], tmp_path / "model-en-de")
+        attack(tmp_path / "model-en-de", chance)
+        case = f"{family} {seed}"
+        status, _ = isolated(case, "import", "model-en-de", "--output", "runs/x", "--allow-pickle")
+        assert status == 0 or not (tmp_path / "runs").exists(), case
+        if status == 0:
+            isolated(case, "translate", "--run", "runs/x", *(text for text in TEXTS[1:] if len(text) < 999))
+            shutil.rmtree(tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def made_runs(trained, published, tmp_path_factory):
+    """Runs with a tokenizer of each kind."""
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.config.sections import TokenizerConfig
+    from mt_cli.experiment.importing import import_model
+    from mt_cli.experiment.lineage import write_run
+    from mt_cli.model.transformer import Transformer
+    from mt_cli.tokenizer import Tokenizer
+
+    folder, run, made = tmp_path_factory.mktemp("runs"), TrainedRun.load(trained), []
+    for algorithm in ("word_level", "bpe", "unigram", "char"):
+        options = {"vocab_size": 300} if algorithm in ("bpe", "unigram") else {}
+        config = TokenizerConfig(algorithm=algorithm, **options)
+        source, target = (Tokenizer.train([f"{word} {word.upper()}" for word in WORDS] * 9, config) for _ in range(2))
+        model = Transformer(run.config.model, source.vocab_size, target.vocab_size)
+        update = {"tokenizer": config}
+        write_run(folder / algorithm, run.config.model_copy(update=update), (source, target), model, 9)
+        made.append(folder / algorithm)
+    for kind in ("safetensors", "bpe"):
+        import_model(str(published[kind]), folder / f"imported-{kind}", ("en", "de"))
+        made.append(folder / f"imported-{kind}")
+    return made
+
+
+def change_details(path, chance):
+    """Change the normalisation, the merges or the scores of a tokenizer, if it has them."""
+    tree = json.loads(path.read_bytes())
+    for step in tree["normalizer"].get("normalizers", ()):
+        if step["type"] == "Precompiled":
+            content = base64.b64decode(step["precompiled_charsmap"])
+            step["precompiled_charsmap"] = base64.b64encode(bend(content, chance)).decode("ascii")
+    vocab, merges = tree["model"]["vocab"], tree["model"].get("merges", [])
+    for _ in range(chance.randrange(3) if merges else 0):
+        merge = [chance.choice(list(vocab)) for _ in range(chance.choice((2, 2, 2, 1, 3)))]
+        merges[chance.randrange(len(merges))] = chance.choice((merge, "".join(merge), " ".join(merge)))
+    for piece in vocab if isinstance(vocab, list) and chance.randrange(2) else ():
+        piece[1] = chance.choice((1e308, -1e308, 0.0, 7.0, -1e-320))
+    path.write_text(json.dumps(tree), encoding="utf-8")
+
+
+def test_tokenizers(isolated, seeds, made_runs, tmp_path):
+    """With any content of its tokenizers, a run is used or refused."""
+    for seed in seeds(200):
+        chance = random.Random(seed)
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        shutil.copytree(chance.choice(made_runs), tmp_path / "run")
+        path = tmp_path / "run" / f"tokenizer.{chance.choice(('source', 'target'))}.json"
+        chance.choice((change_tree, change_tree, change_text, change_details))(path, chance)
+        texts = [text for text in TEXTS if len(text) < 999]
+        isolated(f"tokenizer {seed}", "tokenize", "--run", "run", "--side", path.name.split(".")[1], *texts[1:])
+        if seed % 4 == 0:
+            isolated(f"tokenizer {seed}", "translate", "--run", "run", "one two.")

@@ -1,5 +1,6 @@
 import copy
 import json
+import re
 from itertools import pairwise
 
 import jsonschema
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mt_cli.config.loading import differences, flat, load_config, parse_config
+from mt_cli.config.loading import differences, flat, load_config, parse_config, parse_yaml
 from mt_cli.config.reference import schema
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import ConfigError
@@ -193,6 +194,45 @@ def test_a_few_lines_of_aliases_cannot_expand_to_billions_of_values(tmp_path):
     (tmp_path / "c.yaml").write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"line 5, column .*more than 30 aliases"):
         load_config(tmp_path / "c.yaml")
+
+
+def merged(levels):
+    """A mapping of 100 keys, and mappings each of which merges the one before with itself."""
+    first = "a0: &a0 {" + ", ".join(f"k{number}: 1" for number in range(100)) + "}\n"
+    return first + "".join(
+        f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}\n" for level in range(1, levels)
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a: !!timestamp abc", "a: !!int ''", "a: !!bool x", "a: !!float x", "a: !!binary x", "a: !!python/name:os.x"),
+        *(
+            'a: "\\UFFFFFFFF"',
+            "a: " + "9" * 5000,
+            "a: 0x" + "f" * 5000,
+            "a: 1:1" + ":1" * 999,
+            "[" * 3000,
+            "{a: " * 3000,
+        ),
+        *("? [a]\n: 1", "? {a: 1}\n: 1", "a: &a [*a]", "a: \0", "<<: 3", merged(14), "a: '"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_any_yaml_is_a_tree_or_one_message(text):
+    try:
+        assert parse_yaml(text, "x.yaml")
+    except ConfigError as error:
+        assert re.match(r"x\.yaml(, line \d+, column \d+)?: not valid YAML: .", str(error)) and "\n" not in str(error)
+    assert parse_yaml("a: [1, 0x1f, 1e3, 12:30, .inf, 2001-01-01]", "x.yaml")["a"][1:3] == [31, 1000.0]
+    assert len(parse_yaml(merged(3), "x.yaml")["a2"]) == 100
+
+
+def test_aliases_of_a_long_text_cannot_expand_to_gigabytes():
+    doubled = "".join(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]\n" for level in range(1, 15))
+    with pytest.raises(ConfigError, match=r"x\.yaml, line 1, column 1: .*it has more than 2,000,000 characters"):
+        parse_yaml(f"a0: &a0 {'x' * 1000}\n{doubled}", "x.yaml")
 
 
 @pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])

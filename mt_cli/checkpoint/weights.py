@@ -1,0 +1,159 @@
+"""Weights of other programs in files of any content: safetensors, pickles of PyTorch, and archives of numpy.
+
+Before memory is used for them, what a file declares is compared with its size, and what a description declares with the
+file. Nothing is unpickled but tensors.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from mt_cli.errors import InputError, one_line, reason
+from mt_cli.storage import check_regular
+
+FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
+"""Number formats of weights, by their names in safetensors files."""
+_MAX_EXPANSION = 4
+"""How often the bytes of a file, or the numbers in it, may be used: a table of embeddings may have four names."""
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The weights in a safetensors file by name, in fp32; raises InputError if it is damaged or has other values."""
+    with _reading(path):
+        size = check_regular(path)
+        return _in_fp32(load_file(path), size)
+
+
+def read_pickle(path: Path) -> dict[str, Tensor]:
+    """The weights in a pickle of PyTorch, as `read_safetensors`; its loader runs no code.
+
+    They are mapped where that is possible: the file must not change while they are used.
+    """
+    with _reading(path):
+        size = check_regular(path)
+        with path.open("rb") as file:
+            is_zip = file.read(4) == b"PK\x03\x04"
+        if is_zip:
+            with zipfile.ZipFile(path) as archive:
+                members = archive.infolist()
+            if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+                raise ValueError("it is compressed")
+            _check_expansion(size, (member.file_size for member in members))
+        # Mapped, tensors are never larger than the file. Files of before PyTorch 1.6 cannot be mapped.
+        found = torch.load(path, "cpu", weights_only=True, mmap=is_zip)
+        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+            raise ValueError("it holds other values than the weights of a model")
+        if wrong := [name for name, weight in found.items() if not _is_plain(weight)]:
+            raise ValueError(f"it holds other values than the weights of a model: {wrong[0][:60]}")
+        return _in_fp32({name: weight.detach() for name, weight in found.items()}, size)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays in a `.npz` by name: floating-point numbers in fp32, and bytes (int8) in arrays called `special:...`.
+
+    Raises InputError if it is damaged, or has other values.
+    """
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+            raise ValueError("it is compressed in an unknown way")
+        _check_expansion(check_regular(path), (member.file_size for member in members))
+        found = {}
+        for member in members:
+            name = member.filename.removesuffix(".npy")
+            with archive.open(member) as file:
+                array = _array(file.read(member.file_size))  # With the size, no more is unpacked.
+            if array.dtype != np.int8 if name.startswith("special:") else array.dtype.kind != "f":
+                raise ValueError(f"{name} has values of type {array.dtype}, not finite numbers in floating point")
+            with np.errstate(over="ignore"):
+                found[name] = array.astype(np.float32) if array.dtype.kind == "f" else array
+        return found
+
+
+def check_finite(weights: Mapping[str, Tensor]) -> None:
+    """Raise ValueError unless all weights are finite."""
+    for name, weight in weights.items():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} has values that are not finite numbers")
+
+
+def check_outline(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Raise ValueError if a model, which is on the device `meta`, has far more numbers than weights that shall fill it.
+
+    So a few bytes that describe a large model do not allocate memory for it.
+    """
+    needed, given = (sum(each.numel() for each in some) for some in (planned.parameters(), weights.values()))
+    if needed > _MAX_EXPANSION * given:
+        raise ValueError(f"the model that is described has {needed:,} weights, and the file {given:,}")
+
+
+def check_names(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Raise RuntimeError unless weights have the names and shapes of a model, which is on the device `meta`."""
+    planned.load_state_dict({name: weight.to("meta") for name, weight in weights.items()})
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Context manager that turns errors of libraries into an InputError, and prints no warnings."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except pickle.UnpicklingError:
+        raise InputError(f"{path}: is damaged, or holds more than tensors and is not read") from None
+    except Exception as error:  # For damaged content, libraries raise nearly everything.
+        problem = reason(error) if isinstance(error, OSError) else one_line(error)
+        raise InputError(f"{path}: cannot be read: {problem}") from None
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a dense tensor on the CPU, all of whose elements are in its storage."""
+    if not isinstance(value, Tensor) or type(value) not in (Tensor, nn.Parameter) or not value.is_cpu:
+        return False
+    if value.layout != torch.strided or value.is_nested:
+        return False
+    steps = zip(value.shape, value.stride(), strict=True)
+    end = value.storage_offset() + sum((size - 1) * stride for size, stride in steps) + 1 if value.numel() else 0
+    return end * value.element_size() <= value.untyped_storage().nbytes()
+
+
+def _in_fp32(weights: Mapping[str, Tensor], file_size: int) -> dict[str, Tensor]:
+    """The weights in fp32, after a check of what they are and declare."""
+    for name, weight in weights.items():
+        if weight.dtype not in FLOATS.values():
+            raise ValueError(f"{name} has values of type {weight.dtype}, not finite numbers in floating point")
+    _check_expansion(file_size, (weight.numel() * weight.element_size() for weight in weights.values()))
+    return {name: weight.float() for name, weight in weights.items()}
+
+
+def _check_expansion(file_size: int, sizes: Iterable[int]) -> None:
+    total = sum(sizes)
+    if total > _MAX_EXPANSION * file_size:
+        raise ValueError(f"it declares {total:,} bytes, and has {file_size:,}")
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """The array in the content of a `.npy` file."""
+    file = BytesIO(content)
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in readers:
+        raise ValueError(f"an array of format {version}")
+    shape, is_fortran, dtype = readers[version](file)
+    if dtype.hasobject or dtype.itemsize == 0:
+        raise ValueError(f"an array of type {dtype}")
+    array: NDArray[Any] = np.frombuffer(content, dtype, offset=file.tell())
+    return array.reshape(shape, order="F" if is_fortran else "C")

@@ -1,0 +1,206 @@
+import io
+import random
+import struct
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.weights import check_finite, check_outline, read_arrays, read_pickle, read_safetensors
+from mt_cli.errors import DamagedFileError, InputError
+
+WEIGHTS = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor([1.5])}
+"""Numbers that all formats hold exactly."""
+
+
+def save_pickle(weights, path, is_zip=True):
+    torch.save(weights, path, _use_new_zipfile_serialization=is_zip)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_weights_are_read_as_they_were_saved(tmp_path, kind):
+    given = {name: weight.to(kind) for name, weight in WEIGHTS.items()}
+    save_file(given, tmp_path / "x.safetensors")
+    found = [read_safetensors(tmp_path / "x.safetensors")]
+    for name, is_zip in (("zip.bin", True), ("old.bin", False)):
+        save_pickle({key: nn.Parameter(weight) for key, weight in given.items()}, tmp_path / name, is_zip)
+        found.append(read_pickle(tmp_path / name))
+    for weights in found:
+        assert weights.keys() == WEIGHTS.keys()
+        assert not any(weight.requires_grad for weight in weights.values())
+        assert all(torch.equal(weights[name], weight) for name, weight in WEIGHTS.items())
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_arrays_are_read_as_they_were_saved(tmp_path, save):
+    text = np.frombuffer(b"text\0", np.int8)
+    arrays = {name: weight.numpy() for name, weight in WEIGHTS.items()}
+    save(tmp_path / "x.npz", **arrays, c=arrays["a"].T.astype(">f8"), zero=np.float32(2), **{"special:x": text})
+    found = read_arrays(tmp_path / "x.npz")
+    assert found["special:x"].tobytes() == b"text\0" and found["zero"].shape == ()
+    for name, array in (*arrays.items(), ("c", arrays["a"].T)):
+        assert found[name].dtype == np.float32 and np.array_equal(found[name], array)
+
+
+@pytest.mark.parametrize("kind", [torch.complex64, torch.int64, torch.int8, torch.bool, torch.float8_e4m3fn])
+def test_weights_that_are_no_floating_point_numbers_are_refused(tmp_path, kind):
+    path = tmp_path / "weights"
+    given = WEIGHTS | {"b": WEIGHTS["b"].to(kind)}
+    for save, read in ((save_file, read_safetensors), (save_pickle, read_pickle)):
+        save(given, path)
+        with pytest.raises(InputError, match=r"weights: cannot be read: b has values of type torch\."):
+            read(path)
+
+
+def test_a_checkpoint_with_complex_or_whole_numbers_is_refused(tmp_path):
+    path = tmp_path / "last.safetensors"
+    for kind in (torch.complex64, torch.int32):
+        model = nn.Linear(2, 2)
+        model.weight = nn.Parameter(torch.zeros(2, 2, dtype=kind), requires_grad=False)
+        save_checkpoint(path, model, {})
+        with (
+            pytest.raises(DamagedFileError, match=r"has values of type (c64|i32), not"),
+            open_checkpoint(path) as saved,
+        ):
+            saved.fill(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_are_finite(value):
+    with pytest.raises(ValueError, match="b has values that are not finite"):
+        check_finite(WEIGHTS | {"b": torch.tensor([value])})
+
+
+ODD = [
+    *(3, [torch.ones(2)], {1: torch.ones(2)}, {None: torch.ones(2)}, {"a": 3}, {"a": {"b": torch.ones(2)}}),
+    *({"a": torch.ones(9).expand(10**6, 9)}, {"a": torch.ones(()).expand(2**30)}, {"a": torch.eye(3).to_sparse()}),
+    *({"a": torch.empty(10**6, 10**6, device="meta")}, {"a": bytearray(9)}, torch.Size([1])),
+]
+
+
+@pytest.mark.parametrize("is_zip", [True, False])
+@pytest.mark.parametrize("number", range(len(ODD)))
+def test_a_pickle_with_other_values_than_plain_tensors_is_refused(tmp_path, number, is_zip):
+    path = tmp_path / "x.bin"
+    save_pickle(ODD[number], path, is_zip)
+    with pytest.raises(InputError, match=r"x\.bin: (cannot be read: it (holds|declares)|is damaged, or holds more)"):
+        read_pickle(path)
+
+
+def bent(content, chance):
+    """The bytes with some of them changed, added or removed."""
+    content = bytearray(content)
+    for _ in range(chance.choice((1, 2, 9))):
+        place = chance.randrange(len(content))
+        length = chance.choice((0, 1, 9))
+        content[place : place + length] = bytes(chance.randrange(256) for _ in range(chance.choice((1, 1, 0, 5))))
+    return bytes(content)
+
+
+@pytest.mark.parametrize("number", [100, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_damaged_pickle_is_read_or_refused_with_one_message(tmp_path, is_zip, number):
+    path = tmp_path / "x.bin"
+    save_pickle(WEIGHTS, path, is_zip)
+    content = path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(content)) if is_zip else io.BytesIO() as archive:
+        members = {each.filename: archive.read(each) for each in archive.infolist()} if is_zip else {}
+    num_read = 0
+    for seed in range(number):
+        chance = random.Random(seed)
+        if is_zip and seed % 2:  # Only the pickle in the archive.
+            with zipfile.ZipFile(path, "w") as archive:
+                for name, data in members.items():
+                    archive.writestr(name, bent(data, chance) if name.endswith(".pkl") else data)
+        else:
+            path.write_bytes(bent(content, chance))
+        try:
+            with warnings.catch_warnings(action="error"):
+                num_read += len(read_pickle(path)) < 99
+        except InputError as error:
+            assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
+    assert num_read < number
+
+
+def with_member(path, content, compression, **changes):
+    """Write an archive with one array, and change fields of its central record."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("a.npy", content)
+    data = bytearray(path.read_bytes())
+    record = data.rindex(b"PK\x01\x02")
+    for name, value in changes.items():
+        place, code = {"method": (10, "<H"), "size": (24, "<I"), "flags": (8, "<H")}[name]
+        struct.pack_into(code, data, record + place, value)
+    path.write_bytes(data)
+
+
+def npy(array, **changes):
+    file = io.BytesIO()
+    np.save(file, array)
+    content = file.getvalue()
+    for old, new in changes.items():
+        content = content.replace(old.encode(), new, 1)
+    return content
+
+
+STRUCTURED = np.zeros(3, [("x", "f4"), ("y", "i4")])
+
+
+@pytest.mark.parametrize(
+    ("content", "compression", "changes", "message"),
+    [
+        (npy(np.zeros(10**6)), zipfile.ZIP_DEFLATED, {}, "it declares 8,000,128 bytes, and has"),
+        (npy(np.zeros(10**6)), zipfile.ZIP_DEFLATED, {"size": 900}, "cannot be read"),
+        (npy(np.zeros(10**4)), zipfile.ZIP_BZIP2, {}, "compressed in an unknown way"),
+        (npy(np.zeros(9)), zipfile.ZIP_STORED, {"method": 99}, "compressed in an unknown way"),
+        (npy(np.zeros(9)), zipfile.ZIP_STORED, {"flags": 1}, "encrypted"),
+        (npy(np.zeros(9), **{"(9,), ": b"(9**99,)"}), zipfile.ZIP_STORED, {}, "cannot be read"),
+        (npy(np.zeros(9), **{"(9,), ": b"(10**9,"}), zipfile.ZIP_STORED, {}, "cannot be read"),
+        (npy(np.zeros(9), **{"(9,)": b"(8,)"}), zipfile.ZIP_STORED, {}, "cannot be read"),
+        (npy(STRUCTURED), zipfile.ZIP_STORED, {}, "a has values of type"),
+        (npy(np.zeros(3, "c8")), zipfile.ZIP_STORED, {}, "a has values of type complex64"),
+        (npy(np.zeros(3, "i8")), zipfile.ZIP_STORED, {}, "a has values of type int64"),
+        (npy(np.array(["x"])), zipfile.ZIP_STORED, {}, "a has values of type"),
+        (npy(np.zeros(9))[:-8], zipfile.ZIP_STORED, {}, "cannot be read"),
+        (b"\x93NUMPY\x03\x00" + bytes(200), zipfile.ZIP_STORED, {}, "an array of format"),
+        (b"", zipfile.ZIP_STORED, {}, "cannot be read"),
+    ],
+)
+def test_a_damaged_archive_of_arrays_is_refused_before_it_is_unpacked(tmp_path, content, compression, changes, message):
+    with_member(tmp_path / "x.npz", content, compression, **changes)
+    with pytest.raises(InputError, match=rf"x\.npz: .*{message}"):
+        read_arrays(tmp_path / "x.npz")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"PK\x03\x04", b"\x80\x02.", b"\xff" * 99, b"x" * 8 + b"{}"])
+def test_what_is_no_file_of_weights_is_refused(tmp_path, content):
+    (tmp_path / "x").write_bytes(content)
+    for read in (read_safetensors, read_pickle, read_arrays):
+        with pytest.raises(InputError, match=r"x: (cannot be read|is damaged)"):
+            read(tmp_path / "x")
+        with pytest.raises(InputError, match="nothing: cannot be read: no such file"):
+            read(tmp_path / "nothing")
+
+
+def test_a_compressed_pickle_is_refused(tmp_path):
+    save_pickle({"a": torch.zeros(10**6)}, tmp_path / "x.bin")
+    with zipfile.ZipFile(tmp_path / "x.bin") as archive:
+        members = {each.filename: archive.read(each) for each in archive.infolist()}
+    with zipfile.ZipFile(tmp_path / "x.bin", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    with pytest.raises(InputError, match="it is compressed"):
+        read_pickle(tmp_path / "x.bin")
+
+
+def test_a_model_that_is_far_larger_than_its_file_is_refused():
+    with torch.device("meta"):
+        small, large = nn.Linear(4, 3), nn.Linear(10**6, 10**6)
+    check_outline(small, WEIGHTS)
+    with pytest.raises(ValueError, match="has 1,000,001,000,000 weights, and the file 13"):
+        check_outline(large, WEIGHTS)
