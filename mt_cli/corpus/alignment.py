@@ -127,14 +127,14 @@ def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) 
     They then fit their own partners clearly better than those a few lines up or down.
     """
     first, last, slip = stretch
-    if slip is not None:
-        return False
     lines = first - 1 + np.flatnonzero(exists[straight, first - 1 : last])
+    if slip is not None or not len(lines):
+        return slip is None
     rivals = np.delete(exists[:, lines], straight, axis=0)
     others = np.delete(log_odds[:, lines], straight, axis=0).sum(axis=0) / rivals.sum(axis=0).clip(min=1)
     gains = log_odds[straight, lines] - others
-    mean = float(gains.mean()) if len(lines) else 0.0
-    return mean > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * float(gains.std()) / len(lines) ** 0.5)
+    mean, error = float(gains.mean()), float(gains.std()) / float(np.sqrt(len(lines)))
+    return mean > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * error)
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, HeldOut, Source
-from mt_cli.config.loading import config_of_text, parse_config, with_values
+from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.formats import Columns, Languages, Row
@@ -17,7 +17,8 @@ from mt_cli.corpus.languages import LANGUAGE_CODE, code_of, is_known, language_o
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.experiment.naming import Found, Tree, look, title_of, unknown_code_in
-from mt_cli.experiment.presets import Choices, choose, describe, expectation, find_facts, values_of
+from mt_cli.experiment.presets import Decision, decide, describe, expectation
+from mt_cli.export.huggingface import unsupported
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -47,15 +48,13 @@ def new_config(
     both = corpus["source"], corpus["target"]
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
-    facts = find_facts(config, cache_path)
-    choices = choose(facts)
-    resolved = with_values(config, values_of(choices))
-    heading = f"{both[0]} to {both[1]}, written by `mt init` from {facts}. Expect {expectation(facts)}"
-    text = _as_yaml(tree, choices, heading)
-    if config_of_text(text, "mt init") != resolved:
+    found = decide(config, cache_path)
+    heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
+    text = _as_yaml(tree, found, heading)
+    if config_of_text(text, "mt init") != found.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
-    lines = [f"{role}: {text}" for role, text in _described(resolved)]
-    return NewConfig(resolved, text, [*lines, *describe(facts, choices, resolved)])
+    lines = [f"{role}: {text}" for role, text in _described(found.config)]
+    return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
 
 
 def _described(config: Config) -> Iterator[tuple[str, str]]:
@@ -65,7 +64,10 @@ def _described(config: Config) -> Iterator[tuple[str, str]]:
     for role, sources in groups.items():
         for source in sources:
             if isinstance(source, HeldOut):
-                yield role, f"{source.fraction:g} of train, held out; no file or split was found that its names fit"
+                yield (
+                    role,
+                    f"{source.fraction:g} of train, held out: no name says that a file or split is for validation",
+                )
             elif isinstance(source, DatasetSource):
                 yield role, f"split {source.split} of {title_of(source)}"
             else:
@@ -216,20 +218,23 @@ def _name_of(source: Source, languages: Languages) -> str:
     return text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")  # Names of files have a limit in bytes.
 
 
-def _as_yaml(tree: Tree, choices: Choices, heading: str) -> str:
+def _as_yaml(tree: Tree, found: Decision, heading: str) -> str:
     """The text of a config: a comment for each value that was chosen."""
-    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, choices)]) + "\n"
+    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, found)]) + "\n"
 
 
-def _lines(tree: Tree, choices: Choices) -> Iterator[str]:
+def _lines(tree: Tree, found: Decision) -> Iterator[str]:
     yield f"name: {on_one_line(tree['name'])}  # the directory below runs"
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}
     for key, value in tree["corpus"].items():
         yield f"  {key}: {on_one_line(value)}" + (f"  # {why[key]}" if key in why else "")
-    for section, chosen in choices.items():
+    exportable = {problem.key: problem.instead for problem in unsupported(found.config)}
+    for section, chosen in found.choices.items():
         yield f"{section}:"
         for key, choice in chosen.items():
             if (section, key) != ("training", "max_steps") or choice.value is not None:
-                yield f"  {key}: {on_one_line(choice.value)}  # {choice.why}"
+                instead = exportable.get(f"{section}.{key}")
+                note = f"; mt export --format huggingface needs {instead}" if instead else ""
+                yield f"  {key}: {on_one_line(choice.value)}  # {choice.why}{note}"

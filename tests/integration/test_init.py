@@ -223,9 +223,8 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
         "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"],
     }
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    assert resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache") == load_config(
-        tmp_path / "here.yaml"
-    )
+    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache")
+    assert config == load_config(tmp_path / "here.yaml")
 
 
 def test_init_never_overwrites_a_file(mt, tmp_path):

@@ -1,4 +1,5 @@
 import json
+import random
 from pathlib import Path
 
 import pyarrow as pa
@@ -6,11 +7,12 @@ import pytest
 from pyarrow import parquet
 
 from mt_cli.config.corpora import FileSource, FilesSource
-from mt_cli.config.loading import config_of_text
+from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.corpus.sources import read_rows
-from mt_cli.errors import InputError
+from mt_cli.errors import CorpusError, InputError
 from mt_cli.experiment.beginning import new_config
 from mt_cli.experiment.naming import neighbours
+from mt_cli.export.huggingface import unsupported
 
 ENGLISH = [f"the dog and the cat are in the house {n}" for n in range(30)]
 SPANISH = [f"el perro y el gato no es de la casa {n}" for n in range(30)]
@@ -156,3 +158,23 @@ def test_no_language_is_suggested_for_text_that_may_be_in_any(empty_folder):
     write(empty_folder / "a.tsv", [f"{a}\t{b}" for a, b in zip(ENGLISH, MADE_UP, strict=True)])
     with pytest.raises(InputError, match=r"give its code with --target-language$"):
         new_config(FileSource(file="a.tsv"), (None, None), None, empty_folder)
+
+
+def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empty_folder):
+    generator = random.Random(1)
+    words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(5_000)]
+    rows = [[" ".join(generator.choices(words, k=300)) for _ in range(2)] for _ in range(20)]
+    write(empty_folder / "a.tsv", ["\t".join(row) for row in rows])
+    with pytest.raises(CorpusError, match=r"every pair has more than corpus.max_tokens 256 .* split the texts into"):
+        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, empty_folder)
+
+
+def test_a_config_says_what_cannot_be_exported_to_transformers(empty_folder):
+    write(empty_folder / "train.en", ENGLISH)
+    write(empty_folder / "train.es", SPANISH)
+    new = begun(FilesSource(files=("train.en", "train.es")))
+    (line,) = (line for line in new.text.splitlines() if line.startswith("  positions: "))
+    assert line.endswith("; mt export --format huggingface needs model.positions: sinusoidal")
+    tree = new.config.model_dump(mode="json")
+    tree["model"] |= {"positions": "sinusoidal"}
+    assert [unsupported(new.config)[0].key, *unsupported(parse_config(tree, "f.yaml"))] == ["model.positions"]
