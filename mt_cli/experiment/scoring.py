@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.evaluation.texts import METRICS, Scorer
-from mt_cli.storage import make_folder, write_text
+from mt_cli.storage import make_folder, read_regular, write_text
 from mt_cli.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
+_MAX_REPORT_BYTES = 2**24
 
 
 def evaluate(
@@ -121,7 +125,32 @@ def format_scores(scores: Mapping[str, Any]) -> str:
                 verdict = "significant" if p_value < 0.05 else "not significant"
                 difference = f"difference {scores[name]['score'] - score:+.2f}, p = {p_value:.3f}: {verdict}"
                 lines.append(f"  {label:<7}{score:6.2f}  {difference}")
+        lines.extend(f"  note: {note}" for note in rival.get("notes", ()))
     return "\n".join(lines)
+
+
+def notes_on_comparison(num_steps: Sequence[int | None]) -> list[str]:
+    """What the scores of runs do not say about their configs; `num_steps` are the updates of each, None if unknown."""
+    known = [steps for steps in num_steps if steps is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in known)
+    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
+    seeds = (
+        "confidence intervals and p-values are about the choice of test sentences; one run of each config says nothing "
+        "about other seeds, so compare several values of training.seed"
+    )
+    return [*(unequal if len(set(known)) > 1 else []), seeds]
+
+
+def notes_on_runs(runs: Sequence[Path]) -> list[str]:
+    """The notes of `notes_on_comparison` for finished runs."""
+    return notes_on_comparison([_num_steps_of(run) for run in runs])
+
+
+def _num_steps_of(run: Path) -> int | None:
+    """The number of updates of a finished run, from its report; None if it has none."""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        return int(json.loads(read_regular(RunDirectory(run).report_path, _MAX_REPORT_BYTES))["num_steps"])
+    return None
 
 
 def format_summary(report: Mapping[str, Any], path: Path) -> str:
