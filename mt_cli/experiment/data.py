@@ -280,6 +280,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
         parts = [row for row in rows if row["corpus"] == name]
         if "num_kept" not in parts[0]:
             lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append("note: a stream is not searched for slips and wrong languages; see `mt data check`")
             continue
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
         dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,15 @@ def _num_steps_of(run: Path) -> int | None:
     return None
 
 
+def _notes_on_validation(validation: Mapping[str, Any]) -> Iterator[str]:
+    if validation.get("is_below_parent"):
+        scores = f"{validation['metric']} {validation['best']:.2f} instead of {validation['parent']:.2f}"
+        yield (
+            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
+            "try a smaller training.learning_rate or more pairs."
+        )
+
+
 def format_summary(report: Mapping[str, Any], path: Path) -> str:
     """How a run ended, for people, several lines."""
     skipped = "{:,} steps were skipped because their loss or gradient was not finite.".format(report["num_bad_steps"])
@@ -162,6 +171,7 @@ def format_summary(report: Mapping[str, Any], path: Path) -> str:
             f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
             f"best step {report['best_step']:,}.",
             *([skipped] if report["num_bad_steps"] else []),
+            *_notes_on_validation(report.get("validation", {})),
             *map(format_scores, (report, *report["extra_tests"].values())),
             f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
             "checkpoints/best.safetensors",
