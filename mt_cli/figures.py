@@ -24,7 +24,7 @@ Titles = Sequence[Sequence[str]]
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
 _CELL_INCHES = (0.13, 0.32)
-_JOINER, _SPACE = "￭", "▁"
+_JOINER = "￭"
 # An SVG keeps text as text, and the same content gives the same file.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False}
 
@@ -88,8 +88,8 @@ def font_note(tokens: Iterable[str]) -> str | None:
 
 
 def shown_token(token: str) -> str:
-    """A token for display: without the marker of a missing space, and with a dot for a space."""
-    return token.replace(_JOINER, "").replace(_SPACE, "·") or " "
+    """A token for display: without the marker of a missing space."""
+    return token.replace(_JOINER, "") or " "
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from mt_cli.figures import save_attention, save_norms, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer import EOS, EOS_ID, SOS, SOS_ID, Tokenizer
+from mt_cli.tokenizer import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS, Tokenizer
 from mt_cli.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
@@ -139,16 +139,27 @@ def draw_model(translator: Translator, folder: Path, suffix: str, num_positions:
             raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
     else:
         table = sinusoids(num_positions or _DEFAULT_NUM_POSITIONS, model.config.d_model)
-    tables = {"source": embedding.table.weight, "target": model.target_embedding.table.weight}
-    if tables["source"] is tables["target"]:
-        tables = {"source and target": tables["source"]}
+    source, target = embedding.table.weight, model.target_embedding.table.weight
+    norms = {"source": _norms_of_text(source, translator.source_tokenizer, translator.tags)}
+    if source is target:
+        norms = {"source and target": norms["source"]}
+    else:
+        norms["target"] = _norms_of_text(target, translator.target_tokenizer, ())
     paths = []
     if table is not None:
         paths.append(folder / f"positions.{suffix}")
         save_positions(table, paths[-1])
     paths.append(folder / f"embeddings.{suffix}")
-    save_norms({name: weight.detach().float().norm(dim=1) for name, weight in tables.items()}, paths[-1])
+    save_norms(norms, paths[-1])
     return paths
+
+
+def _norms_of_text(table_VD: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> Tensor:
+    """The norms of the embeddings of words, characters and their parts; not of special tokens, tags and bytes."""
+    fixed = {*SPECIAL_TOKENS, *BYTES, *tags}
+    kept = [index for index, token in enumerate(tokenizer.tokens(range(len(table_VD)))) if token not in fixed]
+    norms: Tensor = table_VD.detach().float().norm(dim=1)[kept]
+    return norms
 
 
 def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:

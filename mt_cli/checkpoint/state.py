@@ -85,6 +85,9 @@ class RunState:
     """Validation loss of the same weights, which decides between equal values."""
     best_metric: str = ""
     """What `best_value` measures, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
+    parent_value: float | None = None
+    """Of `parent_metric`, for the weights that training began with; None if they are random, or not validated."""
+    parent_metric: str = ""
     num_validations_without_better: int = 0
     validated_step: int = 0
     validations: list[ValidatedStep] = field(default_factory=list)
@@ -128,6 +131,21 @@ class RunState:
             return False
         best_loss = math.inf if self.best_loss is None else self.best_loss
         return self.best_value is None or (value, -loss) > (self.best_value, -best_loss)
+
+    @property
+    def begins_with_parent(self) -> bool:
+        """Whether the next step is the first after the weights of another run, which have not been validated yet."""
+        return bool(self.parents) and self.position.step == 0 and not self.parent_metric
+
+    def set_parent(self, value: float, metric: str) -> None:
+        """Record what the weights score that training begins with."""
+        self.parent_value, self.parent_metric = value if math.isfinite(value) else None, metric
+
+    def is_below_parent(self, value: float | None, metric: str) -> bool:
+        """Whether a validation is worse than that of the weights that training began with, if it was by this metric."""
+        if value is None or self.parent_value is None or metric != self.parent_metric:
+            return False
+        return value < self.parent_value
 
     def add_validation(self, value: float, loss: float, metric: str, warmup_steps: int) -> bool:
         """Record a validation at the current step; return whether it is the best so far."""

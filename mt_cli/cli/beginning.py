@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
@@ -23,7 +22,8 @@ _WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --exam
 def init(
     others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8, help="Names without an option.")] = None,
     files: Annotated[
-        tuple[str, str] | None, Option(metavar="SOURCE TARGET", help="Two files with a sentence per line.")
+        tuple[str, str] | None,
+        Option(metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line."),
     ] = None,
     file: Annotated[
         str | None,
@@ -58,6 +58,7 @@ def init(
     if subset is not None and dataset is None:
         raise InputError("--subset: only a --dataset has subsets")
     _check_languages(source_language, target_language)
+    _check_name(name)
     if example is not None:
         if name or source_language or target_language:
             raise InputError("--example: an example has a name and languages; give --output alone beside it")
@@ -118,9 +119,20 @@ def import_model(
 
 
 def _check_languages(*codes: str | None) -> None:
+    from mt_cli.corpus.languages import LANGUAGE_CODE
+
     for side, code in zip(("source", "target"), codes, strict=True):
-        if code is not None and not re.fullmatch(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*", code):
+        if code is not None and not LANGUAGE_CODE.fullmatch(code):
             raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
+
+
+def _check_name(name: str | None) -> None:
+    from mt_cli.config.sections import RUN_NAME
+
+    if name is not None and not RUN_NAME.fullmatch(name):
+        raise InputError(
+            f"--name {name!r}: use letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
+        )
 
 
 def _example(name: str) -> str:

@@ -31,8 +31,8 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 def utf8(parameter: CallbackParam, given: Any) -> Any:
     """The text or texts of an option or argument, decoded as UTF-8 in any locale; paths are only checked."""
-    if not given or isinstance(given, list):
-        return given and [utf8(parameter, each) for each in given]
+    if not given or isinstance(given, list | tuple):
+        return given and type(given)(utf8(parameter, each) for each in given)
     text = as_utf8(str(given), parameter.opts[0], sys.getfilesystemencoding())
     return text if isinstance(given, str) else given
 

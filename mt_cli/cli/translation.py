@@ -311,18 +311,18 @@ def evaluate(
         scorer = replace(scorer, num_resamples=num_resamples)
     model = scoring.load_comet(comet) if comet else None
     scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
-    scores = {
-        "run": " + ".join(real_path(each).name for each in paths),
-        **({"checkpoint": checkpoint} if checkpoint else {}),
-        **scores,
-    }
+    title = {"run": " + ".join(real_path(each).name for each in paths)} | (
+        {"checkpoint": checkpoint} if checkpoint else {}
+    )
+    scores = title | scores
     if model is not None:
         scores["comet"] = scoring.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
-        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
+        notes = scoring.notes_on_runs([*paths, against]) if against.is_dir() else []
+        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]

@@ -93,7 +93,8 @@ class DatasetSource(TextSource):
     split: str = "train"
     """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
     columns: _TwoTexts | None = None
-    """Source and target column; `null`: the column `translation`, otherwise the columns named like the languages."""
+    """Source and target column, or keys of `translation`; `null`: the keys of `translation` or, without it, the columns
+    that are named like the languages."""
 
 
 class FilesSource(TextSource):
@@ -109,8 +110,8 @@ class FileSource(TextSource):
     file: str = Field(min_length=1)
     """A `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or `.zst`."""
     columns: _TwoTexts | None = None
-    """Source and target column of a table; `null`: `translation`, the columns named like the languages, or the first
-    two of a `.tsv` or `.csv` file without such a header."""
+    """Source and target column of a table, or keys of `translation`; `null`: the keys of `translation` or the columns
+    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header."""
 
 
 class BuiltinSource(TextSource):

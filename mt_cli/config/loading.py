@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import WILL_BE_FILLED, Config
+from mt_cli.config.writing import FLOAT, FLOAT_BEGINNINGS, FLOAT_TAG
 from mt_cli.errors import ConfigError, one_line, reason
 
 S = TypeVar("S", bound=Section)
@@ -88,9 +88,7 @@ def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+_Loader.add_implicit_resolver(FLOAT_TAG, FLOAT, FLOAT_BEGINNINGS)
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -110,12 +108,17 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {reason(error)}") from None
-    tree = parse_yaml(text, str(path))
+    return config_of_text(text, str(path), overrides)
+
+
+def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Config:
+    """The config of a YAML text; raises ConfigError, whose message begins with `origin`."""
+    tree = parse_yaml(text, origin)
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
+        raise ConfigError(f"{origin}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
     for override in overrides:
         _apply_override(tree, override)
-    return parse_config(tree, str(path))
+    return parse_config(tree, origin)
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:

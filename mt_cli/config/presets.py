@@ -98,7 +98,7 @@ LEVELS = (
     Level(
         150_000,
         "tiny",
-        4_000,
+        5_400,
         "BLEU in the tens, for short and similar sentences such as captions about thirty. More pairs help most.",
         {
             "tokenizer": dict(bpe_dropout=0.1),

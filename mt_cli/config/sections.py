@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mt_cli.config.corpora import CorpusConfig, Section
+from mt_cli.config.writing import to_yaml
 
 T = TypeVar("T")
 
@@ -457,7 +457,7 @@ class Config(Section):
 
     def to_yaml(self) -> str:
         """The complete config as YAML."""
-        return str(yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110))
+        return to_yaml(self.model_dump(mode="json"))
 
 
 def may_change(key: str) -> bool:

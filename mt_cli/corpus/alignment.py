@@ -42,6 +42,9 @@ _CLEAR_CORRELATION = 7.0
 """Minimum correlation of lengths at a far slip, in standard errors."""
 _COST_OF_A_CHANGE = 20.0
 """Evidence in nats that a change of slip needs."""
+_CLEAR_FIT, _CLEAR_FIT_ERRORS = 0.7, 7.0
+"""Nats per line, and standard errors, by which lines must fit their own partners better than others to belong to them.
+Lists of terms among sentences have 1 to 2 nats, shuffled lines and lines after a large slip at most 0.5."""
 _NUMBERS = 1
 """The index of this feature."""
 _WEAK_EVIDENCE = 0.3
@@ -99,9 +102,13 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> LineAlignment:
     if num_lines < _MIN_LINES:
         return LineAlignment([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
+    is_equal = np.fromiter(map(str.__eq__, sources, targets), bool, num_lines)
+    if num_lines - np.count_nonzero(is_equal) < _MIN_LINES:
+        return LineAlignment([], False)
     one, other = features_of(sources), features_of(targets)
     slips = _candidate_slips(one[0], other[0])
     values, exists = _compare(one, other, slips)
+    exists[:, is_equal] = False  # Names that are not translated are no evidence for or against any slip.
     units = _rarest_units(sources), _rarest_units(targets)
     commonness = _common_units(*units, slips, exists)
     log_odds, evidence = _log_odds(np.concatenate([values, commonness[None]]), exists)
@@ -109,9 +116,25 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> LineAlignment:
         # Lists of words, for example, give no evidence.
         has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
         return LineAlignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
-    nowhere = np.zeros((1, num_lines))
-    path = _best_path(np.concatenate([log_odds, nowhere]), slips.index(0))
-    return LineAlignment(_stretches([*slips, None], path), False)
+    nowhere, straight = np.zeros((1, num_lines)), slips.index(0)
+    stretches = _stretches([*slips, None], _best_path(np.concatenate([log_odds, nowhere]), straight))
+    return LineAlignment([each for each in stretches if not _is_clean(each, log_odds, exists, straight)], False)
+
+
+def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
+    """Whether the lines of a stretch that belongs nowhere only differ from other text, as a list of terms does.
+
+    They then fit their own partners clearly better than those a few lines up or down.
+    """
+    first, last, slip = stretch
+    lines = first - 1 + np.flatnonzero(exists[straight, first - 1 : last])
+    if slip is not None or not len(lines):
+        return slip is None
+    rivals = np.delete(exists[:, lines], straight, axis=0)
+    others = np.delete(log_odds[:, lines], straight, axis=0).sum(axis=0) / rivals.sum(axis=0).clip(min=1)
+    gains = log_odds[straight, lines] - others
+    mean, error = float(gains.mean()), float(gains.std()) / float(np.sqrt(len(lines)))
+    return mean > max(_CLEAR_FIT, _CLEAR_FIT_ERRORS * error)
 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import pyarrow as pa
@@ -38,6 +38,14 @@ Languages = tuple[str, str]
 Columns = tuple[str, str] | None
 
 
+class Names(NamedTuple):
+    """What names the sides of the texts in a file."""
+
+    names: list[str]
+    are_languages: bool
+    """Whether they can be nothing but languages; otherwise they are columns, or the first cells of a table."""
+
+
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
     """The rows of a file with both sides.
 
@@ -54,30 +62,31 @@ def reader_of(path: Path) -> Callable[[Path, Languages, Columns], Iterator[Row]]
     return _READERS[kind]
 
 
-def names_in(path: Path) -> list[str]:
-    """The languages of a translation memory, or the columns of a table: the first cells of one without a heading.
+def names_in(path: Path) -> Names:
+    """The languages of a translation memory or of `translation`, otherwise columns; none for gettext.
 
-    Nothing for gettext. Raises CorpusError if the format is unknown or the file cannot be read.
+    Those of a table without a heading are its first cells. Raises CorpusError if the format is unknown or the file
+    cannot be read.
     """
     reader = reader_of(path)
     if reader is _read_tmx:
-        return _languages_in_tmx(path)
+        return Names(_languages_in_tmx(path), True)
     if reader is _read_parquet:
         with opened(path) as stream, suppress(pa.ArrowException):  # `read_file` will explain it.
             schema = pq.ParquetFile(stream).schema_arrow
             nested: Any = schema.field("translation").type if "translation" in schema.names else None
             is_struct = nested is not None and pa.types.is_struct(nested)
-            return [field.name for field in nested] if is_struct else list(schema.names)
+            return Names([field.name for field in nested] if is_struct else list(schema.names), is_struct)
     if reader is _read_jsonl:
         record: Any = None
         with suppress(ValueError, RecursionError):
             record = json.loads(next((line for line in read_lines(path) if line.strip()), "null"))
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-            record = record["translation"]
-        return list(record) if isinstance(record, dict) else []
+            return Names(list(record["translation"]), True)
+        return Names(list(record) if isinstance(record, dict) else [], False)
     if reader is _read_csv:
-        return next(_csv_records(path), (0, [""]))[1]
-    return next(read_lines(path), "").split("\t") if reader is _read_tsv else []
+        return Names(next(_csv_records(path), (0, [""]))[1], False)
+    return Names(next(read_lines(path), "").split("\t") if reader is _read_tsv else [], False)
 
 
 def _read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
@@ -181,7 +190,7 @@ def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[
             record = decoder.decode(line)
         except (ValueError, RecursionError) as error:
             raise CorpusError(f"{where}: not valid JSON: {error}; {advice}") from None
-        if isinstance(record, dict) and columns is None and isinstance(record.get("translation"), dict):
+        if isinstance(record, dict) and isinstance(record.get("translation"), dict) and not _has(record, columns):
             record = record["translation"]
         if not isinstance(record, dict):
             raise CorpusError(f"{where}: found {line[:40]!r}; {advice}")
@@ -192,6 +201,11 @@ def _read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[
                 raise CorpusError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
             sides.append(_without_surrogates(side))
         yield number, sides[0], sides[1]
+
+
+def _has(names: Collection[str], columns: Columns) -> bool:
+    """Whether the columns are given, and are among the names themselves rather than in `translation`."""
+    return columns is not None and all(column in names for column in columns)
 
 
 def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -211,15 +225,23 @@ def _read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterato
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
-                picked = pick_columns(file.schema_arrow.names, languages, columns, str(path))
-                yield from rows_of_tables(file.iter_batches(10_000, columns=list(picked)), picked, languages, str(path))
+                picked, keys = pick_columns(file.schema_arrow.names, languages, columns, str(path))
+                yield from rows_of_tables(file.iter_batches(10_000, columns=list(picked)), picked, keys, str(path))
         except (pa.ArrowException, OSError) as error:
             raise CorpusError(f"{path}: not a readable Parquet file: {one_line(error)}") from None
 
 
-def pick_columns(names: Sequence[str], languages: Languages, columns: Columns, where: str) -> Sequence[str]:
-    """The `columns`, otherwise `translation`, otherwise those named like the languages; raises CorpusError."""
-    return _checked_columns(columns or (("translation",) if "translation" in names else languages), names, where)
+def pick_columns(
+    names: Sequence[str], languages: Languages, columns: Columns, where: str
+) -> tuple[Sequence[str], Languages]:
+    """The columns to read, and the keys of `translation` to read; raises CorpusError.
+
+    They are the `columns`, otherwise `translation`, in which the `columns` may be keys too, otherwise the columns that
+    are named like the languages.
+    """
+    if "translation" in names and not _has(names, columns):
+        return _checked_columns(("translation",), names, where), columns or languages
+    return _checked_columns(columns or languages, names, where), languages
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:

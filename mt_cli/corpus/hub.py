@@ -31,8 +31,8 @@ def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Row]:
         names = dataset.column_names
         if names is None:  # The first row of a stream has the columns that it does not declare.
             names = list(next(iter(dataset), {}))
-    columns = pick_columns(names, languages, source.columns, where)
-    return rows_of_tables(_tables(dataset, columns, where), columns, languages, where)
+    columns, keys = pick_columns(names, languages, source.columns, where)
+    return rows_of_tables(_tables(dataset, columns, where), columns, keys, where)
 
 
 def _tables(dataset: Any, columns: Sequence[str], where: str) -> Iterator[Any]:

@@ -34,6 +34,8 @@ _SPACELESS_LANGUAGES = CHINESE | {"bo", "dz", "ja", "km", "lo", "my", "nod", "sh
 _SPACELESS_SCRIPTS = frozenset(
     {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
 )
+LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*")
+"""The form of a code, known or not, perhaps with script and region."""
 _LETTERS = re.compile(r"[^\W\d_]+")
 SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
 """Thai, Lao, Tibetan, Myanmar and Khmer characters, for the brackets of a regular expression."""
@@ -54,7 +56,7 @@ def primary(code: str) -> str:
 
 def is_known(code: str) -> bool:
     """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
-    return primary(code) in _SCRIPTS
+    return primary(code) in _SCRIPTS and LANGUAGE_CODE.fullmatch(code) is not None
 
 
 def code_of(text: str) -> str | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -91,6 +91,14 @@ class Corpus:
         """The rows of a mask, by default the corpus."""
         for block in self.blocks(mask):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
+
+    def first_parts(self, number: int | None) -> Corpus:
+        """The corpus without the rows of all but the first parts; None is all of them."""
+        if number is None or number >= len(self.parts):
+            return self
+        statuses = self.statuses.copy()
+        statuses[self.parts[number].first_row :] = STATUS_NAMES.index("blank_pair")
+        return replace(self, statuses=statuses)
 
     @cached_property
     def pairs(self) -> list[Pair]:

@@ -6,7 +6,7 @@ Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,12 +18,13 @@ from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.state import RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.console import say
-from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.experiment.data import prepare
 from mt_cli.experiment.resuming import check_data
 from mt_cli.experiment.setup import Setup
 from mt_cli.hardware import keep_memory, pick_device
 from mt_cli.model.transformer import Transformer
+from mt_cli.tracking import read_rows
 
 
 def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
@@ -96,18 +97,32 @@ def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -
     if paths:
         with _opened(paths[max(paths)]) as checkpoint:
             known = _available(directory, checkpoint.state)
-    most = min(len(known), directory.config().training.num_validated_kept)
+    kept = directory.config().training.num_validated_kept
+    most, advice = min(len(known), kept), _how_to_keep_more(directory, len(known), kept)
     if most < 2:
         raise RunError(
-            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} are kept; train "
-            "or resume with a larger training.keep_validated"
+            f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} "
+            f"{'is' if most == 1 else 'are'} kept; {advice}"
         )
     if number is None or number > most:
         raise RunError(
             f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints; use "
-            f"a number up to {most}, or a larger training.keep_validated in training"
+            f"a number up to {most}, or {advice}"
         )
     return tuple(sorted(each.step for each in choose(known, number)))
+
+
+def _how_to_keep_more(directory: RunDirectory, available: int, kept: int) -> str:
+    """Advice on options of training, by what limits the number of validated checkpoints."""
+    with suppress(MtError, OSError, ValueError):
+        steps = {row["step"] for row in read_rows(directory.metrics_path) if row["step"] and "valid/loss" in row}
+        if len(steps) <= max(1, available):
+            more = " and training.keep_validated of at least 2" if kept < 2 else ""
+            return (
+                f"let the run validate more often than {len(steps):,} time{'s' * (len(steps) != 1)}: train longer, or "
+                f"with a smaller training.validate_every_steps{more}"
+            )
+    return "train or resume with a larger training.keep_validated"
 
 
 def _available(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:

@@ -7,27 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
 
-import yaml
-
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
-from mt_cli.config.loading import parse_config, with_values
+from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, HeldOut, Source
+from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
-from mt_cli.corpus.formats import Columns, Languages, Row, names_in
-from mt_cli.corpus.hub import load_splits
-from mt_cli.corpus.languages import code_of, is_known, language_of_texts, primary
-from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.config.writing import on_one_line
+from mt_cli.corpus.formats import Columns, Languages, Row
+from mt_cli.corpus.languages import LANGUAGE_CODE, code_of, is_known, language_of_texts, primary
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.experiment.presets import Choices, choose, describe, expectation, find_facts, values_of
-
-Tree = dict[str, Any]
+from mt_cli.experiment.naming import Found, Tree, look, title_of, unknown_code_in
+from mt_cli.experiment.presets import Decision, decide, describe, expectation
+from mt_cli.export.huggingface import unsupported
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
-_VALID, _TEST = ("valid", "validation", "val", "dev"), ("test",)
+_MAX_NAME_BYTES = 200
 _HEADINGS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
 
 
@@ -41,16 +37,6 @@ class NewConfig:
     """What was chosen and why, for people."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """What the names of files, columns and splits say."""
-
-    names: Sequence[str]
-    """Languages or columns."""
-    evaluation: Mapping[str, Tree]
-    """Sources of `valid`, `test` and further test sets by name."""
-
-
 def new_config(
     source: Source, languages: tuple[str | None, str | None], name: str | None, cache_path: Path
 ) -> NewConfig:
@@ -62,17 +48,36 @@ def new_config(
     both = corpus["source"], corpus["target"]
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
-    facts = find_facts(config, cache_path)
-    choices = choose(facts)
-    resolved = with_values(config, values_of(choices))
-    heading = f"{both[0]} to {both[1]}, written by `mt init` from {facts}. Expect {expectation(facts)}"
-    return NewConfig(resolved, _as_yaml(tree, choices, heading), list(describe(facts, choices, resolved)))
+    found = decide(config, cache_path)
+    heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
+    text = _as_yaml(tree, found, heading)
+    if config_of_text(text, "mt init") != found.config:
+        raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
+    lines = [f"{role}: {text}" for role, text in _described(found.config)]
+    return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
+
+
+def _described(config: Config) -> Iterator[tuple[str, str]]:
+    """What is trained and evaluated on, for people."""
+    corpus = config.corpus
+    groups = {"train": corpus.train, "valid": corpus.valid, "test": corpus.test or (), **corpus.extra_tests}
+    for role, sources in groups.items():
+        for source in sources:
+            if isinstance(source, HeldOut):
+                yield (
+                    role,
+                    f"{source.fraction:g} of train, held out: no name says that a file or split is for validation",
+                )
+            elif isinstance(source, DatasetSource):
+                yield role, f"split {source.split} of {title_of(source)}"
+            else:
+                yield role, title_of(source) + (", found by its name" if role != "train" else "")
 
 
 def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree:
     """The section `corpus` for a source."""
-    found = _look(source)
-    columns, named = _columns_and_languages(source, found.names, languages)
+    found = look(source)
+    columns, named = _columns_and_languages(source, found, languages)
     extra = {"columns": list(columns)} if columns else {}
     train = source.model_dump(mode="json", exclude_unset=True) | extra
     num_rows, beginning = 0, list[Row]()
@@ -81,18 +86,18 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
         if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
             beginning.append(row)
     if not num_rows:
-        raise CorpusError(f"{_title(source)}: the corpus is empty")
+        raise CorpusError(f"{title_of(source)}: the corpus is empty")
     if beginning and all(one == other for _, one, other in beginning):
-        raise CorpusError(f"{_title(source)}: both sides are the same text")
+        raise CorpusError(f"{title_of(source)}: both sides are the same text")
     if not beginning:
         listed = f"; it has {', '.join(found.names)}" if any(found.names) else ""
-        raise CorpusError(f"{_title(source)}: no pair has text on both sides{listed}")
+        raise CorpusError(f"{title_of(source)}: no pair has text on both sides{listed}")
     if num_rows < _MIN_PAIRS and "valid" not in found.evaluation:
         raise CorpusError(
-            f"{_title(source)}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or a "
-            "file for validation beside it"
+            f"{title_of(source)}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or "
+            "a file for validation beside it"
         )
-    both = _detected(named, beginning, _title(source))
+    both = _detected(named, beginning, source)
     evaluation = {role: {**each, **extra} for role, each in found.evaluation.items()}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus = {"source": both[0], "target": both[1], "train": train}
@@ -101,93 +106,63 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
     return corpus | ({"extra_tests": evaluation} if evaluation else {})
 
 
-def _look(source: Source) -> Found:
-    """What can be seen without reading the whole text."""
-    if isinstance(source, DatasetSource):
-        splits = load_splits(source)
-        if source.split not in splits:
-            raise CorpusError(f"{_title(source)}: no split {source.split!r} among {', '.join(splits)}")
-        tree = source.model_dump(mode="json", exclude_unset=True)
-        roles = {"valid": next((each for each in _VALID if each in splits), None)}
-        roles["test"] = "test" if "test" in splits else None
-        return Found(
-            _columns_of(splits[source.split]), {role: {**tree, "split": each} for role, each in roles.items() if each}
-        )
-    if isinstance(source, FilesSource):
-        return Found([_language_in_name(path) for path in source.files], _neighbours(source.files))
-    assert isinstance(source, FileSource)
-    return Found(names_in(Path(source.file)), _neighbours([source.file]))
-
-
-def _columns_of(dataset: Any) -> list[str]:
-    """The languages of the column `translation`, or the columns."""
-    translation = dataset.features.get("translation")
-    return list(getattr(translation, "languages", None) or translation or dataset.column_names)
-
-
-def _language_in_name(path: str) -> str:
-    """The last part of a file name that is the code of a language, or an empty string."""
-    parts = re.split(r"[._-]", Path(path).name)
-    return next((part for part in reversed(parts) if is_known(part)), "")
-
-
-def _neighbours(paths: Sequence[str]) -> dict[str, Tree]:
-    """Sources of validation and test files beside training files, with names like theirs, one for each of them."""
-    found: dict[str, Tree] = {}
-    splits = [_name_around_train(Path(path)) for path in paths]
-    for role, words in (("valid", _VALID), ("test", _TEST)):
-        (before, after), folder = splits[0], Path(paths[0]).parent
-        pattern = re.compile(rf"{re.escape(before)}((?:{'|'.join(words)})(?![a-z])[\w.-]*){re.escape(after)}")
-        matches = (pattern.fullmatch(path.name) for path in folder.glob("*") if path.is_file())
-        for middle in sorted((match[1] for match in matches if match), key=lambda text: (len(text), text)):
-            own = [Path(path).with_name(f"{b}{middle}{a}") for path, (b, a) in zip(paths, splits, strict=True)]
-            label = role if role not in found else middle
-            is_new = len({*own, *map(Path, paths)}) == 2 * len(paths)
-            if is_new and all(path.is_file() for path in own) and (label == role or role == "test"):
-                files = [str(path) for path in own]
-                found[label] = {"files": files} if len(files) == 2 else {"file": files[0]}
-    return found
-
-
-def _name_around_train(path: Path) -> tuple[str, str]:
-    """What stands before and after `train` in a file name; without it, nothing and the suffixes."""
-    before, word, after = path.name.rpartition("train")
-    return (
-        (before, after) if word else ("", "".join(path.suffixes[-2:] if path.suffix in COMPRESSIONS else [path.suffix]))
-    )
-
-
 def _columns_and_languages(
-    source: Source, names: Sequence[str], given: tuple[str | None, str | None]
+    source: Source, found: Found, given: tuple[str | None, str | None]
 ) -> tuple[Columns, tuple[str | None, str | None]]:
     """Columns, None for the default ones, and the languages as far as they are given or in names."""
-    column_of = {code: name for name in reversed(names) if (code := code_of(name))}
+    if isinstance(source, FilesSource):
+        own = found.names if found.names[0] != found.names[1] else ("", "")
+        return None, (given[0] or own[0] or None, given[1] or own[1] or None)
+    column_of = {code: name for name in reversed(found.names) if (code := _code_of(name, found))}
     codes = list(reversed(column_of))
-    if len(codes) > 2 and "id" in codes:
+    if len(codes) > 2 and "id" in codes and not found.are_languages:
         codes.remove("id")  # Numbers, rather than Indonesian.
     rest = [code for code in codes if primary(code) not in {primary(each) for each in given if each}]
     num_missing = given.count(None)
     if num_missing and len(rest) > num_missing:
         raise InputError(
-            f"{_title(source)}: there are the languages {', '.join(codes)}; choose with --source-language and "
+            f"{title_of(source)}: there are the languages {', '.join(codes)}; choose with --source-language and "
             "--target-language"
         )
-    is_named = len(rest) == num_missing and isinstance(source, FilesSource | FileSource | DatasetSource)
-    named = tuple(each or (rest.pop(0) if is_named else None) for each in given)
-    source_language, target_language = named
-    if isinstance(source, FilesSource) or set(named) <= set(names):
-        return None, (source_language, target_language)
-    if source_language in column_of and target_language in column_of:
-        return (column_of[source_language], column_of[target_language]), (source_language, target_language)
-    headings = next((pair for pair in _HEADINGS if set(pair) <= set(names)), None)
-    if headings is None and not _has_default_columns(source) and names:
-        if len(names) != 2:
-            raise InputError(
-                f"{_title(source)}: which of its columns {', '.join(names)} are source and target? Rename two "
-                "of them source and target, or like the languages; or write a config with `columns` (docs/data.md)"
-            )
-        headings = (names[0], names[1])
-    return headings, (source_language, target_language)
+    is_named = len(rest) == num_missing
+    source_language, target_language = (each or (rest.pop(0) if is_named else None) for each in given)
+    languages = source_language, target_language
+    if found.are_languages and _has_default_columns(source):
+        return None, languages  # A translation memory has no columns.
+    columns = _columns_named(languages, column_of, found) or _columns_by_heading(source, found)
+    return (None if columns == languages else columns), languages
+
+
+def _code_of(name: str, found: Found) -> str | None:
+    """The language that a name stands for, as a code or by its English name; None if it stands for none."""
+    return name if found.are_languages and LANGUAGE_CODE.fullmatch(name) else code_of(name)
+
+
+def _columns_named(languages: tuple[str | None, str | None], column_of: Mapping[str, str], found: Found) -> Columns:
+    """The columns whose names are, or stand for, the two languages; None if there is not one for each."""
+    by_language = {primary(code): name for code, name in column_of.items()} | {name: name for name in found.names}
+    named = [by_language.get(each, by_language.get(primary(each))) if each else None for each in languages]
+    if found.are_languages and len(found.names) == 2 and named.count(None) == 1:
+        # The other key is that of the other language, as a code that is not known.
+        named[named.index(None)] = next(name for name in found.names if name not in named)
+    source, target = named
+    return None if source is None or target is None else (source, target)
+
+
+def _columns_by_heading(source: Source, found: Found) -> Columns:
+    """The columns `source` and `target`, or the only two; None for the default ones.
+
+    Raises InputError if there are others.
+    """
+    headings = next((pair for pair in _HEADINGS if set(pair) <= set(found.names)), None)
+    if headings or _has_default_columns(source) or not found.names:
+        return headings
+    if len(found.names) != 2:
+        raise InputError(
+            f"{title_of(source)}: which of its columns {', '.join(found.names)} are source and target? Rename two "
+            "of them source and target, or like the languages; or write a config with `columns` (docs/data.md)"
+        )
+    return found.names[0], found.names[1]
 
 
 def _has_default_columns(source: Source) -> bool:
@@ -195,11 +170,12 @@ def _has_default_columns(source: Source) -> bool:
     return isinstance(source, FileSource) and not re.search(r"\.(jsonl(\.\w+)?|parquet)$", source.file)
 
 
-def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], title: str) -> Languages:
+def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], origin: Source) -> Languages:
     """The languages, those that are None by the texts.
 
     Raises InputError if they are not recognised, a side has no letters, or each side is in the language of the other.
     """
+    title = title_of(origin)
     sides = {"source": [source for _, source, _ in rows], "target": [target for _, _, target in rows]}
     by_words = [language_of_texts(side) for side in sides.values()]
     found = []
@@ -211,10 +187,7 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], tit
                 "(docs/data.md)"
             )
         if given is None and recognised is None:
-            raise InputError(
-                f"{title}: the language of the {side} is neither in names nor recognised by its words; give "
-                f"--{side}-language CODE, such as --{side}-language it"
-            )
+            raise InputError(f"{title}: {_unknown_language(side, origin)}")
         found.append(str(given or recognised))
     source, target = found
     if source == target:
@@ -224,10 +197,13 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], tit
     return source, target
 
 
-def _title(source: Source) -> str:
-    if isinstance(source, DatasetSource):
-        return f"dataset {source.dataset}"
-    return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
+def _unknown_language(side: str, origin: Source) -> str:
+    """What to do about a side whose language is not known; a code is suggested only if the file has it as a suffix."""
+    problem = f"the language of the {side} is neither in names nor recognised by its words"
+    path = origin.files[side == "target"] if isinstance(origin, FilesSource) else ""
+    if (suffix := unknown_code_in(path)) is None:
+        return f"{problem}; give its code with --{side}-language"
+    return f"{problem}: {suffix} is no code that mt knows; if it is one, give --{side}-language {suffix}"
 
 
 def _name_of(source: Source, languages: Languages) -> str:
@@ -238,29 +214,27 @@ def _name_of(source: Source, languages: Languages) -> str:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
         words = [word for word in re.split(r"[._-]", path.name.split(".")[0]) if word and not is_known(word)]
         stem = "_".join(words) if words and words != ["train"] else path.absolute().parent.name
-    text = re.sub(r"[^\w-]+", "_", f"{stem}_{languages[0]}_{languages[1]}").lstrip("_-")
-    return text[:100]
+    text = re.sub(r"[^\w-]+", "_", f"{stem}_{languages[0]}_{languages[1]}").lstrip("_-")[:100]
+    return text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")  # Names of files have a limit in bytes.
 
 
-def _as_yaml(tree: Tree, choices: Choices, heading: str) -> str:
+def _as_yaml(tree: Tree, found: Decision, heading: str) -> str:
     """The text of a config: a comment for each value that was chosen."""
-    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, choices)]) + "\n"
+    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, found)]) + "\n"
 
 
-def _lines(tree: Tree, choices: Choices) -> Iterator[str]:
-    yield f"name: {_flow(tree['name'])}  # the directory below runs"
+def _lines(tree: Tree, found: Decision) -> Iterator[str]:
+    yield f"name: {on_one_line(tree['name'])}  # the directory below runs"
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}
     for key, value in tree["corpus"].items():
-        yield f"  {key}: {_flow(value)}" + (f"  # {why[key]}" if key in why else "")
-    for section, chosen in choices.items():
+        yield f"  {key}: {on_one_line(value)}" + (f"  # {why[key]}" if key in why else "")
+    exportable = {problem.key: problem.instead for problem in unsupported(found.config)}
+    for section, chosen in found.choices.items():
         yield f"{section}:"
         for key, choice in chosen.items():
             if (section, key) != ("training", "max_steps") or choice.value is not None:
-                yield f"  {key}: {_flow(choice.value)}  # {choice.why}"
-
-
-def _flow(value: Any) -> str:
-    """A value as YAML on one line."""
-    return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=10**9).strip()[1:-1]
+                instead = exportable.get(f"{section}.{key}")
+                note = f"; mt export --format huggingface needs {instead}" if instead else ""
+                yield f"  {key}: {on_one_line(choice.value)}  # {choice.why}{note}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.batching.batches import MixedPairs, TrainingPairs, shares_by_temperature
+from mt_cli.batching.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
 from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
 from mt_cli.batching.resegmented import ResegmentedPairs
 from mt_cli.batching.segmentation import Segmenter
@@ -74,7 +74,10 @@ def prepare(
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():
         if not len(pairs) and name in ("train", "valid"):
-            raise CorpusError(f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens}")
+            raise CorpusError(
+                f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
+                "split the texts into sentences, or set a larger corpus.max_tokens"
+            )
     problems = _problems(corpora, config, cache)
     release_memory()
     return Data(corpora, tokenizers, encoded, statistics, is_short_enough, problems)
@@ -181,6 +184,12 @@ def training_pairs(data: Data, config: Config) -> TrainingPairs:
     return ResegmentedPairs(pairs, [segmenters[each] for each in data.tokenizers], corpus.max_tokens, training.seed)
 
 
+def count_epoch(pairs: TrainingPairs, config: Config) -> int | None:
+    """The number of micro-batches of the first epoch, counted in its first pools; None for a stream."""
+    num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
+    return count_batches(pairs, config.training.tokens_per_batch, num_counted)
+
+
 def times_per_epoch(data: Data, config: Config) -> list[float]:
     """How often each pair of each training corpus is seen per epoch."""
     if config.corpus.temperature is not None:
@@ -271,6 +280,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
         parts = [row for row in rows if row["corpus"] == name]
         if "num_kept" not in parts[0]:
             lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append("note: a stream is not searched for slips and wrong languages; see `mt data check`")
             continue
         counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
         dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""

@@ -17,7 +17,7 @@ from mt_cli.console import say
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.experiment.data import Data, prepare, read, tokenizer_pairs
-from mt_cli.experiment.presets import resolve_preset
+from mt_cli.experiment.presets import Circumstances, resolve_preset
 from mt_cli.experiment.replay import with_replay
 from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
@@ -75,10 +75,12 @@ def prepare_new(
     `init.freeze` does not fit.
     """
     config, tokenizers, parent = _adopt(config, cache_path, path, stream_rows)
+    num_own = len(config.corpus.train)
     if parent is not None:
         config = with_replay(config, parent.run, cache_path)
-    config = resolve_preset(config, cache_path, stream_rows=stream_rows)
-    return config, prepare(config, cache_path, tokenizers, stream_rows), parent
+    known = Circumstances(tokenizers=tokenizers, num_own=num_own, stream_rows=stream_rows)
+    config, data = resolve_preset(config, cache_path, known)
+    return config, data or prepare(config, cache_path, tokenizers, stream_rows), parent
 
 
 def _adopt(

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, exp, inf, log
+from math import exp, inf, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,19 +16,23 @@ from mt_cli.batching.streamed import first_pairs
 from mt_cli.config import presets
 from mt_cli.config.loading import flat, with_values
 from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
-from mt_cli.config.sections import Config, may_change
+from mt_cli.config.sections import Config, TrainingConfig, may_change
 from mt_cli.console import say
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import CorpusError
-from mt_cli.experiment.data import read, sample
+from mt_cli.experiment.data import Data, count_epoch, prepare, read, sample, training_pairs
+from mt_cli.export.huggingface import unsupported
 from mt_cli.hardware import pick_device
+from mt_cli.processes import num_processes
+from mt_cli.tokenizer import TokenizerPair
+from mt_cli.training import count_steps
 
 _PAIRS_EXAMINED = 50_000
 _CHARACTERS_EXAMINED = 100_000
-_TOKENS_PER_WORD = 1.5
-"""Subwords, punctuation marks and ends of sentences for each word; only the number of epochs depends on it."""
+_AUTOMATIC_BATCH = 4_096
+"""Size of a batch by which the steps are counted if `batch_tokens: auto` will be found later."""
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 200
 _NUM_VALIDATIONS, _PATIENCE = 40, 15
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
@@ -50,6 +54,8 @@ class Facts:
     """The scripts of each side."""
     device: str
     max_minutes: float | None
+    num_replayed: int = 0
+    """Pairs of the run that training begins with, which are not among `num_pairs`."""
 
     def __str__(self) -> str:
         if self.num_pairs is None:
@@ -57,7 +63,8 @@ class Facts:
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
         words = f"{_rounded(self.num_target_words):,} target words, {distinct}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
-        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}"
+        replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
+        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
 
 
 class Choice(NamedTuple):
@@ -71,36 +78,106 @@ Choices = Mapping[str, Mapping[str, Choice]]
 """Choices by section and key."""
 
 
-def resolve_preset(
-    config: Config, cache_path: Path, previous: Config | None = None, stream_rows: int | None = None
-) -> Config:
-    """The config with values in place of `preset: auto`; other configs are returned as they are.
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of an epoch of the training pairs, replayed ones included."""
 
-    What is chosen, and why, is printed. If a run resumes, `previous` is its config: options that may not change then
-    keep their values. Raises CorpusError if a corpus cannot be read, and ConfigError if the values contradict others.
+    num_batches: int
+    training: TrainingConfig
+    """Without the length of the run."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, as `batch_tokens` counts them."""
+        return max(1, self.num_batches) * self.training.tokens_per_batch
+
+    def num_steps(self, num_epochs: int) -> int:
+        """The number of updates in some epochs, in one process."""
+        return count_steps(self.training, 1, self.num_batches, num_epochs)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What stands for `preset: auto`."""
+
+    facts: Facts
+    choices: Choices
+    config: Config
+    """With the values chosen, except where the config has others."""
+    data: Data | None
+    """The corpora and tokenizers of that config; None for a stream."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a decision depends on besides the config. All may be left out."""
+
+    previous: Config | None = None
+    """The config of a run that resumes: options that may not change keep its values."""
+    tokenizers: TokenizerPair | None = None
+    """Those of the run that resumes or that training begins with."""
+    num_own: int | None = None
+    """How many of the corpora of `train` are the run's own; the others are replayed."""
+    stream_rows: int | None = None
+    """See `prepare`."""
+
+
+def decide(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Decision:
+    """The values for `preset: auto`.
+
+    Tokenizer and model follow from the text. The tokenizer is then trained, and the length of the run follows from the
+    tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
+    """
+    facts = find_facts(config, cache_path, known)
+    choices = choose(facts)
+    resolved = _with_choices(config, choices, known.previous)
+    if config.corpus.is_streaming:
+        return Decision(facts, choices, resolved, None)
+    data = prepare(resolved, cache_path, known.tokenizers, known.stream_rows)
+    counted = resolved
+    if resolved.training.batch_tokens == "auto":
+        size = known.previous.training.tokens_per_batch if known.previous else _AUTOMATIC_BATCH
+        counted = resolved.model_copy(update={"training": resolved.training.model_copy(update={"batch_tokens": size})})
+    num_batches = count_epoch(training_pairs(data, counted), counted)
+    assert num_batches is not None
+    choices = choose(facts, Epoch(num_batches, counted.training))
+    return Decision(facts, choices, _with_choices(config, choices, known.previous), data)
+
+
+def resolve_preset(
+    config: Config,
+    cache_path: Path,
+    known: Circumstances = Circumstances(),
+) -> tuple[Config, Data | None]:
+    """The config with values in place of `preset: auto`, and its data if they were read; other configs as they are.
+
+    What is chosen, and why, is printed unless a run resumes. Raises the errors of `decide`.
     """
     if config.preset is None:
-        return config
-    facts = find_facts(config, cache_path, stream_rows)
-    choices = choose(facts)
-    if previous is not None:
-        return with_values(config, _kept(values_of(choices), previous))
-    resolved = with_values(config, values_of(choices))
-    for line in describe(facts, choices, resolved):
+        return config, None
+    found = decide(config, cache_path, known)
+    for line in describe(found.facts, found.choices, config, found.config) if known.previous is None else ():
         say(line)
-    return resolved
+    return found.config, found.data
 
 
-def find_facts(config: Config, cache_path: Path, stream_rows: int | None = None) -> Facts:
+def _with_choices(config: Config, choices: Choices, previous: Config | None) -> Config:
+    values = values_of(choices)
+    return with_values(config, values if previous is None else _kept(values, previous))
+
+
+def find_facts(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Facts:
     """The facts of the training corpora of a config; raises CorpusError if a corpus cannot be read."""
     num_pairs: int | None = None
+    num_replayed = 0
     pairs: Sequence[Pair]
-    corpora = read(config, Cache(cache_path, say), stream_rows)
+    corpora = read(config, Cache(cache_path, say), known.stream_rows)
     if config.corpus.is_streaming:
         pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
     else:
-        num_pairs = len(corpora["train"])
-        rows = corpora["train"].rows(sample(corpora["train"], _PAIRS_EXAMINED, config.training.seed))
+        train = corpora["train"].first_parts(known.num_own)
+        num_pairs, num_replayed = len(train), len(corpora["train"]) - len(train)
+        rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
         pairs = [(source, target) for _, source, target in rows]
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
@@ -113,6 +190,7 @@ def find_facts(config: Config, cache_path: Path, stream_rows: int | None = None)
         (_scripts(sides[0]), _scripts(sides[1])),
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
+        num_replayed,
     )
 
 
@@ -132,8 +210,11 @@ def expectation(facts: Facts) -> str:
     return level.expectation if size == level.preset else f"worse translations than these pairs allow: {why}."
 
 
-def choose(facts: Facts) -> Choices:
-    """The options for a corpus. Those that may change when a run resumes depend on the corpus alone."""
+def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
+    """The options for a corpus, without the length of the run if an epoch of it is not known yet.
+
+    Those that may change when a run resumes depend on the corpus alone.
+    """
     level = level_of(facts)
     size, why_size = _size(level, facts)
     base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
@@ -151,7 +232,8 @@ def choose(facts: Facts) -> Choices:
     is_shared = chosen["tokenizer"]["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
-    chosen["training"] |= _length(level, facts, int(base["training"]["warmup_steps"]))
+    if epoch is not None or facts.num_pairs is None:
+        chosen["training"] |= _length(level, epoch, int(base["training"]["warmup_steps"]))
     return chosen
 
 
@@ -193,25 +275,23 @@ def _vocabulary(facts: Facts) -> dict[str, Choice]:
     }
 
 
-def _length(level: Level, facts: Facts, warmup_steps: int) -> dict[str, Choice]:
-    """How long to train, and how often to validate."""
-    if facts.num_pairs is None:
+def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, Choice]:
+    """How long to train, and how often to validate; without an epoch, on a stream."""
+    if epoch is None:
         num_steps = level.num_updates
         length = {
             "max_steps": Choice(num_steps, "an epoch of a stream may never end"),
             "max_epochs": Choice(None, "max_steps ends the run"),
         }
     else:
-        words = max(facts.num_target_words, 1) * _TOKENS_PER_WORD
-        num_epochs = min(max(round(_num_tokens(level) / words), _MIN_EPOCHS), _MAX_EPOCHS)
-        num_steps = num_epochs * ceil(words / _tokens_per_step(level))
+        num_epochs = min(max(round(_num_tokens(level) / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
+        num_steps = epoch.num_steps(num_epochs)
+        size = f" of {epoch.training.tokens_per_batch:,} tokens" if num_processes() == 1 else " of one process"
         length = {
             "max_steps": Choice(None, "max_epochs ends the run"),
-            "max_epochs": Choice(
-                num_epochs, f"about {_rounded(num_steps):,} updates at {_TOKENS_PER_WORD} tokens a word"
-            ),
+            "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
         }
-    every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{_rounded(num_steps):,} updates"
+    every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{num_steps:,} updates"
     return length | {
         "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), f"at most a fifth of {updates}"),
         "validate_every_steps": Choice(every, f"about {round(num_steps / every)} validations in {updates}"),
@@ -243,14 +323,20 @@ def _kept(values: Values, previous: Config) -> Values:
     }
 
 
-def describe(facts: Facts, choices: Choices, resolved: Config) -> Iterator[str]:
-    """What was chosen and why, for people: a line for each section, then what to expect."""
+def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) -> Iterator[str]:
+    """What was chosen and why, for people: a line for each section, then what to expect.
+
+    `given` is the config before the choices. What it sets itself, or takes from another run, has no reason here.
+    """
     now, by_config = flat(resolved), list[str]()
+    tree, parent = given.model_dump(exclude_unset=True), given.init.run
     yield f"preset auto: {facts}"
-    for section, chosen in choices.items():
+    if parent is not None:
+        yield f"  of {parent}  tokenizer, model"
+    for section, chosen in choices.items() if parent is None else [("training", choices["training"])]:
         shown = []
         for key, choice in chosen.items():
-            if now[f"{section}.{key}"] != choice.value:
+            if key in tree.get(section, {}) or now[f"{section}.{key}"] != choice.value:
                 by_config.append(f"{section}.{key} {_shown(now[f'{section}.{key}'])}")
             elif choice.value is not None:
                 shown.append((f"{key} {_shown(choice.value)}", choice.why))
@@ -261,4 +347,12 @@ def describe(facts: Facts, choices: Choices, resolved: Config) -> Iterator[str]:
     max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
     if max_steps and max_steps < 2 * warmup_steps:
         yield f"  too short  training.max_steps {max_steps:,} is little more than the warm-up of {warmup_steps:,} steps"
-    yield f"  expect     {expectation(facts)}"
+    if problems := [] if parent else unsupported(resolved):
+        yield (
+            f"  export     mt export --format huggingface will refuse {' and '.join(each.found for each in problems)}; "
+            f"if you need it, set {' and '.join(each.instead for each in problems)} before training"
+        )
+    if parent is None:
+        yield f"  expect     {expectation(facts)}"
+    else:
+        yield f"  expect     translations of {parent} that become more like train; its score is printed first"

@@ -61,6 +61,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         **first,
         "extra_tests": {each["split"]: each for each in others},
         "parents": [asdict(parent) for parent in state.parents],
+        "validation": _validation(state),
         "stopped_because": stopped_because,
         "best_step": state.best_step,
         "averaged_steps": best.averaged_steps if best else None,
@@ -80,6 +81,17 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
     _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
     write_text(directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     return report
+
+
+def _validation(state: RunState) -> dict[str, Any]:
+    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+    is_loss = state.best_metric == "loss"  # The state has it negated.
+    best, parent = (
+        None if value is None else round(-value if is_loss else value, 4)
+        for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
+    )
+    is_below = state.is_below_parent(state.best_value, state.best_metric)
+    return {"metric": state.best_metric, "best": best, "parent": parent, "is_below_parent": is_below}
 
 
 def _write_hparams(setup: Setup, step: int, scores: Mapping[str, Mapping[str, Any]]) -> None:

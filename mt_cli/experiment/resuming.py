@@ -12,7 +12,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import DamagedFileError, DivergenceError, InputError, RunError
 from mt_cli.experiment.parent import inherited
-from mt_cli.experiment.presets import resolve_preset
+from mt_cli.experiment.presets import Circumstances, resolve_preset
 from mt_cli.experiment.replay import replayed_before
 from mt_cli.experiment.reporting import write_bad_batch
 from mt_cli.experiment.setup import Setup, with_batch_tokens
@@ -37,10 +37,11 @@ def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, T
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
+    known = Circumstances(previous, tokenizers, num_own=len(config.corpus.train))
     if config.init.run is not None:
         config = inherited(config, previous, f"{directory.path}: this run began with another config")
         config = replayed_before(config, previous)
-    config = resolve_preset(config, directory.path.parent / ".cache", previous)
+    config, _ = resolve_preset(config, directory.path.parent / ".cache", known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config, tokenizers, directory.check_resumable(previous, config)

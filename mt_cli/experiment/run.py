@@ -172,6 +172,8 @@ def _train_from(setup: Setup, state: RunState) -> str:
         Signals().recorded() as signals,
     ):
         loop = _Loop(setup, state, tracker, bar, signals)
+        if state.begins_with_parent:
+            loop.validate_parent()
         loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
@@ -228,6 +230,16 @@ class _Loop:
             if self._saved is not None and self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
+    def validate_parent(self) -> None:
+        """Score the validation set with the weights of another run, with which training begins."""
+        setup, state = self._setup, self._state
+        with self._trained.deployed() as model:
+            found = setup.validator.validate(model)
+        state.set_parent(found.value, setup.validator.measure)
+        self._tracker.write_metrics(0, state.elapsed_seconds, found.metrics)
+        names = " and ".join(str(parent["run"]) for parent in state.parents)
+        say(f"  {names} on valid, before the first step: {setup.validator.describe(found)}")
+
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
         setup, state, step = self._setup, self._state, self._state.position.step
@@ -251,7 +263,9 @@ class _Loop:
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
             f"{self.log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
-            f"BLEU {bleu:.2f}  chrF {chrf:.2f}" + ("  best" if is_best else "")
+            f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
+            + ("  best" if is_best else "")
+            + ("  below the parent" if state.is_below_parent(found.value, setup.validator.measure) else "")
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)

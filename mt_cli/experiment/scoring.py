@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.evaluation.texts import METRICS, Scorer
-from mt_cli.storage import make_folder, write_text
+from mt_cli.storage import make_folder, read_regular, write_text
 from mt_cli.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
+_MAX_REPORT_BYTES = 2**24
 
 
 def evaluate(
@@ -121,7 +125,41 @@ def format_scores(scores: Mapping[str, Any]) -> str:
                 verdict = "significant" if p_value < 0.05 else "not significant"
                 difference = f"difference {scores[name]['score'] - score:+.2f}, p = {p_value:.3f}: {verdict}"
                 lines.append(f"  {label:<7}{score:6.2f}  {difference}")
+        lines.extend(f"  note: {note}" for note in rival.get("notes", ()))
     return "\n".join(lines)
+
+
+def notes_on_comparison(num_steps: Sequence[int | None]) -> list[str]:
+    """What the scores of runs do not say about their configs; `num_steps` are the updates of each, None if unknown."""
+    known = [steps for steps in num_steps if steps is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in known)
+    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
+    seeds = (
+        "confidence intervals and p-values are about the choice of test sentences; one run of each config says nothing "
+        "about other seeds, so compare several values of training.seed"
+    )
+    return [*(unequal if len(set(known)) > 1 else []), seeds]
+
+
+def notes_on_runs(runs: Sequence[Path]) -> list[str]:
+    """The notes of `notes_on_comparison` for finished runs."""
+    return notes_on_comparison([_num_steps_of(run) for run in runs])
+
+
+def _num_steps_of(run: Path) -> int | None:
+    """The number of updates of a finished run, from its report; None if it has none."""
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+        return int(json.loads(read_regular(RunDirectory(run).report_path, _MAX_REPORT_BYTES))["num_steps"])
+    return None
+
+
+def _notes_on_validation(validation: Mapping[str, Any]) -> Iterator[str]:
+    if validation.get("is_below_parent"):
+        scores = f"{validation['metric']} {validation['best']:.2f} instead of {validation['parent']:.2f}"
+        yield (
+            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
+            "try a smaller training.learning_rate or more pairs."
+        )
 
 
 def format_summary(report: Mapping[str, Any], path: Path) -> str:
@@ -133,6 +171,7 @@ def format_summary(report: Mapping[str, Any], path: Path) -> str:
             f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
             f"best step {report['best_step']:,}.",
             *([skipped] if report["num_bad_steps"] else []),
+            *_notes_on_validation(report.get("validation", {})),
             *map(format_scores, (report, *report["extra_tests"].values())),
             f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
             "checkpoints/best.safetensors",

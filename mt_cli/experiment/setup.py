@@ -7,12 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from mt_cli.averaging import MovingAverage
-from mt_cli.batching.batches import count_batches
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config, TrainingConfig
 from mt_cli.console import say
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.experiment.data import Data, describe_data, fingerprints_of, training_pairs
+from mt_cli.experiment.data import Data, count_epoch, describe_data, fingerprints_of, training_pairs
 from mt_cli.experiment.parent import Parent
 from mt_cli.experiment.validation import Validator
 from mt_cli.hardware import describe_hardware, memory_of, pick_device, pick_precision, precision_of
@@ -52,8 +51,7 @@ class Setup:
         self.validator = Validator(self.objective, data, config, self.dtype, self.device)
         self.fingerprints = fingerprints_of(data.corpora, config) | directory.fixed_digests()
         self.pairs = training_pairs(data, config)
-        num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
-        self._num_batches = count_batches(self.pairs, training.tokens_per_batch, num_counted)
+        self._num_batches = count_epoch(self.pairs, config)
         self.count_steps(num_processes())
 
     def count_steps(self, num_processes: int) -> None:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors.torch import save_file
@@ -92,24 +92,56 @@ def _import_transformers() -> Any:
     return transformers
 
 
-def _check_supported(config: Config) -> None:
-    """Raise InputError if no class can hold the model or the tokenizers."""
+class Unsupported(NamedTuple):
+    """A value that no class of `transformers` can hold."""
+
+    key: str
+    """The option, by its dotted key."""
+    found: str
+    """The value, for people."""
+    instead: str
+    """An option and a value that can be exported."""
+
+
+def unsupported(config: Config) -> list[Unsupported]:
+    """Why a run of this config cannot be exported, or nothing; what to choose instead before it is trained."""
     model, tokenizer = config.model, config.tokenizer
-    for is_problem, problem in (
-        (model.activation not in _ACTIVATIONS, f"model.activation: {model.activation}"),
-        (model.positions != "sinusoidal", f"model.positions: {model.positions}"),
-        (model.norm_order == "post" and model.ends_in_norm, "model.final_norm with norm_order: post"),
+    tied = "model.tie_embeddings: all"
+    problems = (
+        (
+            model.activation not in _ACTIVATIONS,
+            Unsupported("model.activation", f"model.activation: {model.activation}", "model.activation: relu"),
+        ),
+        (
+            model.positions != "sinusoidal",
+            Unsupported("model.positions", f"model.positions: {model.positions}", "model.positions: sinusoidal"),
+        ),
+        (
+            model.norm_order == "post" and model.ends_in_norm,
+            Unsupported("model.final_norm", "model.final_norm with norm_order: post", "model.final_norm: null"),
+        ),
         (
             model.norm_order == "pre" and model.tie_embeddings != "all",
-            f"model.tie_embeddings: {model.tie_embeddings} with norm_order: pre",
+            Unsupported(
+                "model.tie_embeddings", f"model.tie_embeddings: {model.tie_embeddings} with norm_order: pre", tied
+            ),
         ),
         (
             tokenizer.algorithm != "sentencepiece" and not tokenizer.shared,
-            "tokenizers of two vocabularies (tokenizer.shared: false)",
+            Unsupported(
+                "tokenizer.shared",
+                "tokenizers of two vocabularies (tokenizer.shared: false)",
+                "tokenizer.shared: true",
+            ),
         ),
-    ):
-        if is_problem:
-            raise InputError(f"--format huggingface: no class of transformers has {problem}; use --format bundle")
+    )
+    return [problem for is_problem, problem in problems if is_problem]
+
+
+def _check_supported(config: Config) -> None:
+    """Raise InputError if no class can hold the model or the tokenizers."""
+    for problem in unsupported(config):
+        raise InputError(f"--format huggingface: no class of transformers has {problem.found}; use --format bundle")
 
 
 def _description(run: TrainedRun, layout: _Layout) -> dict[str, Any]:

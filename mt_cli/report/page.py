@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -10,9 +10,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, Template
 
 from mt_cli.config.loading import differences
+from mt_cli.config.writing import on_one_line
 from mt_cli.console import clock
 from mt_cli.errors import MtError
 from mt_cli.evaluation.texts import METRICS
+from mt_cli.experiment.scoring import notes_on_comparison
 from mt_cli.figures import shown_token
 from mt_cli.inspection import trace_translation
 from mt_cli.report.charts import Chart, Curve, short_number
@@ -42,10 +44,16 @@ def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
         charts=list(_charts(runs)),
         samples=_samples(runs),
         heat_maps=islice(_heat_maps(first, translator), _NUM_HEAT_MAPS) if translator else (),
-        changed_options=[(other, differences(first.config, other.config)) for other in others],
+        notes=notes_on_comparison([run.report.num_steps if run.report else None for run in runs]) if others else [],
+        changed_options=[(other, _shown(differences(first.config, other.config))) for other in others],
         environments=_environments(runs),
     )
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
+
+
+def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
+    """The values as they stand in a config."""
+    return {key: [on_one_line(value) for value in values] for key, values in differences.items()}
 
 
 @cache
@@ -94,4 +102,4 @@ def _heat_maps(run: RunFiles, translator: Translator) -> Iterator[dict[str, Any]
 def _environments(runs: Sequence[RunFiles]) -> dict[str, list[Any]]:
     columns = [{**run.report.hardware, **run.report.versions} if run.report else {} for run in runs]
     keys = dict.fromkeys(key for column in columns for key in column)
-    return {key: [column.get(key, "") for column in columns] for key in keys}
+    return {key: ["" if (value := column.get(key)) is None else value for column in columns] for key in keys}

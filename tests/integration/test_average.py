@@ -173,7 +173,17 @@ def test_what_prevents_an_average_is_named_with_what_to_do(train, begin, mt, tmp
     assert path.name in error("--last", 2) and "delete it" in error("--last", 2)
     assert file_of(run, "best").read_bytes() == before
     path.unlink()
-    assert "and 1 are kept" in error("--last", 2)
+    assert "and 1 is kept" in error("--last", 2)
+
+
+def test_more_checkpoints_are_advised_only_where_they_would_exist(begin, mt, tmp_path):
+    begin("run", keep_validated=5, max_steps=3)
+    status, _, err = mt("average", "--run", tmp_path / "runs/run", "--last", 2)
+    assert status == 2 and "larger training.keep_validated" not in err
+    assert "let the run validate more often than 1 time: train longer, or with a smaller" in err
+    begin("other", max_steps=3)
+    err = mt("average", "--run", tmp_path / "runs/other", "--last", 2)[2]
+    assert "training.validate_every_steps and training.keep_validated of at least 2" in err
 
 
 def test_kept_validations_are_scored_again_by_another_metric(train, begin):

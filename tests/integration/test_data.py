@@ -94,6 +94,8 @@ def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
     assert status == 2
     assert "PROBLEM in train: train.en, lines 302 to 801: line N of the source seems to belong to line N - 1" in out
     assert "check these lines" in err
+    status, _, err = mt("train", "--config", "c.yaml")
+    assert status == 0 and next(line for line in out.splitlines() if line.startswith("PROBLEM")) in err, err
 
 
 def test_swapped_columns_are_found(mt, config):
@@ -276,7 +278,11 @@ def test_a_stream_trains_resumes_and_is_checked_by_its_beginning(mt, config, tmp
     assert json.loads(out)["corpora"][0]["num_read"] == 64
     status, _, err = mt("train", "--config", path, *settings)
     assert status == 0, err
-    assert "streaming" in err and "steps       as many an epoch as the stream gives, at most 4 in all" in err
+    assert (
+        "streaming" in err
+        and "not searched for slips" in err
+        and "steps       as many an epoch as the stream gives, at most 4 in all" in err
+    )
     report = json.loads((tmp_path / "runs/checked/report.json").read_text(encoding="utf-8"))
     assert report["corpora"][0]["num_kept"] >= report["corpora"][0]["num_pairs_seen"] > 0
     status, _, err = mt("train", "--config", path, *settings, "--set", "training.max_steps=9")

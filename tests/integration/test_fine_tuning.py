@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from run_content import metrics_of
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.files import save_checkpoint
@@ -82,6 +83,25 @@ def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, t
     trained = TrainedRun.load(parent)
     expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state.best_step}
     assert report["parents"] == [expected | {"weights": trained.digest, "parents": []}]
+
+
+def test_the_score_of_the_parent_is_the_first_and_what_falls_below_it_is_said(child, mt, tmp_path):
+    settings = "training.best_metric=loss", "training.max_steps=12", "decoding.max_length=8"
+    status, _, err = child(*settings, "training.learning_rate=1e-12")
+    assert status == 0, err
+    (line,) = re.findall(r"parent on valid, before the first step: valid loss ([\d.]+)", err)
+    first, *others = (row for row in metrics_of(tmp_path / "runs/child") if "valid/loss" in row)
+    assert first["step"] == 0 and f"{first['valid/loss']:.3f}" == line
+    assert others[0]["valid/loss"] == pytest.approx(first["valid/loss"], abs=1e-4)
+    report = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))
+    assert report["validation"]["parent"] == round(first["valid/loss"], 4)
+    status, _, err = child(*settings, "training.learning_rate=10", "name=worse")
+    assert status == 0 and "  below the parent" in err
+    assert "The best checkpoint is worse on valid than the run that training began with (loss " in err
+    report = json.loads((tmp_path / "runs/worse/report.json").read_text(encoding="utf-8"))
+    assert report["validation"]["is_below_parent"] and report["validation"]["best"] > report["validation"]["parent"]
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", "name=new", "--set", "training.max_steps=1")
+    assert status == 0 and "before the first step" not in err and "parent" not in err.replace("parent.yaml", "")
 
 
 def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same_run, monkeypatch):

@@ -223,9 +223,8 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
         "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"],
     }
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    assert resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache") == load_config(
-        tmp_path / "here.yaml"
-    )
+    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache")
+    assert config == load_config(tmp_path / "here.yaml")
 
 
 def test_init_never_overwrites_a_file(mt, tmp_path):
@@ -301,6 +300,8 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--file", "missing.tmx"), "missing.tmx: no such file"),
         (("--file", ""), "--file: a name is empty"),
         (("--dataset", ""), "--dataset: a name is empty"),
+        (("--files", "train.en", "train.de", "--name", ""), "--name '': use letters, digits"),
+        (("--files", "train.en", "train.de", "--name", "a b"), "--name 'a b': use letters, digits"),
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs are too few to hold some of them out"),
         (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),

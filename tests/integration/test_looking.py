@@ -7,12 +7,13 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from mt_cli.config.sections import ModelConfig
+from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
 from mt_cli.inspection import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer import Tokenizer
 from mt_cli.translator import Translator
 
 
@@ -96,8 +97,9 @@ def test_the_requested_number_of_positions_is_drawn(mt, trained, drawn, options,
 
 def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn):
     config = ModelConfig(d_model=32, num_heads=2, positions="learned", max_positions=40)
-    model = Transformer(config, 9, 9)
-    learned = Translator(TransformerEngine(model), (None, None), translator.decoding, 6)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    model = Transformer(config, *(each.vocab_size for each in tokenizers))
+    learned = Translator(TransformerEngine(model), tokenizers, translator.decoding, 6)
     draw_model(learned, tmp_path, "png")
     draw_model(learned, tmp_path, "png", 30)
     assert [len(table) for table in drawn] == [40, 30]
@@ -106,9 +108,23 @@ def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn)
         draw_model(learned, tmp_path, "png", 41)
 
 
+def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr("mt_cli.inspection.save_norms", lambda norms, path: drawn.update(norms))
+    config = TokenizerConfig(algorithm="bpe", vocab_size=300)
+    tokenizers = [Tokenizer.train(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
+    model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))
+    draw_model(Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, ["<2x>"]), tmp_path, "png")
+    for side, num_fixed in (("source", 4 + 1 + 256), ("target", 4 + 256)):
+        table = getattr(model, f"{side}_embedding").table.weight
+        assert torch.equal(drawn[side], table.detach().norm(dim=1)[num_fixed:])
+
+
 def test_no_positions_are_drawn_if_only_attention_knows_them(translator, tmp_path, drawn):
-    model = Transformer(ModelConfig(d_model=32, num_heads=2, positions="rotary"), 9, 9)
-    rotary = Translator(TransformerEngine(model), (None, None), translator.decoding, 6)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    config = ModelConfig(d_model=32, num_heads=2, positions="rotary")
+    model = Transformer(config, *(each.vocab_size for each in tokenizers))
+    rotary = Translator(TransformerEngine(model), tokenizers, translator.decoding, 6)
     assert [path.name for path in draw_model(rotary, tmp_path, "png")] == ["embeddings.png"] and not drawn
     with pytest.raises(InputError, match="7 positions: this model adds no encoding"):
         draw_model(rotary, tmp_path, "png", 7)
@@ -155,7 +171,11 @@ class Page(HTMLParser):
 def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     shutil.copytree(trained, tmp_path / "other")
     config = tmp_path / "other" / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31"), encoding="utf-8")
+    changed = config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31")
+    config.write_text(changed.replace("max_length: null", "max_length: 9"), encoding="utf-8")
+    report_path = tmp_path / "other" / "report.json"
+    other = json.loads(report_path.read_text(encoding="utf-8")) | {"num_steps": 7}
+    report_path.write_text(json.dumps(other | {"hardware": other["hardware"] | {"gpu": None}}), encoding="utf-8")
     status, out, _ = mt("report", "--run", trained, "--compare", "other", "--output", "page.html")
     assert (status, out) == (0, "page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -167,6 +187,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
+    assert "<td><code>decoding.max_length</code></td><td>null</td><td>9</td>" in text and ">None<" not in text
+    assert f"The runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text
     num_held_out = report["corpora"][0]["num_held_out"]
     assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
     assert text.count("<polyline") >= 10

@@ -312,6 +312,12 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     text = mt("evaluate", "--run", trained, "--against", "worse.txt", *many)[1]
     assert "(paired bootstrap, 1,000 samples)" in text
     assert ": significant" in text and " ± " in text and "tokens a second" in text
+    assert "note: " not in text
+    shutil.copytree(trained, tmp_path / "other")
+    report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
+    (tmp_path / "other/report.json").write_text(json.dumps(report | {"num_steps": 7}), encoding="utf-8")
+    text = mt("evaluate", "--run", trained, "--against", "other", "--num-resamples", "10")[1]
+    assert f"note: the runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text
     (tmp_path / "short.txt").write_text("ONE\n", encoding="utf-8")
     status, _, err = mt("evaluate", "--run", trained, "--against", "short.txt")
     assert status == 2 and "1 lines for 40 sentences" in err

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mt_cli.config.loading import differences, flat, load_config, parse_config, parse_yaml
+from mt_cli.config.loading import config_of_text, differences, flat, load_config, parse_config, parse_yaml
 from mt_cli.config.reference import schema
-from mt_cli.config.sections import Config, may_change
+from mt_cli.config.sections import RUN_NAME, Config, may_change
+from mt_cli.config.writing import on_one_line
 from mt_cli.errors import ConfigError
 
 SMALLEST = {
@@ -41,6 +42,21 @@ def message_for(tree):
 def test_resolved_config_round_trips():
     config = parse_config(with_values(model__d_model=64, training__adam_betas=[0.8, 0.9]), "f.yaml")
     assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
+
+
+LIKE_NUMBERS = st.sampled_from(["1e3", "1E5", "0x1F", "1_000", "1:30", "2026-01-01", "yes", "null", "012", "1.5", "_"])
+ODD_CHARACTERS = st.text(st.sampled_from("a1 e-.:#'\"\n\t\x85\u2028\u2029\ufeff\U0001f600,[]{}&*!|>%@`\\"), min_size=1)
+
+
+@given(LIKE_NUMBERS.filter(RUN_NAME.fullmatch) | st.from_regex(RUN_NAME, fullmatch=True), LIKE_NUMBERS | ODD_CHARACTERS)
+def test_any_name_is_written_so_that_it_is_read_back_as_it_was(name, path):
+    tree = with_values(name=name)
+    label = "t" + path.replace("\\", "")
+    tree["corpus"] |= {"train": {"files": [path, "x"]}, "extra_tests": {label: {"file": path}}}
+    config = parse_config(tree, "f.yaml")
+    assert config_of_text(config.to_yaml(), "g.yaml") == config
+    flow = "".join(f"{key}: {on_one_line(value)}  # why\n" for key, value in tree.items())
+    assert flow.count("\n") == len(tree) and config_of_text(flow, "h.yaml") == config
 
 
 def test_every_shipped_config_loads_and_has_a_comment(root):

@@ -3,6 +3,8 @@ import random
 import pytest
 
 from mt_cli.corpus.alignment import align, first_misaligned_line
+from mt_cli.corpus.formats import read_file
+from mt_cli.errors import CorpusError
 
 
 def words_of(number, seed):
@@ -93,6 +95,51 @@ def test_the_first_misaligned_line_is_that_of_the_lost_one():
     sources, targets = sides()
     assert abs(first_misaligned_line(sources, lost(targets, 300, 2)) - 301) <= 8
     assert first_misaligned_line(sources, targets) is None
+
+
+def with_names(sources, targets, place, number):
+    """Both sides with a list of names, which are not translated; names have the words of other names."""
+    parts = ["Arithmetic", "Attribute", "Import", "Index", "Key", "Name", "Type", "Value", "Error", "Warning", "Exit"]
+    pairs = [(one, other) for one in parts for other in parts]
+    names = [f":exc:`{one}{other}{index // len(pairs)}`" for index, (one, other) in enumerate(pairs * 9)][:number]
+    return ([*side[:place], *names, *side[place:]] for side in (sources, targets))
+
+
+@pytest.mark.parametrize("number", [100, 400])
+def test_lines_that_are_not_translated_are_no_evidence(number):
+    sources, targets = with_names(*sides(800), 500, number)
+    assert align(sources, targets).stretches == []
+    for place in (300, 500 + number + 150):  # Slips before and after the names are found.
+        stretches = align(sources, lost(targets, place, 1)).stretches
+        assert {slip for _, _, slip in stretches} == {-1}
+        assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
+    assert align(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
+
+
+def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_shuffled():
+    """Their words do not recur, and their lengths alone say less than those of the sentences."""
+    generator = random.Random(0)
+    lengths = [generator.randrange(3, 45) for _ in range(150)]
+    terms = ["".join(generator.choices("aeioubcdfg", k=length)) for length in lengths]
+    others = ["".join(generator.choices("αεηιουβγδζ", k=length + generator.randrange(2))) for length in lengths]
+    sources, targets = sides()
+    sources = [*sources[:700], *terms, *sources[700:]]
+    assert align(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
+    generator.shuffle(others)
+    ((first, last, slip),) = align(sources, [*targets[:700], *others, *targets[700:]]).stretches
+    assert (abs(first - 701) <= 8, abs(last - 850) <= 8, slip) == (True, True, None)
+
+
+@pytest.mark.slow
+def test_catalogues_of_technical_text_have_no_slips(real_text):
+    for path in sorted((real_text / "pydocs/es").rglob("*.po")):
+        try:
+            rows = [row[1:] for row in read_file(path, ("en", "es")) if row[1] and row[2]]
+        except CorpusError:
+            continue  # One of them is not in the format.
+        sources, targets = zip(*rows, strict=True) if rows else ((), ())
+        alignment = align(sources, targets)
+        assert (alignment.stretches, alignment.is_unrelated) == ([], False), path
 
 
 PAIRS = [

@@ -8,26 +8,35 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt_cli.batching.batches import count_batches
 from mt_cli.config.loading import flat, load_config, parse_config, with_values
 from mt_cli.config.presets import PRESETS
-from mt_cli.config.sections import may_change
+from mt_cli.config.sections import TrainingConfig, may_change
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError
+from mt_cli.experiment.data import training_pairs
 from mt_cli.experiment.presets import (
     _WORD,
+    Circumstances,
+    Epoch,
     Facts,
     _kept,
     choose,
     describe,
     expectation,
     find_facts,
+    level_of,
     resolve_preset,
     values_of,
 )
+from mt_cli.export.huggingface import unsupported
+from mt_cli.training import count_steps
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
 LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})
 FACTS = Facts(5_000, 60_000.0, 9_000, (LATIN, LATIN), "cpu", None)
+AUTO = parse_config({"name": "t", "corpus": CORPUS, "preset": "auto"}, "f.yaml")
+EPOCH = Epoch(40, TrainingConfig(batch_tokens=3072))
 
 
 def tree(preset, **sections):
@@ -36,7 +45,8 @@ def tree(preset, **sections):
 
 def chosen(facts, **sections):
     """The values that auto chooses, by dotted key, in a config with these sections."""
-    return flat(with_values(parse_config(tree("auto", **sections), "f.yaml"), values_of(choose(facts))))
+    epoch = None if facts.num_pairs is None else EPOCH
+    return flat(with_values(parse_config(tree("auto", **sections), "f.yaml"), values_of(choose(facts, epoch))))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -120,12 +130,12 @@ FACTS_OF_ANY_CORPUS = st.builds(
 )
 
 
-@given(FACTS_OF_ANY_CORPUS)
-def test_any_corpus_gets_values_that_fit_together_and_a_reason_for_each(facts):
-    choices = choose(facts)
-    config = with_values(parse_config(tree("auto"), "f.yaml"), values_of(choices))
+@given(FACTS_OF_ANY_CORPUS, st.integers(0, 10**6))
+def test_any_corpus_gets_values_that_fit_together_and_a_reason_for_each(facts, num_batches):
+    choices = choose(facts, None if facts.num_pairs is None else Epoch(num_batches, TrainingConfig()))
+    config = with_values(AUTO, values_of(choices))
     assert all(choice.why for chosen in choices.values() for choice in chosen.values())
-    lines = list(describe(facts, choices, config))
+    lines = list(describe(facts, choices, AUTO, config))
     assert "of the config" not in "".join(lines)
     for key, value in flat(config).items():
         if (
@@ -161,8 +171,9 @@ def test_a_model_smaller_than_the_pairs_allow_is_announced():
 
 
 def test_values_are_shown_as_in_a_config():
-    config = with_values(parse_config(tree("auto", training={"max_steps": 9}), "f.yaml"), values_of(choose(FACTS)))
-    shown = "\n".join(describe(FACTS, choose(FACTS), config))
+    config = parse_config(tree("auto", training={"max_steps": 9}), "f.yaml")
+    choices = choose(FACTS, EPOCH)
+    shown = "\n".join(describe(FACTS, choices, config, with_values(config, values_of(choices))))
     assert "training.max_epochs null" in shown
     assert "shared true" in shown
     assert not {"None", "True", "False"} & set(re.findall(r"\w+", shown))
@@ -183,10 +194,24 @@ def test_scripts_of_real_sentences_are_those_of_their_languages(texts):
 
 
 def test_what_the_config_sets_is_kept_and_named():
-    choices = choose(FACTS)
-    config = with_values(parse_config(tree("auto", model={"d_model": 64}), "f.yaml"), values_of(choices))
-    assert config.model.d_model == 64
-    assert "  of the config  model.d_model 64" in list(describe(FACTS, choices, config))
+    choices = choose(FACTS, EPOCH)
+    for d_model in (64, 128):  # One of them is the value that would be chosen, too.
+        given = parse_config(tree("auto", model={"d_model": d_model}), "f.yaml")
+        config = with_values(given, values_of(choices))
+        assert config.model.d_model == d_model
+        lines = list(describe(FACTS, choices, given, config))
+        assert f"  of the config  model.d_model {d_model}" in lines
+        assert not any(line.startswith("  model ") and "d_model" in line for line in lines)
+
+
+def test_a_run_that_begins_with_another_has_reasons_for_its_training_alone():
+    choices = choose(FACTS, EPOCH)
+    given = parse_config(tree("auto", init={"run": "runs/parent"}), "f.yaml")
+    lines = list(describe(FACTS, choices, given, with_values(given, values_of(choices))))
+    assert "  of runs/parent  tokenizer, model" in lines
+    assert not any("d_model" in line or "vocab_size" in line or expectation(FACTS) in line for line in lines)
+    assert any("learning_rate" in line for line in lines)
+    assert any("expect     translations of runs/parent" in line for line in lines)
 
 
 def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):
@@ -213,8 +238,8 @@ def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
     (tmp_path / "p.tsv").write_text("a b\tx y z\nc\td\n", encoding="utf-8")
     changes = {"train": {"file": "p.tsv", "streaming": True}, "valid": {"file": "p.tsv"}}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
-    resolved = resolve_preset(config, tmp_path / "cache")
-    assert resolved.training.max_steps and resolved.training.max_epochs is None
+    resolved, data = resolve_preset(config, tmp_path / "cache")
+    assert data is None and resolved.training.max_steps and resolved.training.max_epochs is None
     assert "preset auto: a stream of unknown size, cpu" in capsys.readouterr().err
 
 
@@ -250,8 +275,55 @@ def test_words_of_scripts_without_spaces_are_about_as_many_as_in_english():
 
 def test_a_limit_of_steps_that_ends_in_the_warm_up_is_said():
     config = parse_config(tree("auto", training={"max_steps": 3}), "f.yaml")
-    choices = choose(FACTS)
-    lines = list(describe(FACTS, choices, with_values(config, values_of(choices))))
+    choices = choose(FACTS, EPOCH)
+    lines = list(describe(FACTS, choices, config, with_values(config, values_of(choices))))
     assert any("too short  training.max_steps 3" in line for line in lines)
-    config = parse_config(tree("auto"), "f.yaml")
-    assert not any("too short" in line for line in describe(FACTS, choices, with_values(config, values_of(choices))))
+    lines = list(describe(FACTS, choices, AUTO, with_values(AUTO, values_of(choices))))
+    assert not any("too short" in line for line in lines)
+
+
+@given(st.integers(1, 10**5), st.integers(100, 10**5), st.integers(1, 4))
+def test_the_planned_updates_are_those_of_the_tokens(num_batches, batch_tokens, num_micro_batches):
+    epoch = Epoch(num_batches, TrainingConfig(batch_tokens=batch_tokens, micro_batches_per_step=num_micro_batches))
+    choices = choose(FACTS, epoch)["training"]
+    num_epochs = choices["max_epochs"].value
+    assert f"{epoch.num_steps(num_epochs):,} updates" in choices["max_epochs"].why
+    level = level_of(FACTS)
+    if 3 < num_epochs < 200:
+        num_tokens = level.num_updates * level.changes["training"]["batch_tokens"]
+        assert abs(num_epochs - num_tokens / (num_batches * batch_tokens)) <= 0.5
+
+
+def test_the_plan_has_the_number_of_updates_that_the_run_has(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = [f"w{n % 7} x{n % 11} " * (1 + n % 13) + str(n) for n in range(300)]
+    (tmp_path / "p.tsv").write_text("".join(f"{word}\t{word.upper()}\n" for word in words), encoding="utf-8")
+    corpus = CORPUS | {"train": {"file": "p.tsv"}}
+    config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": corpus}, "f.yaml")
+    resolved, data = resolve_preset(config, tmp_path / "cache")
+    num_batches = count_batches(training_pairs(data, resolved), resolved.training.tokens_per_batch)
+    num_steps = count_steps(resolved.training, 1, num_batches, resolved.training.max_epochs)
+    assert f"max_epochs {resolved.training.max_epochs} ({num_steps:,} updates of" in capsys.readouterr().err
+
+
+def test_replayed_pairs_are_not_counted_as_those_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, number in (("own", 20), ("old", 500)):
+        lines = (f"{name} {n} a\t{name} {n} b\n" for n in range(number))
+        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    train = [{"file": "own.tsv"}, {"file": "old.tsv", "weight": 0.01}]
+    corpus = CORPUS | {"train": train, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
+    config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": corpus}, "f.yaml")
+    facts = find_facts(config, tmp_path / "cache", Circumstances(num_own=1))
+    assert (facts.num_pairs, facts.num_target_words, facts.num_replayed) == (20, 60, 500)
+    assert str(facts).startswith("20 pairs, ") and str(facts).endswith("besides 500 replayed pairs")
+    assert find_facts(config, tmp_path / "cache").num_pairs == 520
+
+
+def test_what_cannot_be_exported_to_transformers_is_said_before_the_training():
+    choices = choose(FACTS, EPOCH)
+    lines = "\n".join(describe(FACTS, choices, AUTO, with_values(AUTO, values_of(choices))))
+    assert "huggingface will refuse model.positions: rotary; if you need it, set model.positions: sinusoidal" in lines
+    given = parse_config(tree("auto", model={"positions": "sinusoidal"}), "f.yaml")
+    config = with_values(given, values_of(choices))
+    assert unsupported(config) == [] and "  export " not in "\n".join(describe(FACTS, choices, given, config))

@@ -1,0 +1,180 @@
+import json
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from mt_cli.config.corpora import FileSource, FilesSource
+from mt_cli.config.loading import config_of_text, parse_config
+from mt_cli.corpus.sources import read_rows
+from mt_cli.errors import CorpusError, InputError
+from mt_cli.experiment.beginning import new_config
+from mt_cli.experiment.naming import neighbours
+from mt_cli.export.huggingface import unsupported
+
+ENGLISH = [f"the dog and the cat are in the house {n}" for n in range(30)]
+SPANISH = [f"el perro y el gato no es de la casa {n}" for n in range(30)]
+MADE_UP = [f"zyx vut srq pon {n}" for n in range(30)]
+
+
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path, lines):
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def begun(source, languages=(None, None), name=None):
+    """What `mt init` writes, read back."""
+    new = new_config(source, languages, name, Path("cache"))
+    assert config_of_text(new.text, "f.yaml") == new.config
+    return new
+
+
+@pytest.mark.parametrize(
+    ("names", "others"),
+    [
+        (["typing.po"], ["test.po", "dev.po", "valid.po"]),
+        (["asyncio.po"], ["asyncio-dev.po"]),
+        (["books.tsv"], ["test.tsv", "valid.tsv"]),
+        (["books.en", "books.de"], ["test.en", "test.de", "dev.en", "dev.de"]),
+        (["books.en", "books.de"], ["books.test.en", "bookstest.de", "books_valid.en"]),
+        (["trainers.tsv"], ["test.tsv", "testers.tsv"]),
+    ],
+)
+def test_files_of_other_texts_are_not_taken_for_evaluation(empty_folder, names, others):
+    for name in (*names, *others):
+        (empty_folder / name).touch()
+    assert neighbours(names) == {}
+
+
+@pytest.mark.parametrize(
+    ("names", "valid", "test"),
+    [
+        (["train.po"], ["dev.po"], ["test.po"]),
+        (["train.tsv"], ["valid.tsv"], ["test.tsv"]),
+        (["news.train.en.gz", "news.train.de.gz"], ["news.dev.en.gz", "news.dev.de.gz"], None),
+        (["books.en", "books.de"], ["books.valid.en", "books.valid.de"], ["test-books.en", "test-books.de"]),
+        (["en.txt", "de.txt"], None, ["en_test.txt", "de_test.txt"]),
+    ],
+)
+def test_files_with_names_like_those_of_training_files_are_taken_for_evaluation(empty_folder, names, valid, test):
+    for name in (*names, *(valid or []), *(test or [])):
+        (empty_folder / name).touch()
+    found = neighbours(names)
+    expected = {"valid": valid, "test": test}
+    assert {role: each.get("files", [each.get("file")]) for role, each in found.items()} == {
+        role: each for role, each in expected.items() if each
+    }
+
+
+def test_the_plan_names_the_files_that_are_taken(empty_folder):
+    for name in ("train", "dev", "test", "test_2017"):
+        write(empty_folder / f"{name}.en", [f"{line} {name}" for line in ENGLISH])
+        write(empty_folder / f"{name}.es", [f"{line} {name}" for line in SPANISH])
+    lines = begun(FilesSource(files=("train.en", "train.es"))).lines
+    for line in (
+        "train: train.en and train.es",
+        "valid: dev.en and dev.es, found by its name",
+        "test: test.en and test.es, found by its name",
+        "test_2017: test_2017.en and test_2017.es, found by its name",
+    ):
+        assert line in lines
+
+
+@pytest.mark.parametrize("name", ["1e3", "1_0.5e5", "2026-01-01", "null", "yes"])
+def test_a_name_like_a_number_stays_a_name(empty_folder, name):
+    write(empty_folder / "train.en", ENGLISH)
+    write(empty_folder / "train.es", SPANISH)
+    assert begun(FilesSource(files=("train.en", "train.es")), name=name).config.name == name
+
+
+def test_files_with_odd_names_are_the_files_of_the_config(empty_folder):
+    for name in ("a\x85b", "a\u2028 b", "a: #b", "[1e3]", "'\"", "\U0001f600 {x}", "en-\x85name: x"):
+        write(empty_folder / f"{name}.en", ENGLISH)
+        write(empty_folder / f"{name}.es", SPANISH)
+        files = f"{name}.en", f"{name}.es"
+        assert begun(FilesSource(files=files)).config.corpus.train[0].files == files
+
+
+def test_a_long_name_of_a_file_gives_a_name_that_a_directory_can_have(empty_folder):
+    name = "日本語" * 26
+    write(empty_folder / f"{name}.tsv", ["\t".join(pair) for pair in zip(ENGLISH, SPANISH, strict=True)])
+    (empty_folder / begun(FileSource(file=f"{name}.tsv")).config.name).mkdir()
+
+
+def nested(path, keys, sides=(ENGLISH, MADE_UP)):
+    rows = [{"translation": dict(zip(keys, pair, strict=True))} for pair in zip(*sides, strict=True)]
+    if path.suffix == ".parquet":
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, [json.dumps(row) for row in rows])
+    return FileSource(file=str(path))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("keys", "languages", "expected"),
+    [
+        (("en", "xyz"), (None, None), ("en", "xyz")),
+        (("en", "xyz"), (None, "xyz"), ("en", "xyz")),
+        (("en", "xyz"), ("xyz", None), ("xyz", "en")),
+        (("en", "xyz"), ("en", "xx"), ("en", "xx")),
+        (("eng", "xyz"), ("en", "xyz"), ("en", "xyz")),
+        (("source", "target"), ("en", "xx"), ("en", "xx")),
+    ],
+)
+def test_the_keys_of_a_translation_are_languages(empty_folder, kind, keys, languages, expected):
+    corpus = begun(nested(empty_folder / f"t.{kind}", keys), languages).config.corpus
+    assert corpus.languages == expected
+    sides = (ENGLISH, MADE_UP) if languages[0] != "xyz" else (MADE_UP, ENGLISH)
+    assert [row[1:] for row in read_rows(corpus.train[0], expected)] == list(zip(*sides, strict=True))
+
+
+def test_a_third_key_of_a_translation_is_asked_about(empty_folder):
+    source = nested(empty_folder / "t.jsonl", ("en", "xyz", "uvw"), (ENGLISH, MADE_UP, MADE_UP))
+    with pytest.raises(InputError, match=r"there are the languages en, xyz, uvw; choose with --source-language"):
+        new_config(source, (None, None), None, empty_folder)
+    assert begun(source, ("en", "uvw")).config.corpus.languages == ("en", "uvw")
+
+
+@pytest.mark.parametrize("suffixes", [("es", "xyz"), ("xyz", "es")])
+def test_the_side_whose_suffix_is_not_known_is_named(empty_folder, suffixes):
+    write(empty_folder / "train.es", MADE_UP)  # Its words are not needed.
+    write(empty_folder / "train.xyz", MADE_UP[::-1])
+    side = ("source", "target")[suffixes.index("xyz")]
+    with pytest.raises(InputError, match="xyz is no code that mt knows; if it is one") as caught:
+        new_config(FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, empty_folder)
+    assert f"the language of the {side} is neither" in str(caught.value)
+    assert f"--{side}-language xyz" in str(caught.value)
+
+
+def test_no_language_is_suggested_for_text_that_may_be_in_any(empty_folder):
+    write(empty_folder / "a.tsv", [f"{a}\t{b}" for a, b in zip(ENGLISH, MADE_UP, strict=True)])
+    with pytest.raises(InputError, match=r"give its code with --target-language$"):
+        new_config(FileSource(file="a.tsv"), (None, None), None, empty_folder)
+
+
+def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empty_folder):
+    generator = random.Random(1)
+    words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(5_000)]
+    rows = [[" ".join(generator.choices(words, k=300)) for _ in range(2)] for _ in range(20)]
+    write(empty_folder / "a.tsv", ["\t".join(row) for row in rows])
+    with pytest.raises(CorpusError, match=r"every pair has more than corpus.max_tokens 256 .* split the texts into"):
+        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, empty_folder)
+
+
+def test_a_config_says_what_cannot_be_exported_to_transformers(empty_folder):
+    write(empty_folder / "train.en", ENGLISH)
+    write(empty_folder / "train.es", SPANISH)
+    new = begun(FilesSource(files=("train.en", "train.es")))
+    (line,) = (line for line in new.text.splitlines() if line.startswith("  positions: "))
+    assert line.endswith("; mt export --format huggingface needs model.positions: sinusoidal")
+    tree = new.config.model_dump(mode="json")
+    tree["model"] |= {"positions": "sinusoidal"}
+    assert [unsupported(new.config)[0].key, *unsupported(parse_config(tree, "f.yaml"))] == ["model.positions"]
