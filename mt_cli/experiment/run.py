@@ -237,7 +237,7 @@ class _Loop:
             found = setup.validator.validate(model)
         state.set_parent(found.value, setup.validator.measure)
         self._tracker.write_metrics(0, state.elapsed_seconds, found.metrics)
-        names = " and ".join(str(parent["run"]) for parent in state.parents)
+        names = " and ".join(parent.run for parent in state.parents)
         say(f"  {names} on valid, before the first step: {setup.validator.describe(found)}")
 
     def validate(self) -> None:
