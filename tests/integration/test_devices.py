@@ -552,6 +552,11 @@ def test_an_error_of_the_config_is_one_message(forked):
     assert statuses == [2, 2] and err.count("num_heads") == 1, err
 
 
+def test_a_path_that_cannot_be_used_has_the_same_status_in_all_processes(trained, forked):
+    statuses, _, err = forked(["translate", "one.", "--run", "x" * 300], 2)
+    assert statuses == [2, 2] and err.count("file name too long") == err.count("mt: ") == 1, err
+
+
 def test_devices_must_be_those_of_the_launcher(forked):
     common = {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     statuses, _, err = forked(command("both", "--devices", "3"), environment=common)
