@@ -32,6 +32,7 @@ from torch import Tensor
 from mt_cli.console import silence
 from mt_cli.cpus import num_usable_cpus
 from mt_cli.errors import InputError, LostProcessError, one_line
+from mt_cli.storage import is_wrong_path
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -88,7 +89,7 @@ def joined(if_lost: str = "") -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        own_status = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+        own_status = _status_of(error)
         first_status = _status_of_first_failure(member, own_status)
         _failed_status = own_status if first_status is None else first_status
         if first_status is None:
@@ -104,6 +105,13 @@ def joined(if_lost: str = "") -> Iterator[None]:
         dist.destroy_process_group()
     finally:
         _member = None
+
+
+def _status_of(error: BaseException) -> int:
+    """The exit status with which the command line ends a process after an error."""
+    if isinstance(error, OSError) and is_wrong_path(error):
+        return 2
+    return int(getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1))
 
 
 def launched_processes() -> int | None:

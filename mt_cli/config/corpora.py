@@ -48,7 +48,7 @@ class FilterConfig(Section):
     """Drop pairs whose sides are the same text."""
     max_characters: int | None = Field(default=2000, ge=1)
     """Maximum length of a side in characters."""
-    max_length_ratio: float | None = Field(default=4.0, gt=1)
+    max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
     """Maximum ratio of the lengths of the longer and the shorter side in characters, after adding 10 to both."""
     min_script_share: float | None = Field(default=0.5, gt=0, le=1)
     """Minimum share of letters in the script of the language, on either side. Languages whose script `mt` does not
@@ -73,7 +73,7 @@ class TextSource(Section):
     """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
     """Token prepended to each source sentence, such as `<2it>` or `<bt>`; see also `mt translate --tag`."""
-    weight: float | None = Field(default=None, gt=0, le=1000)
+    weight: float | None = Field(default=None, ge=1e-9, le=1000)
     """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
     `temperature`."""
     filters: FilterConfig | None = None
@@ -188,7 +188,7 @@ class CorpusConfig(Section):
     """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
     """Filters of `train`."""
-    temperature: float | None = Field(default=None, ge=1)
+    temperature: float | None = Field(default=None, ge=1, le=1_000_000)
     """Sample the corpora of `train` in proportion to their sizes to the power of 1/temperature. 1 keeps the
     proportions; larger values make them more equal."""
     max_tokens: int = Field(default=256, ge=1)

@@ -157,7 +157,7 @@ class TrainingConfig(Section):
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
     """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
     `max_minutes` is set; otherwise it is `null`."""
-    max_minutes: Changeable[float | None] = Field(default=None, gt=0)
+    max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
     """Maximum training time, validation included. The learning rate of `linear` and `cosine` then follows the clock, so
     that the exact result depends on the speed of the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
@@ -173,14 +173,14 @@ class TrainingConfig(Section):
     micro_batches_per_step: int = Field(default=1, ge=1)
     """Number of micro-batches whose gradients each process accumulates before an update; N processes make updates of N
     times as many (`docs/scaling.md`)."""
-    micro_batches_growth_steps: int | None = Field(default=None, ge=2)
+    micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)
     """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
     (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, ge=1e-30, le=1e30)
     """Peak learning rate."""
-    muon_learning_rate: float | None = Field(default=None, gt=0)
+    muon_learning_rate: float | None = Field(default=None, ge=1e-30, le=1e30)
     """With `optimizer: muon`: its own peak learning rate; `null`: `learning_rate`, which fits both because the updates
     of Muon are scaled to the size of AdamW's (Liu et al. 2025)."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
@@ -193,25 +193,25 @@ class TrainingConfig(Section):
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
     """AdamW's decay rates for the averages of the gradient and of its square."""
-    adam_epsilon: float = Field(default=1e-9, ge=1e-20)
+    adam_epsilon: float = Field(default=1e-9, ge=1e-20, le=1_000_000)
     """Added to AdamW's denominator."""
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     """Decoupled weight decay of matrices; biases, norms and embeddings do not decay."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary."""
-    r_drop: float | None = Field(default=None, ge=0)
+    r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
     """Weight of R-Drop, which computes each batch twice with different dropout and draws the two distributions together
     (Wu et al. 2021: their alpha). It doubles the time of a step; `null`: off."""
     r_drop_start_step: int = Field(default=1, ge=1)
     """First update with R-Drop; earlier ones compute each batch once."""
-    max_grad_norm: float | None = Field(default=1.0, gt=0)
+    max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
     """Decay rate of an exponential moving average of the weights, such as 0.999, which is then what is validated, saved
     as the best and used to translate; `null`: no average. It averages over about 1 / (1 - `ema_decay`) updates."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Number of updates between validations, which also save; `null`: at the end of every epoch."""
-    save_every_minutes: Changeable[float | None] = Field(default=10, gt=0)
+    save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
     """Maximum time between saves; `null`: save only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)
     """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the model."""
@@ -372,9 +372,9 @@ class InitConfig(Section):
     """Train only low-rank adapters of this rank, added to the linear maps of attention and feed-forward blocks, and
     nothing else (with `vocabulary: extend`, the embeddings too). Checkpoints hold only what is trained (Hu et al. 2022,
     section 4)."""
-    adapter_alpha: float = Field(default=16.0, gt=0)
+    adapter_alpha: float = Field(default=16.0, ge=1e-6, le=1_000_000)
     """The output of an adapter is multiplied by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
-    replay: float | None = Field(default=None, gt=0, lt=1)
+    replay: float | None = Field(default=None, ge=1e-6, lt=1)
     """Share of the training pairs of an epoch that are pairs of that run, against forgetting (rehearsal, Robins 1995;
     mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`. If the languages are the same, its test set
     is added to `corpus.extra_tests`; if not, all corpora need tags."""

@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import get_args
@@ -8,6 +9,8 @@ import typer
 import yaml
 
 from mt_cli.cli import main as cli
+from mt_cli.config.corpora import Section
+from mt_cli.config.sections import Config
 
 
 @pytest.fixture
@@ -308,3 +311,49 @@ def test_no_path_of_a_config_is_a_traceback(mt, offline, tiny_config, tmp_path, 
 def test_a_path_of_a_config_that_is_too_long_is_named(fails, tiny_config, override):
     err = fails("train", "--config", tiny_config, "--set", override.replace("PATH", "x" * 300))
     assert err.startswith("mt: xxxxxxxxxx") and "file name too long" in err
+
+
+def numbers_of(section, name=""):
+    """The key of each number of a section of the config, with its limits and the limits of the machine between them."""
+    for key, field in section.model_fields.items():
+        kinds = {field.annotation, *get_args(field.annotation)}
+        dotted = f"{name}.{key}".removeprefix(".")
+        for inner in [each for each in kinds if isinstance(each, type) and issubclass(each, Section)]:
+            yield from numbers_of(inner, dotted)
+        if kinds & {int, float}:
+            limits = {mark: getattr(each, mark) for each in field.metadata for mark in LIMITS if hasattr(each, mark)}
+            yield dotted, [*limits.values()], float if float in kinds else int
+
+
+LIMITS = ("ge", "gt", "le", "lt")
+NUMBERS = list(numbers_of(Config))
+NEEDED = {
+    "tokenizer.bpe_dropout": "tokenizer.algorithm=bpe tokenizer.vocab_size=300",
+    "tokenizer.unigram_alpha": "tokenizer.algorithm=unigram tokenizer.vocab_size=300",
+    "training.muon_learning_rate": "training.optimizer=muon",
+    "training.weight_decay": "training.optimizer=muon training.learning_rate=1e30",
+    "training.learning_rate": "training.weight_decay=1e6",
+    **{f"decoding.{key}": "decoding.sample=true" for key in ("temperature", "top_k", "top_p", "seed")},
+    **{
+        f"init.{key}": "init.run=RUN init.adapter_rank=2"
+        for key in ("adapter_alpha", "max_new_entries", "adapter_rank")
+    },
+    "model.max_positions": "model.positions=learned",
+}
+"""What makes a number count."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("key", "limits", "kind"), NUMBERS, ids=lambda each: each if isinstance(each, str) else "")
+def test_any_number_ends_a_run_with_a_message_or_not_at_all(mt, trained, tiny_config, tmp_path, key, limits, kind):
+    if key in ("training.num_threads", "model.num_encoder_layers", "model.num_decoder_layers"):
+        pytest.skip("a thousand threads or layers take minutes")
+    near = [math.nextafter(limit, side) for limit in limits for side in (0, math.inf)] if kind is float else []
+    numbers = [*limits, *near, *((1e-320, 1e-30) if kind is float else (2**31 - 1, 1))]
+    needed = NEEDED.get(key, "").replace("RUN", str(trained)).split()
+    for index, number in enumerate(numbers):
+        limits = ("training.max_steps=2", "training.log_every_steps=1", f"name=run{index}")
+        changes = (*limits, *needed, f"{key}={number!r}")
+        status, _, err = mt("train", "--config", tiny_config, *(part for each in changes for part in ("--set", each)))
+        assert status in (0, 1, 2) and "Traceback" not in err, (number, err)
+        assert status == 0 or err.count("mt: ") == 1, (number, err)

@@ -505,12 +505,10 @@ import os, signal
 import torch.distributed.rendezvous
 from mt_cli import processes
 
+def wait(*options, **more):
+    yield os.kill(os.getpid(), signal.SIGUSR2)
 
-def rendezvous(*options, **more):
-    return iter([os.kill(os.getpid(), signal.SIGUSR2)])
-
-
-sys.modules["torch.distributed.rendezvous"].rendezvous = rendezvous
+sys.modules["torch.distributed.rendezvous"].rendezvous = wait
 with processes.joined():
     print("joined")
 """
@@ -552,6 +550,11 @@ def test_an_error_is_one_message_for_all_processes_and_their_launcher(forked):
 def test_an_error_of_the_config_is_one_message(forked):
     statuses, _, err = forked(command("wrong", "--set", "model.num_head=3"), 2)
     assert statuses == [2, 2] and err.count("num_heads") == 1, err
+
+
+def test_a_path_that_cannot_be_used_has_the_same_status_in_all_processes(trained, forked):
+    statuses, _, err = forked(["translate", "one.", "--run", "x" * 300], 2)
+    assert statuses == [2, 2] and err.count("file name too long") == err.count("mt: ") == 1, err
 
 
 def test_devices_must_be_those_of_the_launcher(forked):

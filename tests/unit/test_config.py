@@ -257,6 +257,20 @@ def test_numbers_of_32_bits_and_more_are_refused(number):
         parse_config({**SMALLEST, "training": {"max_steps": number}}, "test")
 
 
+@pytest.mark.parametrize("value", [1e300, -1e300, float("inf"), float("nan"), 10**400])
+def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
+    tree = parse_config(SMALLEST, "f.yaml").model_dump(mode="json")
+    places = [(parent, key) for parent, key in places_in(tree) if key not in ("valid", "train")]
+    numbers = 0
+    for parent, key in places:
+        kept, parent[key] = parent[key], value
+        with pytest.raises(ConfigError) as caught:
+            parse_config(tree, "f.yaml")
+        numbers += f"{key}: found" in str(caught.value) or f"{key}." in str(caught.value)
+        parent[key] = kept
+    assert numbers > 60
+
+
 def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
     assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
