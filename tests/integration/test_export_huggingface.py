@@ -90,7 +90,7 @@ def test_transformers_translates_with_an_exported_run(shared_run, tmp_path):
 @pytest.mark.parametrize(
     ("options", "tokenizer", "decoding"),
     [
-        ({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}),
+        pytest.param({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}, marks=pytest.mark.slow),
         (
             {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
             {"algorithm": "bpe", "vocab_size": 300, "nfkc": True},
@@ -101,7 +101,12 @@ def test_transformers_translates_with_an_exported_run(shared_run, tmp_path):
             {"algorithm": "unigram", "vocab_size": 300, "lowercase": True},
             {"beam_size": 1},
         ),
-        ({"norm_order": "post", "tie_embeddings": "target", "activation": "silu"}, {"algorithm": "char"}, {}),
+        pytest.param(
+            {"norm_order": "post", "tie_embeddings": "target", "activation": "silu"},
+            {"algorithm": "char"},
+            {},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["word_level", "bpe", "unigram", "char"],
 )
@@ -132,7 +137,7 @@ def test_an_exported_run_that_is_imported_again_translates_the_same(
         two.config.corpus.languages,
         two.config.corpus.tags,
     )
-    sentences = [*SENTENCES, "Ünknown wörds, one.", "one two three four five six seven. " * 9]
+    sentences = ["two.", "Ünknown wörds, one.", "one two three four five six seven. " * 3]
     found = [
         mt("translate", "--run", f"runs/{name}", "--json", "--tag", "<b>", *sentences) for name in ("one", "again")
     ]
