@@ -506,6 +506,14 @@ def test_each_of_two_vocabularies_has_its_own_padding(one_thread, mt, tmp_path, 
             src_ids = torch.tensor([[*run.tokenizers[0].encode([line])[0], EOS_ID]])
             found = run.model.eval()(src_ids, torch.tensor([[SOS_ID, *ids]]))[0]
             torch.testing.assert_close(found[:, columns], expected, atol=1e-4, rtol=1e-4)
+    if not is_native and is_source_larger:
+        status, _, err = mt("export", "--run", "runs/opus", "--format", "huggingface", "--output", "back-en-de")
+        assert status == 0, err
+        assert mt("import", "back-en-de", "--output", "runs/again")[0] == 0
+        again = TrainedRun.load(tmp_path / "runs/again")
+        assert [each.to_json() for each in again.tokenizers] == [each.to_json() for each in run.tokenizers]
+        weights = zip(run.model.state_dict().values(), again.model.state_dict().values(), strict=True)
+        assert all(torch.equal(one, other) for one, other in weights)
 
 
 def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it():
