@@ -115,7 +115,7 @@ class Tokenizer:
 
     @classmethod
     def parse(cls, content: bytes, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
-        """The tokenizer in the content of a file, which may come from a stranger; raises RunError as `load`."""
+        """The tokenizer in the content of a file, which may be untrusted; raises RunError as `load`."""
         try:
             text = content.decode("utf-8")
             is_own = has_only(checked_tree(text, SPECIAL_TOKENS), _own_patterns())

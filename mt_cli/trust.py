@@ -1,4 +1,4 @@
-"""What a tokenizer from a stranger may hold: bounds that are checked before the `tokenizers` library reads it.
+"""What an untrusted tokenizer may hold: limits that are checked before the `tokenizers` library reads it.
 
 The library recurses over pieces, allocates what a file declares, and ends the process if that fails. Knows the files of
 the library and the compiled normalisation of SentencePiece; does not know how text is split.

@@ -191,7 +191,7 @@ def _flatten(tree: Any, prefix: str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, origin: str) -> Any:
-    """The tree in a YAML text, which may come from a stranger; the message of a ConfigError begins with `origin`."""
+    """The tree in a YAML text, which may be untrusted; the message of a ConfigError begins with `origin`."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:

@@ -115,7 +115,7 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
 @pytest.mark.parametrize(
     ("options", "tokenizer", "decoding"),
     [
-        ({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}),
+        pytest.param({"tie_embeddings": "all"}, {"algorithm": "word_level"}, {}, marks=pytest.mark.slow),
         (
             {"tie_embeddings": "all", "activation": "gelu", "qkv_bias": False, "output_bias": True},
             {"algorithm": "bpe", "vocab_size": 300, "nfkc": True},
@@ -126,7 +126,12 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
             {"algorithm": "unigram", "vocab_size": 300, "lowercase": True},
             {"beam_size": 1},
         ),
-        ({"norm_order": "post", "tie_embeddings": "target", "activation": "silu"}, {"algorithm": "char"}, {}),
+        pytest.param(
+            {"norm_order": "post", "tie_embeddings": "target", "activation": "silu"},
+            {"algorithm": "char"},
+            {},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["word_level", "bpe", "unigram", "char"],
 )
@@ -157,7 +162,7 @@ def test_an_exported_run_that_is_imported_again_translates_the_same(
         two.config.corpus.languages,
         two.config.corpus.tags,
     )
-    sentences = [*SENTENCES, "Ünknown wörds, one.", "one two three four five six seven. " * 9]
+    sentences = ["two.", "Ünknown wörds, one.", "one two three four five six seven. " * 3]
     found = [
         mt("translate", "--run", f"runs/{name}", "--json", "--tag", "<b>", *sentences) for name in ("one", "again")
     ]

@@ -886,7 +886,8 @@ def change_safetensors(path, chance):
             tensors = load_file(path)
             name = chance.choice(sorted(tensors))
             tensors[name if chance.randrange(4) else "x"] = odd_tensor(tensors[name], chance)
-            files.save_file(tensors, path)
+            with contextlib.suppress(KeyError):  # Older versions of safetensors do not write complex numbers.
+                files.save_file(tensors, path)
         case 1:
             header = json.dumps(mutate(json.loads(content[8:end]), chance), skipkeys=True).encode("utf-8")
             path.write_bytes(len(header).to_bytes(8, "little") + header + content[end:])

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from mt_cli.checkpoint import files
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.weights import check_finite, check_outline, read_arrays, read_pickle, read_safetensors
 from mt_cli.errors import DamagedFileError, InputError
@@ -52,22 +53,24 @@ def test_weights_that_are_no_floating_point_numbers_are_refused(tmp_path, kind):
     path = tmp_path / "weights"
     given = WEIGHTS | {"b": WEIGHTS["b"].to(kind)}
     for save, read in ((save_file, read_safetensors), (save_pickle, read_pickle)):
-        save(given, path)
-        with pytest.raises(InputError, match=r"weights: cannot be read: b has values of type torch\."):
-            read(path)
+        if save is save_pickle or not kind.is_complex:  # Older versions of safetensors do not write complex numbers.
+            save(given, path)
+            with pytest.raises(InputError, match=r"weights: cannot be read: b has values of type torch\."):
+                read(path)
 
 
-def test_a_checkpoint_with_complex_or_whole_numbers_is_refused(tmp_path):
+@pytest.mark.parametrize("kind", ["C64", "I32"])
+def test_a_checkpoint_with_complex_or_whole_numbers_is_refused(tmp_path, kind):
     path = tmp_path / "last.safetensors"
-    for kind in (torch.complex64, torch.int32):
-        model = nn.Linear(2, 2)
-        model.weight = nn.Parameter(torch.zeros(2, 2, dtype=kind), requires_grad=False)
-        save_checkpoint(path, model, {})
-        with (
-            pytest.raises(DamagedFileError, match=r"has values of type (c64|i32), not"),
-            open_checkpoint(path) as saved,
-        ):
-            saved.fill(nn.Linear(2, 2))
+    save_checkpoint(path, nn.Linear(2, 2), {})
+    shape = "[2,1]" if kind == "C64" else "[2,2]"
+    old, new = b'"dtype":"F32","shape":[2,2]', f'"dtype":"{kind}","shape":{shape}'.encode()
+    content = path.read_bytes()
+    assert content.count(old) == 1
+    path.write_bytes(content.replace(old, new))
+    files._write_checksum(str(path))
+    with pytest.raises(DamagedFileError, match="damaged checkpoint: "), open_checkpoint(path) as saved:
+        saved.fill(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
