@@ -16,7 +16,7 @@ from mt_cli.corpus.formats import Columns, Languages, Row
 from mt_cli.corpus.languages import LANGUAGE_CODE, code_of, is_known, language_of_texts, primary
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.experiment.naming import Found, Tree, look, title_of, unknown_code_in
+from mt_cli.experiment.naming import NO_CODES, Found, Tree, look, title_of, unknown_code_in
 from mt_cli.experiment.presets import Decision, decide, describe, expectation
 from mt_cli.export.huggingface import unsupported
 
@@ -135,7 +135,8 @@ def _columns_and_languages(
 
 def _code_of(name: str, found: Found) -> str | None:
     """The language that a name stands for, as a code or by its English name; None if it stands for none."""
-    return name if found.are_languages and LANGUAGE_CODE.fullmatch(name) else code_of(name)
+    is_code = found.are_languages and LANGUAGE_CODE.fullmatch(name) and name not in NO_CODES
+    return name if is_code else code_of(name)
 
 
 def _columns_named(languages: tuple[str | None, str | None], column_of: Mapping[str, str], found: Found) -> Columns:

@@ -21,7 +21,8 @@ VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 _LIKE_A_CODE = re.compile(r"[a-z]{2,3}")
-_NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
+NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
+"""Names that look like codes of languages and are none."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def unknown_code_in(path: str) -> str | None:
     """The suffix of a file that may be the code of a language that is not known; None if it is none."""
     suffixes = [suffix[1:] for suffix in Path(path).suffixes if suffix not in COMPRESSIONS]
     last = suffixes[-1] if suffixes else ""
-    return last if _LIKE_A_CODE.fullmatch(last) and last not in _NO_CODES and not is_known(last) else None
+    return last if _LIKE_A_CODE.fullmatch(last) and last not in NO_CODES and not is_known(last) else None
 
 
 def neighbours(paths: Sequence[str]) -> dict[str, Tree]:

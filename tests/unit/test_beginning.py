@@ -127,6 +127,7 @@ def nested(path, keys, sides=(ENGLISH, MADE_UP)):
         (("en", "xyz"), ("en", "xx"), ("en", "xx")),
         (("eng", "xyz"), ("en", "xyz"), ("en", "xyz")),
         (("source", "target"), ("en", "xx"), ("en", "xx")),
+        (("src", "tgt"), (None, "xx"), ("en", "xx")),
     ],
 )
 def test_the_keys_of_a_translation_are_languages(empty_folder, kind, keys, languages, expected):
