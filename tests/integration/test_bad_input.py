@@ -346,8 +346,8 @@ NEEDED = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("key", "limits", "kind"), NUMBERS, ids=lambda each: each if isinstance(each, str) else "")
 def test_any_number_ends_a_run_with_a_message_or_not_at_all(mt, trained, tiny_config, tmp_path, key, limits, kind):
-    if key in ("training.num_threads", "model.num_encoder_layers", "model.num_decoder_layers"):
-        pytest.skip("a thousand threads or layers take minutes")
+    if key in ("training.num_threads", "model.num_encoder_layers", "model.num_decoder_layers", "decoding.beam_size"):
+        pytest.skip("a thousand threads, layers or beams take minutes")
     near = [math.nextafter(limit, side) for limit in limits for side in (0, math.inf)] if kind is float else []
     numbers = [*limits, *near, *((1e-320, 1e-30) if kind is float else (2**31 - 1, 1))]
     needed = NEEDED.get(key, "").replace("RUN", str(trained)).split()
