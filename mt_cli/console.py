@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,9 @@ _SECONDS_BETWEEN_LINES = 30.0
 MODES = ("auto", "bar", "plain", "none")
 _mode = "auto"
 _is_silent = False
+
+# The lock of tqdm is for processes, too. Python 3.14 would say that its semaphore leaks when a signal ends this one.
+tqdm.set_lock(threading.RLock())
 
 
 def show_progress(mode: str) -> None:

@@ -149,6 +149,7 @@ def _join() -> _Membership:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         group = PrefixStore("group", own)
         dist.init_process_group(backend, store=group, rank=rank, world_size=num_processes, timeout=_TIMEOUT)
+        dist.all_reduce(torch.zeros(()))  # None goes on, and perhaps ends, while others still connect to it.
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"the processes of the launcher cannot join: {one_line(error)}\nIf this process has no launcher, unset "

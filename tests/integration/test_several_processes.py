@@ -149,3 +149,43 @@ def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
     program.write_text(NAMELESS)
     fork_server.start(tmp_path, program=str(program))
     assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()
+
+
+LATE = """
+import sys, time
+from torch.distributed import Store
+import torch.distributed.rendezvous
+
+class LateStore(Store):
+    # It answers late while the processes connect, so the first process is ready long before the second.
+    def __init__(self, store):
+        super().__init__()
+        self._store = store
+
+    def get(self, key):
+        time.sleep("group" in key)
+        return self._store.get(key)
+
+    def has_extended_api(self):
+        return False
+
+def delegate(name):
+    return lambda self, *arguments: getattr(self._store, name)(*arguments)
+
+for name in ("set", "add", "wait", "check", "set_timeout"):
+    setattr(LateStore, name, delegate(name))
+
+def late(*arguments, **options):
+    for store, rank, number in rendezvous(*arguments, **options):
+        yield LateStore(store) if rank == 1 else store, rank, number
+
+module = sys.modules["torch.distributed.rendezvous"]
+rendezvous, module.rendezvous = module.rendezvous, late
+with joined():
+    print("joined", flush=True)
+    os._exit(0)
+"""
+
+
+def test_no_process_ends_before_all_have_joined(run_together):
+    assert [found[:2] for found in run_together(LATE)] == [(0, "joined\n")] * 2

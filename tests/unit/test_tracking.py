@@ -1,5 +1,6 @@
 import errno
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -227,3 +228,8 @@ def test_a_bar_can_be_requested(clock, capsys):
     assert "10/10" in capsys.readouterr().err
     with pytest.raises(InputError, match="use auto, bar, plain, none"):
         show_progress("loud")
+
+
+def test_progress_needs_no_lock_of_processes():
+    """Its semaphore would be reported as leaked if a signal ends the process, by Python 3.14."""
+    assert isinstance(console.tqdm.get_lock(), type(threading.RLock()))
