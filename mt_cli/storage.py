@@ -47,11 +47,25 @@ def real_path(path: Path) -> Path:
 
 @contextmanager
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
-    """Context manager that turns an OSError into an `error_class` that names the path and the reason."""
+    """Context manager that turns an OSError into an `error_class` that names the path and the reason.
+
+    So does a name that no file can have: the content of a file may give it.
+    """
     try:
         yield
     except OSError as error:
         raise error_class(f"{path}: {reason(error)}") from None
+    except ValueError:
+        if _can_be_a_name(path):
+            raise
+        raise error_class(f"{str(path)!a:.300}: no file can have this name") from None
+
+
+def _can_be_a_name(path: Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 @contextmanager

@@ -33,8 +33,11 @@ FORMAT = 2
 
 _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
+_NUM_NUMPY_KEYS = 624
+"""Of its Mersenne twister, which does not check the position in them."""
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NO_CHECKSUM = "0" * 64
+_WRONG_CONTENT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def save_checkpoint(
@@ -89,7 +92,7 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
         raise RunError(f"{path}: the path is not UTF-8, and such a checkpoint cannot be opened; rename it") from None
     except FileNotFoundError:
         raise RunError(f"{path}: no such file; the run has not saved a model yet") from None
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (SafetensorError, OSError, *_WRONG_CONTENT) as error:
         raise DamagedFileError(f"{path}: damaged checkpoint: {reason(error)}") from None
 
 
@@ -187,7 +190,10 @@ class Checkpoint:
         saved = json.loads(self._metadata["random"])
         version, numbers, gauss = saved["python"]
         random.setstate((version, tuple(numbers), gauss))
-        saved["numpy"]["state"]["key"] = np.array(saved["numpy"]["state"]["key"], np.uint32)
+        state = saved["numpy"]["state"]
+        state["key"] = np.array(state["key"], np.uint32)
+        if state["key"].shape != (_NUM_NUMPY_KEYS,) or not 0 <= state["pos"] <= _NUM_NUMPY_KEYS:
+            raise ValueError("random state: not one of numpy")
         np.random.set_state(saved["numpy"])
         try:
             torch.set_rng_state(self._read("random.cpu"))

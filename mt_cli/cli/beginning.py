@@ -51,7 +51,9 @@ def init(
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
     chosen = [key for key, value in given.items() if value is not None]
-    if others or len(chosen) != 1 or (files and files[1].startswith("--")):
+    if files and files[1].startswith("--"):
+        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
+    if others or len(chosen) != 1:
         raise InputError(f"{others[0]}: no option has this value; {_WAYS}" if others else _WAYS)
     if given[chosen[0]] == "" or "" in (files or ()):
         raise InputError(f"--{chosen[0]}: a name is empty")
@@ -131,7 +133,8 @@ def _check_name(name: str | None) -> None:
 
     if name is not None and not RUN_NAME.fullmatch(name):
         raise InputError(
-            f"--name {name!r}: use letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
+            f"--name {name!r:.120}: use letters, digits, dots, hyphens and underscores, at most 100, and begin with a "
+            "letter, digit or underscore"
         )
 
 

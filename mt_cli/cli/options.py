@@ -175,7 +175,10 @@ def check_new_run(path: Path) -> None:
     from mt_cli.storage import is_free
 
     if not RUN_NAME.fullmatch(path.name):
-        raise InputError(f"--output {path}: the name of a run has letters, digits, dots, hyphens and underscores")
+        raise InputError(
+            f"--output {path}: the name of a run has up to 100 letters, digits, dots, hyphens and "
+            "underscores, and begins with a letter, digit or underscore"
+        )
     if not is_free(path):
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 

@@ -68,10 +68,12 @@ class _Loader(yaml.SafeLoader):
         """A dict; raises ConstructorError for a repeated key."""
         seen = set()
         for key, _ in node.value:
-            if str(key.value) in seen and key.tag != "tag:yaml.org,2002:merge":
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
                 problem = f"the key `{key.value}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(str(key.value))
+            seen.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -218,9 +220,11 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     if not equals or not last or not all(parents):
         raise ConfigError(f"--set {override}: write SECTION.KEY=VALUE")
     for parent in parents:
-        tree = tree.setdefault(parent, {})
-        if not isinstance(tree, dict):
+        section = tree.get(parent, {})
+        if not isinstance(section, dict):
             raise ConfigError(f"--set {override}: `{parent}` has no keys")
+        tree[parent] = section = dict(section)  # With YAML aliases, it may be the value of other keys, too.
+        tree = section
     tree[last] = parse_yaml(text, f"--set {override}")
 
 

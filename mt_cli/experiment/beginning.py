@@ -71,7 +71,9 @@ def _described(config: Config) -> Iterator[tuple[str, str]]:
             elif isinstance(source, DatasetSource):
                 yield role, f"split {source.split} of {title_of(source)}"
             else:
-                yield role, title_of(source) + (", found by its name" if role != "train" else "")
+                columns = zip(corpus.languages, getattr(source, "columns", None) or (), strict=False)
+                named = "".join(f", {language} from `{column}`" for language, column in columns if language != column)
+                yield role, title_of(source) + named + (", found by its name" if role != "train" else "")
 
 
 def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree:

@@ -70,7 +70,10 @@ def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tu
     except ValueError as error:
         raise InputError(f"{path}: not the description of a bundle: {reason(error)}") from None
     if not weights_path.exists():
-        raise InputError(f"{folder}: has no weights; a CTranslate2 model cannot be imported, only a bundle")
+        raise InputError(
+            f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
+            "export the run as a bundle or for huggingface"
+        )
     both = languages[0] or found.source_language, languages[1] or found.target_language
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
     tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}

@@ -135,8 +135,8 @@ def notes_on_comparison(num_steps: Sequence[int | None]) -> list[str]:
     lengths = " and ".join(f"{steps:,}" for steps in known)
     unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
     seeds = (
-        "confidence intervals and p-values are about the choice of test sentences; one run of each config says nothing "
-        "about other seeds, so compare several values of training.seed"
+        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
+        "(mt evaluate --against) is about the choice of test sentences alone"
     )
     return [*(unequal if len(set(known)) > 1 else []), seeds]
 

@@ -211,7 +211,7 @@ def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Descript
         raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
     for is_problem, problem in (
         (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type[:60]}, not marian"),
-        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function[:60]}"),
+        (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function!r:.60}"),
         (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
         (found.normalize_before, "norms come first (normalize_before)"),
         (found.encoder_ffn_dim != found.decoder_ffn_dim, "encoder_ffn_dim and decoder_ffn_dim differ"),

@@ -185,9 +185,11 @@ def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
             raise InputError(f"{path}: not supported: {key} {str(options.get(key))[:60]}")
     for key, value in _REQUIRED.items():
         if key in options and options[key] != value:
-            raise InputError(f"{path}: not supported: {key} {options[key]!r}")
+            raise InputError(f"{path}: not supported: {key} {options[key]!r:.60}")
     if options["transformer-ffn-activation"] not in _ACTIVATIONS:
-        raise InputError(f"{path}: not supported: transformer-ffn-activation {options['transformer-ffn-activation']}")
+        raise InputError(
+            f"{path}: not supported: transformer-ffn-activation {options['transformer-ffn-activation']!r:.60}"
+        )
     if options.get("transformer-ffn-depth", 2) != 2 or options.get("transformer-decoder-dim-ffn", 0):
         raise InputError(f"{path}: not supported: feed-forward blocks of other depths or sizes in the decoder")
     return dict(options)

@@ -287,7 +287,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
     [
         ((), "give one of --files"),
         (("a.en", "a.de"), "a.en: no option has this value; give one of --files"),
-        (("--files", "a.en", "--name"), "give one of --files"),
+        (("--files", "a.en", "--name"), "give two files"),
         (("--file", "a.tsv", "--example", "quickstart"), "give one of --files"),
         (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has subsets"),
         (("--example", "quickstart", "--name", "x"), "--example: an example has a name"),

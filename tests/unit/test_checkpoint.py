@@ -1,3 +1,4 @@
+import json
 import os
 import random
 import time
@@ -6,6 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
@@ -247,3 +249,33 @@ def test_a_run_moved_aside_is_never_overwritten(tmp_path):
     for number in (1, 2):
         (tmp_path / "run").mkdir()
         assert RunDirectory(tmp_path / "run").move_aside().name == f"run.old-{number}"
+
+
+@pytest.mark.parametrize(
+    ("keys", "value"),
+    [
+        (("python", 1, 0), 2**70),
+        (("python", 1, 0), -1),
+        (("numpy", "state", "key", 0), 2**70),
+        (("numpy", "state", "key"), []),
+        (("numpy", "state", "pos"), 10**9),
+        (("numpy", "has_gauss"), 10**30),
+    ],
+)
+def test_a_random_state_with_other_values_is_damage(tmp_path, keys, value):
+    path = tmp_path / "last.safetensors"
+    model, optimizer = trained_pair()
+    save_checkpoint(path, model, {}, optimizer)
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    random_state = json.loads(metadata["random"])
+    *parents, last = keys
+    place = random_state
+    for key in parents:
+        place = place[key]
+    place[last] = value
+    save_file(tensors, path, metadata | {"random": json.dumps(random_state), "sha256": "0" * 64})
+    files._write_checksum(str(path))
+    with pytest.raises(DamagedFileError, match="damaged checkpoint"):
+        load_checkpoint(path, model, optimizer)

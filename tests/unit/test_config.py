@@ -383,3 +383,18 @@ def test_one_file_for_two_sides_says_which_key_takes_it(files):
         parse_config(tree, "x.yaml")
     message = f"corpus.train.files: found {len(files)}; give two, of source and target; `file` takes one file"
     assert str(caught.value).count(message) == 1 and "problems" not in str(caught.value)
+
+
+def test_an_override_changes_no_other_use_of_an_alias(tmp_path):
+    path = tmp_path / "c.yaml"
+    corpus = "train: {file: train.tsv}, valid: &held {file: valid.tsv}, test: *held"
+    path.write_text(f"name: c\ncorpus: {{source: en, target: it, {corpus}}}\n", encoding="utf-8")
+    found = load_config(path, ["corpus.test.file=test.tsv"]).corpus
+    assert [each[0].file for each in (found.valid, found.test)] == ["valid.tsv", "test.tsv"]
+
+
+def test_a_key_that_is_a_list_is_one_message(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("{? [a, b]: 1}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not valid YAML"):
+        load_config(path)

@@ -217,3 +217,9 @@ def test_an_output_without_room_is_a_failure_of_the_work_and_any_other_of_the_co
 def test_a_loop_of_links_has_a_real_path(tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     assert real_path(tmp_path / "loop" / "..").is_absolute() and real_path(tmp_path) == tmp_path.resolve()
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_an_error_that_shows_it(name):
+    with pytest.raises(InputError, match="no file can have this name"), reading(Path(name)):
+        Path(name).stat()
