@@ -129,13 +129,10 @@ def _check_languages(*codes: str | None) -> None:
 
 
 def _check_name(name: str | None) -> None:
-    from mt_cli.config.sections import RUN_NAME
+    from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
 
     if name is not None and not RUN_NAME.fullmatch(name):
-        raise InputError(
-            f"--name {name!r:.120}: use letters, digits, dots, hyphens and underscores, at most 100, and begin with a "
-            "letter, digit or underscore"
-        )
+        raise InputError(f"--name {name!r:.120}: use {RUN_NAME_RULE}")
 
 
 def _example(name: str) -> str:

@@ -171,14 +171,11 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
 
 def check_new_run(path: Path) -> None:
     """Raise InputError unless a path for a new run is free, or an empty folder, and has a name that a run may have."""
-    from mt_cli.config.sections import RUN_NAME
+    from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
     from mt_cli.storage import is_free
 
     if not RUN_NAME.fullmatch(path.name):
-        raise InputError(
-            f"--output {path}: the name of a run has up to 100 letters, digits, dots, hyphens and "
-            "underscores, and begins with a letter, digit or underscore"
-        )
+        raise InputError(f"--output {path}: the name of a run has {RUN_NAME_RULE}")
     if not is_free(path):
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 

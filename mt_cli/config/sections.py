@@ -28,6 +28,7 @@ def _if_complete(check: Callable[[T], T]) -> Any:
 
 
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
+RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
 
 _MAY_CHANGE = "may change when a run resumes"
 Changeable = Annotated[T, _MAY_CHANGE]
@@ -430,10 +431,7 @@ class Config(Section):
     @classmethod
     def _name_stays_in_runs(cls, value: str) -> str:
         if not RUN_NAME.fullmatch(value):
-            raise ValueError(
-                f"{value!r} is not a directory name; use letters, digits, dots, hyphens and underscores, "
-                "beginning with a letter or digit"
-            )
+            raise ValueError(f"{value!r} is not a directory name; use {RUN_NAME_RULE}")
         return value
 
     @_if_complete

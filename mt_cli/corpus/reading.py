@@ -25,6 +25,7 @@ from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
     KEPT,
+    STATUS_CODES,
     STATUS_NAMES,
     Block,
     Hashes,
@@ -97,7 +98,7 @@ class Corpus:
         if number is None or number >= len(self.parts):
             return self
         statuses = self.statuses.copy()
-        statuses[self.parts[number].first_row :] = STATUS_NAMES.index("blank_pair")
+        statuses[self.parts[number].first_row :] = STATUS_CODES["blank_pair"]
         return replace(self, statuses=statuses)
 
     @cached_property

@@ -43,9 +43,12 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model = _read_bundle(folder, output.name, languages)
     else:
-        both = _languages(name, folder, languages)
+        described = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
+        both = _languages(name, described, languages)
         imported = read_marian(folder, allow_pickle)
-        config, tokenizers, model = _config_of(folder, imported, output.name, both), imported.tokenizers, imported.model
+        generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
+        config = _config_of(imported, described.model_max_length, generation, output.name, both)
+        tokenizers, model = imported.tokenizers, imported.model
     return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
 
 
@@ -148,9 +151,8 @@ def _read_optional(path: Path, kind: type[T]) -> T:
         raise InputError(f"{path}: cannot be read: {reason(error)}") from None
 
 
-def _languages(name: str, folder: Path, given: Sequence[str | None]) -> tuple[str, str]:
+def _languages(name: str, config: _TokenizerConfig, given: Sequence[str | None]) -> tuple[str, str]:
     """The languages: those given, those of the tokenizers, or those at the end of the name, as in `opus-mt-en-it`."""
-    config = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
     found = [config.source_lang, config.target_lang]
     parts = re.split(r"[-_]", Path(name).name)[-2:]
     if None in found and len(parts) == 2 and all(map(is_known, parts)):
@@ -169,11 +171,15 @@ def _without_region(language: str) -> str:
     return code if writes_spaces(code) == writes_spaces(language) else language
 
 
-def _config_of(folder: Path, imported: Imported, name: str, languages: tuple[str, str]) -> Config:
+def _config_of(
+    imported: Imported,
+    longest: float | None,
+    generation: _GenerationConfig,
+    name: str,
+    languages: tuple[str, str],
+) -> Config:
     source, target = languages
-    longest = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig).model_max_length
     max_tokens = int(longest) if longest is not None and 1 <= longest <= _LONGEST else _MAX_TOKENS
-    generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
     decoding = {
         "beam_size": generation.num_beams or imported.num_beams,
         "length_penalty": generation.length_penalty,

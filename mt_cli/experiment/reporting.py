@@ -14,12 +14,10 @@ from mt_cli.experiment.data import report_on_data, scorer_of
 from mt_cli.experiment.scoring import evaluate, format_summary, write_hypotheses
 from mt_cli.experiment.setup import Setup
 from mt_cli.hardware import describe_hardware, describe_versions
-from mt_cli.storage import read_regular, write_text
+from mt_cli.storage import write_text
 from mt_cli.tracking import write_hparams
 from mt_cli.training import StepReport
 from mt_cli.translator import Translator
-
-MAX_REPORT_BYTES = 2**24
 
 
 def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
@@ -28,7 +26,7 @@ def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
     if state.reason_to_stop(setup.config.training):
         # A report that cannot be read is written again.
         with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            report: dict[str, Any] = json.loads(read_regular(directory.report_path, MAX_REPORT_BYTES))
+            report: dict[str, Any] = directory.report()
             format_summary(report, directory.path)
             tokenizer = scorer_of(setup.config, report["split"]).bleu_tokenizer
             best = directory.best_state()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,11 +15,10 @@ from mt_cli.console import Progress, clock, say
 from mt_cli.corpus.reading import Pair
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.evaluation.texts import METRICS, Scorer
-from mt_cli.storage import make_folder, read_regular, write_text
+from mt_cli.storage import make_folder, write_text
 from mt_cli.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
-_MAX_REPORT_BYTES = 2**24
 
 
 def evaluate(
@@ -149,7 +147,7 @@ def notes_on_runs(runs: Sequence[Path]) -> list[str]:
 def _num_steps_of(run: Path) -> int | None:
     """The number of updates of a finished run, from its report; None if it has none."""
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        return int(json.loads(read_regular(RunDirectory(run).report_path, _MAX_REPORT_BYTES))["num_steps"])
+        return int(RunDirectory(run).report()["num_steps"])
     return None
 
 

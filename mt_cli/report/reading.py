@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,7 @@ from mt_cli.config.sections import Config
 from mt_cli.console import say
 from mt_cli.errors import reason
 from mt_cli.evaluation.texts import METRICS
-from mt_cli.experiment.reporting import MAX_REPORT_BYTES
-from mt_cli.storage import read_regular, real_path
+from mt_cli.storage import real_path
 from mt_cli.tracking import read_rows, read_samples
 
 T = TypeVar("T")
@@ -105,12 +103,8 @@ class RunFiles:
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
-            _usable(_read_report, directory.report_path),
+            _usable(lambda path: Report.model_validate(directory.report()), directory.report_path),
         )
-
-
-def _read_report(path: Path) -> Report:
-    return Report.model_validate(json.loads(read_regular(path, MAX_REPORT_BYTES)))
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:

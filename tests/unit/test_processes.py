@@ -34,7 +34,7 @@ def test_alone_nothing_is_noted():
 
 def test_processes_that_cannot_join_are_an_error(monkeypatch):
     with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))  # A port on which nobody listens.
+        bound.bind(("127.0.0.1", 0))  # A port on which nothing listens.
         variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
             monkeypatch.setenv(name, value)
