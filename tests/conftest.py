@@ -163,7 +163,7 @@ def tiny_config(tiny_tree, tmp_path):
 def mt(tmp_path, monkeypatch, capsys):
     """Runs the command line in an empty folder: (exit status, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mt_cli.console._mode", "auto")  # `--progress` sets it for one command only.
+    monkeypatch.setattr("mt_cli.machine.console._mode", "auto")  # `--progress` sets it for one command only.
     monkeypatch.setattr("typer.main.get_command", command_of)
 
     def run(*arguments):
@@ -278,7 +278,7 @@ def one_thread():
 def trained(corpus, one_thread, tmp_path_factory):
     """A finished tiny run."""
     from mt_cli.config.loading import parse_config
-    from mt_cli.experiment.run import train
+    from mt_cli.run.train import train
 
     tree = new_tiny_tree(corpus)
     tree["corpus"]["max_tokens"] = 6

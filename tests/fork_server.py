@@ -28,7 +28,7 @@ import torch._dynamo
 import torch.distributed.fsdp
 import torch.utils.tensorboard
 
-import mt_cli.experiment.run  # noqa: F401
+import mt_cli.run.train  # noqa: F401
 from mt_cli.cli import main as cli
 
 CRASHED = 77

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.console import Progress
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import Mask
 from mt_cli.corpus.reading import Advance, Corpus
-from mt_cli.cpus import in_threads
-from mt_cli.storage import check_free_disk
-from mt_cli.tokenizer import UNK_ID, Tokenizer
+from mt_cli.machine.console import Progress
+from mt_cli.machine.cpus import in_threads
+from mt_cli.machine.storage import check_free_disk
+from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]
 SIDES = ("source", "target")

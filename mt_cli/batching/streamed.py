@@ -13,12 +13,12 @@ from mt_cli.batching.batches import Pool
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, Mask, filter_together, hashes_of
-from mt_cli.corpus.formats import Row
-from mt_cli.corpus.reading import Pair, clean_rows
+from mt_cli.corpus.reading import clean_rows
+from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
-from mt_cli.cpus import in_threads
-from mt_cli.processes import spread
-from mt_cli.tokenizer import Tokenizer
+from mt_cli.machine.cpus import in_threads
+from mt_cli.machine.group import spread
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 
 class StreamedPairs:

@@ -21,9 +21,7 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, InitConfig, may_change
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.model.trainable import add_adapters
-from mt_cli.model.transformer import Transformer
-from mt_cli.storage import (
+from mt_cli.machine.storage import (
     check_plain,
     check_regular,
     read_regular,
@@ -34,7 +32,9 @@ from mt_cli.storage import (
     write_atomically,
     write_text,
 )
-from mt_cli.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
+from mt_cli.model.trainable import add_adapters
+from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 _LOCK = ".lock"
 _MAX_REPORT_BYTES = 2**24

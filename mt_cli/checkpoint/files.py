@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.state import RunState
 from mt_cli.checkpoint.weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
+from mt_cli.machine.storage import check_regular, write_atomically
 from mt_cli.model.trainable import own_weights
-from mt_cli.storage import check_regular, write_atomically
 
 FORMAT = 2
 """Version of the checkpoint format; raised when older checkpoints can no longer be read."""

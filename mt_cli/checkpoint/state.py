@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter
 
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.training import Position
+from mt_cli.training.steps import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")
 _LARGEST_COUNT, _LARGEST_VALUE, _MOST_PROCESSES = 10**15, 1e30, 2**20

@@ -11,10 +11,10 @@ from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.errors import DamagedFileError, InputError
+from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.storage import real_path
-from mt_cli.tokenizer import TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from mt_cli.errors import InputError, one_line, reason
-from mt_cli.storage import check_regular
+from mt_cli.machine.storage import check_regular
 
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Number formats of weights, by their names in safetensors files."""

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import CallbackParam, Option
 
+from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
-from mt_cli.console import say
 from mt_cli.errors import InputError
+from mt_cli.machine.console import say
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.translator import Translator
+    from mt_cli.translation.translator import Translator
 
 RUNS = Path("runs")
+File = Path | None
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -113,7 +115,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield
         return
-    from mt_cli.processes import joined, launch, launched_processes
+    from mt_cli.machine.group import joined, launch, launched_processes
 
     number = launched_processes()
     if number is None:
@@ -172,7 +174,7 @@ def run_paths(runs: list[Path] | None) -> list[Path]:
 def check_new_run(path: Path) -> None:
     """Raise InputError unless a path for a new run is free, or an empty folder, and has a name that a run may have."""
     from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
-    from mt_cli.storage import is_free
+    from mt_cli.machine.storage import is_free
 
     if not RUN_NAME.fullmatch(path.name):
         raise InputError(f"--output {path}: the name of a run has {RUN_NAME_RULE}")
@@ -186,7 +188,7 @@ def check_model(
     """Raise the errors that show before a model is loaded, so that no process is started to find them."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.config.loading import changed_section
-    from mt_cli.hardware import pick_device, pick_precision
+    from mt_cli.machine.devices import pick_device, pick_precision
 
     check_choice("--engine", engine, "mt", "ctranslate2")
     pick_precision(precision, pick_device(device))
@@ -204,13 +206,11 @@ def load_translator(
     num_threads: int | None = None,
 ) -> Translator:
     """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
-    from mt_cli.hardware import keep_memory
-    from mt_cli.translator import Translator
+    from mt_cli.machine.devices import keep_memory
+    from mt_cli.translation.translator import Translator
 
     check_choice("--engine", engine, "mt", "ctranslate2")
     if engine == "ctranslate2":
-        from mt_cli.export.served import load_served
-
         if precision != "auto":
             raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
         if checkpoint is not None:
@@ -219,7 +219,16 @@ def load_translator(
             if len(path) > 1:
                 raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
             path = path[0]
-        return load_served(path, device, num_threads)
+        return hooks.load_served(path, device, num_threads)
     translator = Translator.load(path, device, precision, checkpoint, num_threads)
     keep_memory()
     return translator
+
+
+def check_languages(*codes: str | None) -> None:
+    """Raise InputError unless the codes given for the source and the target are language codes."""
+    from mt_cli.corpus.languages import LANGUAGE_CODE
+
+    for side, code in zip(("source", "target"), codes, strict=True):
+        if code is not None and not LANGUAGE_CODE.fullmatch(code):
+            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 
 import typer
 
-from mt_cli.console import harmless, say
 from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
 from mt_cli.errors import CorpusError, InputError, MtError, reason
-from mt_cli.storage import refusal
+from mt_cli.machine.console import harmless, say
+from mt_cli.machine.storage import refusal
 
 _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import FilterConfig
-from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of
+from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
 STATUS_NAMES = (

@@ -12,10 +12,11 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mt_cli.config.corpora import DatasetSource
-from mt_cli.console import has_bars
-from mt_cli.corpus.formats import Languages, Row, pick_columns, rows_of_tables
 from mt_cli.corpus.lines import folder_note
+from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, one_line
+from mt_cli.machine.console import has_bars
 
 _ROWS_PER_TABLE = 1_000
 

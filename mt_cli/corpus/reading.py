@@ -34,14 +34,13 @@ from mt_cli.corpus.cleaning import (
     hold_out,
     seem_swapped,
 )
-from mt_cli.corpus.formats import Languages, Row
 from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.rows import Languages, Pair, Row
 from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
-from mt_cli.cpus import in_threads
 from mt_cli.errors import CorpusError
-from mt_cli.storage import check_free_disk, size_of
+from mt_cli.machine.cpus import in_threads
+from mt_cli.machine.storage import check_free_disk, size_of
 
-Pair = tuple[str, str]
 Advance = Callable[[int], object]
 """Receives the number of rows that are done, for a progress bar."""
 

@@ -11,13 +11,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mt_cli import hooks
 from mt_cli.config.corpora import BuiltinSource, DatasetSource, FileSource, FilesSource, TextSource
-from mt_cli.corpus.alignment import first_misaligned_line
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.formats import Languages, Row, read_file, reader_of
+from mt_cli.corpus.formats import format_of, read_file
 from mt_cli.corpus.hub import load_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
+from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
 _LINES_PER_BLOCK = 10_000
@@ -95,18 +96,21 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
     num_sources, num_targets = count_lines(source_path), count_lines(target_path)
     if num_sources == num_targets:
         return
-    sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
-    blocks = zip(*sides, strict=False)
-    lines = ((number, first_misaligned_line(*sides)) for number, sides in enumerate(blocks))
-    found = next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
+    found = _first_misaligned_line(source_path, target_path) if hooks.has("first_misaligned_line") else None
     raise CorpusError(
         f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
         f"translate line N of the other{'' if found is None else f'; they seem to diverge near line {found:,}'}"
     )
 
 
+def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
+    sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
+    lines = enumerate(hooks.first_misaligned_line(*blocks) for blocks in zip(*sides, strict=False))
+    return next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
+
+
 def _digest_of_file(source: FileSource) -> str:
-    reader_of(Path(source.file))  # An unknown format is reported before a missing file.
+    format_of(Path(source.file))  # An unknown format is reported before a missing file.
     return digest_of_file(Path(source.file))
 
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.candidates import best_tokens, sampled_tokens
 from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
+from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.errors import DivergenceError
-from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID
 
 _SIZES_PER_OCTAVE = 4
 

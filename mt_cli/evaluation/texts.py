@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mt_cli.config.sections import EvaluationConfig
+from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
+from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
@@ -139,3 +140,20 @@ def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None
     if len(hypotheses) != len(references) or not references:
         counts = f"{len(hypotheses):,} hypotheses and {len(references):,} references"
         raise InputError(f"found {counts}; give one hypothesis for each reference, and at least one")
+
+
+def languages_of(config: Config, name: str) -> list[Languages]:
+    """The languages of each part of a corpus that has sources of its own."""
+    return [source.languages or config.corpus.languages for source in config.corpus.groups.get(name, ())]
+
+
+def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
+    """The scorer for the target language of a corpus, with the options of the config, or another BLEU tokenizer.
+
+    Raises InputError if the tokenizer is not available.
+    """
+    targets = {target for _, target in languages_of(config, name)}
+    language = targets.pop() if len(targets) == 1 else config.corpus.target
+    options = config.evaluation
+    tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
+    return Scorer.of(language, tokenizer, options.num_resamples)

@@ -10,8 +10,8 @@ import torch
 
 from mt_cli.batching.batches import batches_in_order, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.objective import Objective
-from mt_cli.processes import spread
+from mt_cli.machine.group import spread
+from mt_cli.training.objective import Objective
 
 
 @dataclass(frozen=True)

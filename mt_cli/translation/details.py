@@ -8,9 +8,9 @@ from itertools import product
 from operator import itemgetter
 
 from mt_cli.decoding.engine import Reading
-from mt_cli.sentences import units
-from mt_cli.tokenizer import EOS, Tokenizer, TokenizerPair, character_ends, untagged
+from mt_cli.tokenizer.tokenizer import EOS, Tokenizer, TokenizerPair, character_ends, untagged
 from mt_cli.translation.lines import Alignment, Details, Translation
+from mt_cli.translation.sentences import units
 
 
 def details_of(

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.sentences import sentences_of, split_point
-from mt_cli.tokenizer import UNK_ID, Tokenizer, untagged
+from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer, untagged
+from mt_cli.translation.sentences import sentences_of, split_point
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""

@@ -38,11 +38,11 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     from mt_cli.batching.batches import MixedPairs
     from mt_cli.batching.encoded import EncodedPairs
     from mt_cli.config.sections import ModelConfig, TrainingConfig
-    from mt_cli.hardware import keep_memory, pick_precision
+    from mt_cli.machine.devices import keep_memory, pick_precision
     from mt_cli.model.transformer import Transformer
-    from mt_cli.objective import Objective
-    from mt_cli.optimizer import build_optimizer
-    from mt_cli.training import Gradients, Position, optimization_steps
+    from mt_cli.training.objective import Objective
+    from mt_cli.training.optimizer import build_optimizer
+    from mt_cli.training.steps import Gradients, Position, optimization_steps
 
     keep_memory()
     torch.set_num_threads(num_threads)

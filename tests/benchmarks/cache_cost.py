@@ -17,10 +17,10 @@ from numbered_pairs import write_files, write_validation_files
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.console import show_progress
 from mt_cli.corpus import cache
-from mt_cli.experiment.data import prepare
-from mt_cli.storage import size_of
+from mt_cli.machine.console import show_progress
+from mt_cli.machine.storage import size_of
+from mt_cli.run.data import prepare
 
 
 def config_of(folder: Path, num_pairs: int) -> Config:

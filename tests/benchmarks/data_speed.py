@@ -21,7 +21,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.tokenizer import Tokenizer
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 
 def encode_batch_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], block: int = 10_000) -> float:

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.hardware import keep_memory
-from mt_cli.translator import Translator
+from mt_cli.machine.devices import keep_memory
+from mt_cli.translation.translator import Translator
 
 USUAL = {"beam_size": 5, "sentences": 16, "length": 50}
 VARIED = {

@@ -45,8 +45,8 @@ def timed(translate, sources):
 
 def run_ours(arguments, precision, beam_size, sources):
     """Translate with `mt`."""
-    from mt_cli.hardware import keep_memory
-    from mt_cli.translator import Translator
+    from mt_cli.machine.devices import keep_memory
+    from mt_cli.translation.translator import Translator
 
     translator = Translator.load(arguments.run, "cpu", precision)
     keep_memory()
@@ -58,7 +58,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     import ctranslate2
 
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.export.models import export_ctranslate2
+    from mt_cli.extras.exchange.bundle import export_ctranslate2
 
     run = TrainedRun.load(Path(arguments.run))
     with tempfile.TemporaryDirectory() as folder:
@@ -82,7 +82,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 def run_joeynmt(arguments, python, beam_size, sources):
     """Translate with JoeyNMT, in its own environment, on the tokens of the run's tokenizer."""
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.export.models import export_bundle
+    from mt_cli.extras.exchange.bundle import export_bundle
 
     run = TrainedRun.load(Path(arguments.run))
     tokenizer = run.tokenizers[0]
@@ -113,7 +113,7 @@ def run_one(arguments):
     import torch
 
     from mt_cli.evaluation.texts import Scorer
-    from mt_cli.translator import Translator
+    from mt_cli.translation.translator import Translator
 
     torch.set_num_threads(arguments.threads)
     sources, references = sentences(arguments.number)

@@ -18,15 +18,15 @@ from pathlib import Path
 from numbered_pairs import caption_files
 
 from mt_cli.config.loading import parse_config
-from mt_cli.experiment.run import train
+from mt_cli.run.train import train
 
 
 def be_plain() -> None:
     """Replace every fast operation by plain PyTorch."""
     import torch.nn.functional as F
 
-    from mt_cli import objective
     from mt_cli.model import attention, positions, transformer
+    from mt_cli.training import objective
 
     def attend(query, key, value, bias, dropout=0.0, is_causal=False):
         return F.scaled_dot_product_attention(query, key, value, bias, dropout)

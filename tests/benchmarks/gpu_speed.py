@@ -26,12 +26,12 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.experiment.validation import in_format
-from mt_cli.hardware import describe_hardware, pick_device, pick_precision, seed_everything
+from mt_cli.machine.devices import describe_hardware, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer
-from mt_cli.training import Gradients, Position, StepReport, optimization_steps
+from mt_cli.training.averaging import in_format
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer
+from mt_cli.training.steps import Gradients, Position, StepReport, optimization_steps
 
 README = Path(__file__).parent.parent.parent / "README.md"
 BEGIN, END = "<!-- gpu:begin -->", "<!-- gpu:end -->"

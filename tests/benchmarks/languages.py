@@ -15,7 +15,7 @@ from pathlib import Path
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.tokenizer import UNK_ID, Tokenizer
+from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
 
 _NUM_TRAINING = 800
 _ALGORITHMS = ("word_level", "bpe", "unigram", "char")

@@ -10,9 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from mt_cli import tracking
 from mt_cli.config.loading import load_config
-from mt_cli.experiment import reporting, run, training_log, validation
+from mt_cli.run import log, records, validation
+from mt_cli.run import report as reporting
+from mt_cli.run import train as run
 
 SPENT = {}
 
@@ -39,11 +40,11 @@ def main():
     arguments = parser.parse_args()
     config = load_config(arguments.config, arguments.set)
     for owner, name in (
-        (tracking.Tracker, "write_metrics"),
-        (tracking.Tracker, "write_samples"),
-        (tracking.Tracker, "write_pictures"),
-        (training_log, "weight_and_update_norms"),
-        (training_log, "memory_used"),
+        (records.Tracker, "write_metrics"),
+        (records.Tracker, "write_samples"),
+        (records.Tracker, "write_pictures"),
+        (log, "weight_and_update_norms"),
+        (log, "memory_used"),
         (validation, "_pictures"),
         (validation.Validator, "_part_losses"),
         (reporting, "write_hparams"),

@@ -19,11 +19,11 @@ from numbered_pairs import caption_files
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import parse_config
-from mt_cli.experiment.data import prepare
-from mt_cli.experiment.setup import Setup, new_model
-from mt_cli.hardware import keep_memory, seed_everything
+from mt_cli.machine.devices import keep_memory, seed_everything
 from mt_cli.model.trainable import add_adapters
-from mt_cli.training import Gradients, Position, StepReport, optimization_steps
+from mt_cli.run.data import prepare
+from mt_cli.run.setup import Setup, new_model
+from mt_cli.training.steps import Gradients, Position, StepReport, optimization_steps
 
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {},

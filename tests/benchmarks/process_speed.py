@@ -42,7 +42,7 @@ def tokens_per_second(config: Path, folder: Path, name: str, arguments: list[str
 
 def exchange(num_parameters: int) -> None:
     """Print the median time of adding up so many values in two processes; run by `torchrun`."""
-    from mt_cli.processes import add_up, is_main, joined
+    from mt_cli.machine.group import add_up, is_main, joined
 
     with joined():
         torch.set_num_threads(1)

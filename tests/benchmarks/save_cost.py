@@ -16,7 +16,7 @@ from numbered_pairs import CAPTIONS, caption_files
 
 from mt_cli.checkpoint import directory as checkpoint
 from mt_cli.config.loading import load_config, parse_config
-from mt_cli.experiment.run import train
+from mt_cli.run.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ import itertools
 import time
 from pathlib import Path
 
-from mt_cli.corpus.alignment import align
+from mt_cli.extras.data_check.slips import align
 
 _BLOCK = 10_000
 _CORPORA = {

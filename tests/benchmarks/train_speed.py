@@ -29,7 +29,7 @@ from numbered_pairs import CAPTIONS, caption_files
 from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.experiment.data import prepare, training_pairs
+from mt_cli.run.data import prepare, training_pairs
 
 HERE = Path(__file__).parent
 SHARED = CAPTIONS.parents[1] / "benchmarks"

@@ -14,7 +14,7 @@ from numbered_pairs import some_pairs
 from torch import nn
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.tokenizer import EOS_ID, PAD_ID, SOS_ID, Tokenizer
+from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID, Tokenizer
 
 LENGTH, BATCH = 350, 8
 

@@ -12,12 +12,12 @@ from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.hardware import seed_everything
+from mt_cli.machine.devices import seed_everything
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer
-from mt_cli.training import Gradients, Position, optimization_steps
-from mt_cli.translator import Translator
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer
+from mt_cli.training.steps import Gradients, Position, optimization_steps
+from mt_cli.translation.translator import Translator
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device")
 CUDA = pytest.param("cuda", marks=NEEDS_GPU)

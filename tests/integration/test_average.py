@@ -10,8 +10,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.experiment import averages
-from mt_cli.experiment.validation import Validator
+from mt_cli.extras.averages import averages
+from mt_cli.run.validation import Validator
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from mt_cli.config.loading import parse_config
-from mt_cli.experiment.data import prepare
+from mt_cli.run.data import prepare
 
 DAMAGES = {
     "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
@@ -62,7 +62,7 @@ def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_pat
 
 
 def test_a_run_outlives_its_cache(mt, quick_tree, tiny_config, tmp_path):
-    from mt_cli.experiment.validation import Validator
+    from mt_cli.run.validation import Validator
 
     options = ("training.max_steps=5", "training.validate_every_steps=2")
     command = ("train", "--config", tiny_config, *(part for each in options for part in ("--set", each)), "--set")

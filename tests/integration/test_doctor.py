@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from mt_cli.doctor import _processes
+from mt_cli.extras.doctor.findings import _processes
 
 
 def test_the_doctor_finds_runs_that_cannot_be_used(mt, trained, tmp_path):
@@ -35,11 +35,11 @@ def test_the_doctor_reports_a_file_named_runs(mt, tmp_path):
 
 def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(mt, monkeypatch):
     monkeypatch.setattr("torch.get_num_threads", lambda: 4096)
-    monkeypatch.setattr("mt_cli.doctor._MIN_MEMORY", 2**60)
-    monkeypatch.setattr("mt_cli.doctor._MIN_FREE_DISK", 2**60)
-    monkeypatch.setattr("mt_cli.doctor.shutil.which", lambda name: "/usr/bin/" + name)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings._MIN_MEMORY", 2**60)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings._MIN_FREE_DISK", 2**60)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings.shutil.which", lambda name: "/usr/bin/" + name)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
-    monkeypatch.setattr("mt_cli.doctor.idle_cpus", lambda: 2.3)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings.idle_cpus", lambda: 2.3)
     status, out, _ = mt("doctor")
     assert status == 1
     for words in (
@@ -53,9 +53,9 @@ def test_the_doctor_advises_on_threads_load_memory_disk_and_drivers(mt, monkeypa
 
 
 def test_a_busy_machine_is_not_a_failure(mt, monkeypatch):
-    monkeypatch.setattr("mt_cli.doctor.idle_cpus", lambda: 0.2)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings.idle_cpus", lambda: 0.2)
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
-    monkeypatch.setattr("mt_cli.doctor.os.sched_getaffinity", lambda process: {0, 1}, raising=False)
+    monkeypatch.setattr("mt_cli.extras.doctor.findings.os.sched_getaffinity", lambda process: {0, 1}, raising=False)
     status, out, _ = mt("doctor")
     (line,) = [line for line in out.splitlines() if line.startswith("note")]
     assert line.startswith("note load         0.2 of ") and line.endswith("set training.num_threads=1")

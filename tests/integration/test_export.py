@@ -14,11 +14,11 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.export.models import export_ctranslate2
-from mt_cli.export.served import load_served
+from mt_cli.extras.exchange.bundle import export_ctranslate2
+from mt_cli.extras.exchange.ctranslate2 import load_served
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer import BYTES, Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.tokenizer.tokenizer import BYTES, Tokenizer
+from mt_cli.translation.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
@@ -267,7 +267,9 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 @pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
 def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
-    monkeypatch.setattr("mt_cli.export.models._describe", lambda *options: signal.raise_signal(getattr(signal, name)))
+    monkeypatch.setattr(
+        "mt_cli.extras.exchange.bundle._describe", lambda *options: signal.raise_signal(getattr(signal, name))
+    )
     assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
     assert everything_in(tmp_path) == []
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
-from mt_cli.experiment.lineage import write_run
-from mt_cli.export import huggingface
-from mt_cli.export.huggingface import export_huggingface
+from mt_cli.extras.exchange import huggingface
+from mt_cli.extras.exchange.card import model_card
+from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
-from mt_cli.report.card import model_card
-from mt_cli.report.reading import RunFiles
-from mt_cli.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from mt_cli.run.run_files import RunFiles
+from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, Tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

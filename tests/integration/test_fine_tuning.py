@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
-from mt_cli.experiment.run import train
-from mt_cli.tokenizer import EOS_ID, SOS_ID
+from mt_cli.run.train import train
+from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
 
 TREE = {
     "name": "parent",

@@ -13,9 +13,9 @@ from marian_files import LINES, entries_of, write_marian, write_native, write_tw
 from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.importing import native
-from mt_cli.tokenizer import EOS_ID, SOS_ID
-from mt_cli.translator import Translator
+from mt_cli.extras.exchange import marian_files
+from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.translation.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
@@ -534,8 +534,8 @@ def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it():
     chance = random.Random(0)
     for text in [letters, *("".join(chance.choices(letters, k=length)) for length in range(1, 60))]:
         for options in ({"default_style": '"', "allow_unicode": is_plain} for is_plain in (True, False)):
-            assert native._unquoted(yaml.safe_dump(text, width=10**9, **options).removesuffix("\n")) == text
-        assert native._unquoted("'" + text.replace("'", "''") + "'") == text
+            assert marian_files._unquoted(yaml.safe_dump(text, width=10**9, **options).removesuffix("\n")) == text
+        assert marian_files._unquoted("'" + text.replace("'", "''") + "'") == text
 
 
 def with_array(name, change):

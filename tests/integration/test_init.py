@@ -7,10 +7,10 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from mt_cli.cli import beginning
 from mt_cli.config.loading import load_config
 from mt_cli.errors import MtError
-from mt_cli.experiment.presets import resolve_preset
+from mt_cli.extras.recipes import command as beginning
+from mt_cli.extras.recipes.auto import resolve_preset
 
 
 @pytest.fixture(autouse=True)

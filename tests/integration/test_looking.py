@@ -10,11 +10,11 @@ import torch
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.inspection import KINDS, draw_model, parameter_table, trace_translation
+from mt_cli.extras.inspection.trace import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer import Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.translation.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_the_pictures_are_drawn_even_if_standard_output_is_not_read(fork_server,
 def drawn(monkeypatch):
     """The tables of positions that are drawn."""
     tables = []
-    monkeypatch.setattr("mt_cli.inspection.save_positions", lambda table, path: tables.append(table))
+    monkeypatch.setattr("mt_cli.extras.inspection.trace.save_positions", lambda table, path: tables.append(table))
     return tables
 
 
@@ -110,7 +110,7 @@ def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn)
 
 def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator, tmp_path, monkeypatch):
     drawn = {}
-    monkeypatch.setattr("mt_cli.inspection.save_norms", lambda norms, path: drawn.update(norms))
+    monkeypatch.setattr("mt_cli.extras.inspection.trace.save_norms", lambda norms, path: drawn.update(norms))
     config = TokenizerConfig(algorithm="bpe", vocab_size=300)
     tokenizers = [Tokenizer.train(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
     model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))

@@ -17,11 +17,11 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat, load_config
 from mt_cli.config.sections import may_change
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.experiment import run
-from mt_cli.experiment.run import train as train_run
-from mt_cli.experiment.training_log import TrainingLog
-from mt_cli.experiment.validation import Validator
-from mt_cli.training import Gradients
+from mt_cli.run import train as run
+from mt_cli.run.log import TrainingLog
+from mt_cli.run.train import train as train_run
+from mt_cli.run.validation import Validator
+from mt_cli.training.steps import Gradients
 
 
 def metrics(run):
@@ -175,7 +175,7 @@ def slow_steps(monkeypatch):
         return accumulate(self, *batches)
 
     monkeypatch.setattr(Gradients, "accumulate", tick)
-    monkeypatch.setattr("mt_cli.experiment.run.time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    monkeypatch.setattr("mt_cli.run.train.time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
 
 @pytest.mark.usefixtures("slow_steps")
@@ -710,7 +710,7 @@ def test_an_interrupt_during_the_final_test_reports_that_the_model_is_saved(trai
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("mt_cli.experiment.reporting.evaluate", interrupt)
+        patch.setattr("mt_cli.run.report.evaluate", interrupt)
         status, _, err = train("run", max_steps=6)
     assert status == 130
     assert "the model is saved" in err
@@ -727,13 +727,13 @@ def test_a_file_in_the_place_of_a_run_is_named(train, tmp_path):
 
 
 def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
-    from mt_cli.experiment.data import prepare
+    from mt_cli.run.data import prepare
 
     def prepare_with_signal(*arguments):
         os.kill(os.getpid(), signal.SIGUSR1)
         return prepare(*arguments)
 
-    monkeypatch.setattr("mt_cli.experiment.run.prepare", prepare_with_signal)
+    monkeypatch.setattr("mt_cli.run.train.prepare", prepare_with_signal)
     assert train("run", max_steps=2)[0] == 0
 
 

@@ -237,7 +237,7 @@ def test_an_interruption_that_a_library_hides_is_one(mt, tiny_config, monkeypatc
             raise ImportError("cannot load module more than once per process") from None
 
     monkeypatch.setattr("mt_cli.cli.main._is_interrupted", False)
-    monkeypatch.setattr("mt_cli.cli.main.load_config", load)
+    monkeypatch.setattr("mt_cli.cli.train.load_config", load)
     previous = signal.signal(signal.SIGINT, signal.SIG_DFL)  # As `mt_cli.__main__` leaves it.
     try:
         status, _, err = mt("train", "--config", tiny_config)

@@ -14,9 +14,9 @@ import yaml
 from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
-from mt_cli.experiment.policy import Signals
-from mt_cli.objective import Objective
-from mt_cli.translator import Translator
+from mt_cli.run.policy import Signals
+from mt_cli.training.objective import Objective
+from mt_cli.translation.translator import Translator
 
 
 def rows_of(run):
@@ -161,7 +161,7 @@ def test_the_saved_config_repeats_the_run(mt, tiny_run, tmp_path):
 def test_a_run_of_some_seconds_uses_them_and_ends_at_a_rate_near_zero(mt, tiny_tree, tmp_path, monkeypatch):
     """Each reading of the clock advances it by a fiftieth of a second."""
     clock = (reading / 50 for reading in itertools.count())
-    monkeypatch.setattr("mt_cli.experiment.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("mt_cli.run.train.time", SimpleNamespace(monotonic=lambda: next(clock)))
     del tiny_tree["training"]["max_epochs"]
     tiny_tree["training"] |= {"max_minutes": 0.05, "schedule": "linear", "validate_every_steps": 1_000_000}
     (tmp_path / "seconds.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
@@ -313,7 +313,7 @@ def test_a_second_signal_stops_at_once_with_one_line(mt, tiny_config, monkeypatc
             signal.raise_signal(number)
             signal.raise_signal(number)
 
-    monkeypatch.setattr("mt_cli.experiment.run.train", train)
+    monkeypatch.setattr("mt_cli.run.train.train", train)
     status, _, err = mt("train", "--config", tiny_config)
     assert status == 130 and err.endswith("a second signal stops at once)\nmt: interrupted\n")
 
@@ -379,7 +379,7 @@ def test_progress_is_shown_as_requested(mt, tiny_config):
 
 @pytest.mark.parametrize(("num_threads", "share"), [(2, 0.6), (2, 0.1), (1, 0.6)])
 def test_training_reports_once_that_other_programs_use_its_cpus(mt, tiny_config, monkeypatch, num_threads, share):
-    monkeypatch.setattr("mt_cli.cpus.CpuContention.waiting_share", lambda self: share)
+    monkeypatch.setattr("mt_cli.machine.cpus.CpuContention.waiting_share", lambda self: share)
     monkeypatch.setattr("torch.get_num_threads", lambda: num_threads)
     status, _, err = mt("train", "--config", tiny_config, "--set", "training.max_epochs=1")
     assert status == 0, err

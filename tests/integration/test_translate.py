@@ -14,7 +14,7 @@ import pytest
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
-from mt_cli.translator import Translator
+from mt_cli.translation.translator import Translator
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_sigterm_ends_a_command_with_the_status_of_an_interruption(start, traine
 def names_run(one_thread, tmp_path_factory):
     """A run that has seen a name in every sentence, and none of them twice."""
     from mt_cli.config.loading import parse_config
-    from mt_cli.experiment.run import train
+    from mt_cli.run.train import train
 
     folder = tmp_path_factory.mktemp("names")
     chance = random.Random(3)

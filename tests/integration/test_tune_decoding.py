@@ -6,8 +6,8 @@ import yaml
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import load_config
-from mt_cli.experiment.run import train
-from mt_cli.translator import Translator
+from mt_cli.run.train import train
+from mt_cli.translation.translator import Translator
 
 GRID = ("--beam-sizes", "1,3", "--length-penalties", "0,1")
 

@@ -1003,8 +1003,8 @@ def published(trained, tmp_path_factory):
     """Folders of models that `mt import` reads, by their kinds."""
     marian_files = pytest.importorskip("marian_files")
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.export.huggingface import export_huggingface
-    from mt_cli.export.models import export_bundle
+    from mt_cli.extras.exchange.bundle import export_bundle
+    from mt_cli.extras.exchange.huggingface import export_huggingface
     from mt_cli.model.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("published")
@@ -1049,12 +1049,12 @@ def test_published_models(isolated, seeds, published, tmp_path, family):
 @pytest.fixture(scope="module")
 def made_runs(trained, published, tmp_path_factory):
     """Runs with a tokenizer of each kind."""
+    from mt_cli.checkpoint.lineage import write_run
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.experiment.importing import import_model
-    from mt_cli.experiment.lineage import write_run
+    from mt_cli.extras.exchange.importing import import_model
     from mt_cli.model.transformer import Transformer
-    from mt_cli.tokenizer import Tokenizer
+    from mt_cli.tokenizer.tokenizer import Tokenizer
 
     folder, run, made = tmp_path_factory.mktemp("runs"), TrainedRun.load(trained), []
     for algorithm in ("word_level", "bpe", "unigram", "char"):

@@ -4,6 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from mt_cli import hooks
+from mt_cli.errors import InputError
+
+ENTRANCES = ("__init__", "translator", "__main__")
+"""Modules outside of the order, which only import what they give a name."""
+FREE = ("hooks", *ENTRANCES)
+
 
 def rooms_in(root):
     """The rooms of the package in the order of `docs/design.md`."""
@@ -15,8 +22,8 @@ def room_of(path, package):
     return path.relative_to(package).parts[0].removesuffix(".py")
 
 
-def imported_rooms(tree):
-    """The rooms of the package that a module imports, by any form of import."""
+def imported_names(tree):
+    """The full names of what a module imports from the package, by any form of import."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative import"
@@ -25,35 +32,73 @@ def imported_rooms(tree):
             names = [alias.name for alias in node.names]
         else:
             continue
-        yield from (name.split(".")[1] for name in names if name.startswith("mt_cli."))
+        yield from (name for name in names if name.startswith("mt_cli."))
 
 
-def test_a_room_imports_only_rooms_to_its_left(root):
-    package, rooms = root / "mt_cli", [*rooms_in(root), "__main__"]
+def test_a_room_imports_only_rooms_before_it_and_an_extra_no_other_extra(root):
+    """The core imports no extra at all, but through `hooks`."""
+    package, rooms = root / "mt_cli", [*rooms_in(root), *ENTRANCES]
     for path in package.rglob("*.py"):
-        if path.parent != package or path.name != "__init__.py":
-            for name in imported_rooms(ast.parse(path.read_text(encoding="utf-8"))):
-                assert rooms.index(name) <= rooms.index(room_of(path, package)), f"{path} imports {name}"
+        room, *rest = path.relative_to(package).with_suffix("").parts
+        for name in imported_names(ast.parse(path.read_text(encoding="utf-8"))) if room not in FREE else ():
+            other, *inner = name.split(".")[1:]
+            assert rooms.index(other) <= rooms.index(room), f"{path} imports {name}"
+            assert other != "extras" or inner[0] == rest[0], f"{path} imports {name}"
 
 
 def test_every_room_is_in_the_order_of_the_design_page_once(root):
     package = root / "mt_cli"
-    rooms = {room_of(path, package) for path in package.rglob("*.py")} - {"__init__", "__main__"}
+    rooms = {room_of(path, package) for path in package.rglob("*.py")} - {*ENTRANCES}
     assert sorted(rooms_in(root)) == sorted(rooms)
 
 
+def test_hooks_name_functions_that_exist_as_mypy_knows_them(root):
+    """Each hook is imported for mypy from the module that the table names; commands are added by their modules."""
+    tree = ast.parse((root / "mt_cli/hooks.py").read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        (alias.asname, node.module)
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name == alias.asname
+    }
+    assert typed - {("Parent", typed_module("Parent", typed)), ("Problem", typed_module("Problem", typed))} == {
+        (name, module) for name, (module, _) in hooks.HOOKS.items()
+    }
+    for name in hooks.HOOKS:
+        assert hooks.has(name) and getattr(hooks, name) is not None
+    assert len(list(hooks.commands())) == len(hooks.COMMANDS)
+
+
+def typed_module(name, typed):
+    """The module of a class that `hooks` imports for annotations alone."""
+    return dict(typed)[name]
+
+
+def test_a_missing_extra_is_refused_by_its_name_and_that_of_the_option(monkeypatch):
+    monkeypatch.setitem(hooks.HOOKS, "adopt", ("mt_cli.extras.nothing.parent", "init.run"))
+    monkeypatch.setattr(hooks, "COMMANDS", (*hooks.COMMANDS[:2], "mt_cli.extras.nothing.command"))
+    assert not hooks.has("adopt")
+    assert len(list(hooks.commands())) == 2
+    with pytest.raises(InputError, match=r"^init\.run: needs mt_cli\.extras\.nothing, which"):
+        _ = hooks.adopt
+    with pytest.raises(AttributeError):
+        _ = hooks.nothing
+
+
 @pytest.mark.parametrize(
-    ("code", "rooms"),
+    ("code", "names"),
     [
-        ("import mt_cli.model.kernels as k", ["model"]),
-        ("from mt_cli import errors, cli", ["errors", "cli"]),
-        ("from mt_cli.corpus.reading import Pair", ["corpus"]),
-        ("def f():\n    import mt_cli.cli.main, json", ["cli"]),
+        ("import mt_cli.model.kernels as k", ["mt_cli.model.kernels"]),
+        ("from mt_cli import errors, cli", ["mt_cli.errors", "mt_cli.cli"]),
+        ("from mt_cli.corpus.reading import Pair", ["mt_cli.corpus.reading.Pair"]),
+        ("def f():\n    import mt_cli.cli.main, json", ["mt_cli.cli.main"]),
         ("import torch", []),
     ],
 )
-def test_every_form_of_import_is_seen(code, rooms):
-    assert list(imported_rooms(ast.parse(code))) == rooms
+def test_every_form_of_import_is_seen(code, names):
+    assert list(imported_names(ast.parse(code))) == names
 
 
 def imports_at_once(path):
@@ -71,7 +116,9 @@ def imports_at_once(path):
             yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("name", ["mt_cli.config.loading", "mt_cli.corpus.reading", "mt_cli.cpus", "mt_cli.cli.main"])
+@pytest.mark.parametrize(
+    "name", ["mt_cli.config.loading", "mt_cli.corpus.reading", "mt_cli.machine.cpus", "mt_cli.cli.main"]
+)
 def test_what_reads_configs_and_corpora_does_not_wait_for_torch(root, name):
     """And so `mt --help`, and wrong configs, are answered at once."""
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in (root / "mt_cli").rglob("*.py")}
@@ -86,14 +133,15 @@ def test_what_reads_configs_and_corpora_does_not_wait_for_torch(root, name):
 
 
 def test_init_files_import_nothing(root):
-    for path in Path(root / "mt_cli").rglob("__init__.py"):
+    """But that of the package, which imports the translator when it is used."""
+    for path in Path(root / "mt_cli").rglob("*/__init__.py"):
         assert all(isinstance(node, ast.Expr) for node in ast.parse(path.read_text(encoding="utf-8")).body)
 
 
 def test_no_function_is_longer_than_a_screen(root):
-    """Commands of `mt_cli/cli` are an exception: their parameters are the documentation of their options."""
+    """Commands are an exception: their parameters are the documentation of their options."""
     for path in (root / "mt_cli").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef):
-                first = node.body[0].lineno if path.parent.name == "cli" else node.lineno
+                first = node.body[0].lineno if path.parent.name == "cli" or path.name == "command.py" else node.lineno
                 assert (node.end_lineno or 0) - first < 45, f"{path}: {node.name}"

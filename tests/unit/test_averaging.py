@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from mt_cli.averaging import MovingAverage, replaced
+from mt_cli.training.averaging import MovingAverage, replaced
 
 
 def some_weights(seed=0):

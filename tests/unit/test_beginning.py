@@ -10,9 +10,9 @@ from mt_cli.config.corpora import FileSource, FilesSource
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
-from mt_cli.experiment.beginning import new_config
-from mt_cli.experiment.naming import neighbours
-from mt_cli.export.huggingface import unsupported
+from mt_cli.extras.exchange.huggingface import unsupported
+from mt_cli.extras.recipes.naming import neighbours
+from mt_cli.extras.recipes.new_config import new_config
 
 ENGLISH = [f"the dog and the cat are in the house {n}" for n in range(30)]
 SPANISH = [f"el perro y el gato no es de la casa {n}" for n in range(30)]

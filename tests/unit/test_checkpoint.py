@@ -16,7 +16,7 @@ from mt_cli.checkpoint.directory import RunDirectory, newest_run
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.hardware import seed_everything
+from mt_cli.machine.devices import seed_everything
 
 
 def a_model(width=3):

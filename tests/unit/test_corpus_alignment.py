@@ -2,9 +2,9 @@ import random
 
 import pytest
 
-from mt_cli.corpus.alignment import align, first_misaligned_line
 from mt_cli.corpus.formats import read_file
 from mt_cli.errors import CorpusError
+from mt_cli.extras.data_check.slips import align, first_misaligned_line
 
 
 def words_of(number, seed):

@@ -7,7 +7,7 @@ import pytest
 
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.errors import CorpusError, MtError
-from mt_cli.storage import format_bytes, size_of
+from mt_cli.machine.storage import format_bytes, size_of
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from mt_cli import cpus
-from mt_cli.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy, threads_if_busy
+from mt_cli.machine import cpus
+from mt_cli.machine.cpus import CpuContention, idle_cpus, in_threads, spin_less_if_busy, threads_if_busy
 
 
 def test_results_of_threads_come_in_the_order_of_items_with_few_items_taken_ahead():
@@ -34,7 +34,7 @@ def test_an_error_in_a_thread_is_raised_where_its_result_would_come():
 
 def test_short_work_gives_no_share_and_counts_towards_the_next(monkeypatch):
     times = iter([(5.0, 1.0), (9.0, 2.0), (15.0, 11.0)])
-    monkeypatch.setattr("mt_cli.cpus._seconds_on_cpus", lambda: next(times))
+    monkeypatch.setattr("mt_cli.machine.cpus._seconds_on_cpus", lambda: next(times))
     contention = CpuContention()
     assert contention.waiting_share() is None
     assert contention.waiting_share() == 0.5

@@ -14,7 +14,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import hashes_of
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.tokenizer import UNK_ID, Tokenizer
+from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

@@ -13,7 +13,7 @@ from mt_cli.evaluation.error_rates import edit_distance
 from mt_cli.evaluation.texts import BLEU_TOKENIZERS, Scorer
 from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import Objective
+from mt_cli.training.objective import Objective
 
 
 def test_token_scores_are_those_of_one_large_batch():

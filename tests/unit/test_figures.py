@@ -3,9 +3,9 @@ import pytest
 import torch
 from matplotlib import image
 
-from mt_cli import figures
 from mt_cli.errors import InputError, MtError
-from mt_cli.figures import attention_pixels, font_note, save_attention, save_norms, save_positions
+from mt_cli.extras.inspection import figures
+from mt_cli.extras.inspection.figures import attention_pixels, font_note, save_attention, save_norms, save_positions
 from mt_cli.model.positions import sinusoids
 
 

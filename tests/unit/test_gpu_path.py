@@ -9,26 +9,26 @@ import torch
 import torch.nn.functional as F
 from meta_device import OnMeta, Reads
 
-from mt_cli.averaging import MovingAverage
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
-from mt_cli.decoding import candidates
-from mt_cli.decoding.candidates import best_tokens
+from mt_cli.decoding import next_tokens
 from mt_cli.decoding.constraints import FREE, Allowed, Constraints
+from mt_cli.decoding.next_tokens import best_tokens
 from mt_cli.decoding.search import Beams, Paths, search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.training_log import TrainingLog
-from mt_cli.hardware import seed_device
+from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer
-from mt_cli.tokenizer import EOS_ID, SOS_ID
-from mt_cli.training import Gradients, Position, StepReport
+from mt_cli.run.log import TrainingLog
+from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer
+from mt_cli.training.steps import Gradients, Position, StepReport
 
 META = torch.device("meta")
 VARIANTS = [
@@ -247,7 +247,7 @@ def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced
     logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
     forced_R[3], forced_R[20] = 7, EOS_ID
     allowed = Allowed((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
-    monkeypatch.setattr(candidates, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
+    monkeypatch.setattr(next_tokens, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
     expected = best_tokens(logits, 4, allowed)
     forced()
     for one, other in zip(best_tokens(logits, 4, allowed), expected, strict=True):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from mt_cli.errors import InputError
-from mt_cli.hardware import (
+from mt_cli.machine.devices import (
     has_fast_bf16,
     is_out_of_memory,
     pick_device,
@@ -62,7 +62,7 @@ def test_only_a_failed_allocation_is_out_of_memory():
 @pytest.mark.parametrize(("idle", "given", "expected"), [(None, None, 4), (1, None, 1), (9, None, 4), (1, 3, 3)])
 def test_the_number_of_threads_is_the_given_one_or_that_of_idle_cpus(monkeypatch, idle, given, expected):
     number = [4]
-    monkeypatch.setattr("mt_cli.hardware.threads_if_busy", lambda: idle)
+    monkeypatch.setattr("mt_cli.machine.devices.threads_if_busy", lambda: idle)
     monkeypatch.setattr(torch, "get_num_threads", lambda: number[0])
     monkeypatch.setattr(torch, "set_num_threads", lambda new: number.append(new) or number.pop(0))
     use_threads(given)

@@ -8,7 +8,7 @@ from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model import fused_loss as fused
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import LossSums, Objective, consistent_cross_entropy, smoothed_cross_entropy
+from mt_cli.training.objective import LossSums, Objective, consistent_cross_entropy, smoothed_cross_entropy
 
 
 def some_inputs(num_tokens):

@@ -9,7 +9,14 @@ from torch import nn
 
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.model.transformer import Transformer
-from mt_cli.optimizer import BatchedMuon, build_optimizer, learning_rate, set_rate, step_if, weight_and_update_norms
+from mt_cli.training.optimizer import (
+    BatchedMuon,
+    build_optimizer,
+    learning_rate,
+    set_rate,
+    step_if,
+    weight_and_update_norms,
+)
 
 
 @pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear", "cosine", "constant"])
@@ -149,7 +156,7 @@ def test_a_muon_update_is_nearly_orthogonal_and_of_the_size_of_adamw():
 def test_muon_computes_the_same_in_fp32_where_bf16_is_slow(monkeypatch):
     changes = []
     for is_fast in (True, False):
-        monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
+        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device, is_fast=is_fast: is_fast)
         weight = torch.nn.Parameter(torch.zeros(48, 16))
         weight.grad = torch.randn(48, 16, generator=torch.Generator().manual_seed(1))
         optimizer = BatchedMuon([weight], weight_decay=0.1)
@@ -161,7 +168,7 @@ def test_muon_computes_the_same_in_fp32_where_bf16_is_slow(monkeypatch):
 
 
 def test_batched_muon_gives_the_bits_of_the_muon_of_torch(monkeypatch):
-    monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device: True)
+    monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
     torch.manual_seed(0)
     shapes = [(32, 32), (64, 32), (32, 64), (32, 32), (64, 32), (1, 7)]
     start = [torch.randn(shape) for shape in shapes]

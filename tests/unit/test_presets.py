@@ -14,8 +14,8 @@ from mt_cli.config.presets import PRESETS
 from mt_cli.config.sections import TrainingConfig, may_change
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError
-from mt_cli.experiment.data import training_pairs
-from mt_cli.experiment.presets import (
+from mt_cli.extras.exchange.huggingface import unsupported
+from mt_cli.extras.recipes.auto import (
     _WORD,
     Circumstances,
     Epoch,
@@ -29,8 +29,8 @@ from mt_cli.experiment.presets import (
     resolve_preset,
     values_of,
 )
-from mt_cli.export.huggingface import unsupported
-from mt_cli.training import count_steps
+from mt_cli.run.data import training_pairs
+from mt_cli.training.steps import count_steps
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
 LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})

@@ -9,27 +9,27 @@ import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
-from mt_cli import processes
-from mt_cli.hardware import pick_device, seed_device
+from mt_cli.machine import group
+from mt_cli.machine.devices import pick_device, seed_device
 
 
 def test_alone_every_function_is_neutral():
-    with processes.joined():
-        assert (processes.rank(), processes.local_rank(), processes.num_processes()) == (0, 0, 1)
-        assert processes.is_main() and processes.num_restarts() == 0
+    with group.joined():
+        assert (group.rank(), group.local_rank(), group.num_processes()) == (0, 0, 1)
+        assert group.is_main() and group.num_restarts() == 0
         tensor = torch.arange(3.0)
-        processes.add_up([tensor])
+        group.add_up([tensor])
         assert tensor.tolist() == [0, 1, 2]
         value = object()
-        assert processes.of_main(lambda: value) is processes.once_per_machine(lambda: value) is value
-        assert processes.gathered(value) == [value]
-        assert processes.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
-        assert processes.agreed(2.5, True, False) == (2.5, [True, False])
+        assert group.of_main(lambda: value) is group.once_per_machine(lambda: value) is value
+        assert group.gathered(value) == [value]
+        assert group.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
+        assert group.agreed(2.5, True, False) == (2.5, [True, False])
 
 
 def test_alone_nothing_is_noted():
-    processes.note("event")
-    assert not processes.was_noted("event")
+    group.note("event")
+    assert not group.was_noted("event")
 
 
 def test_processes_that_cannot_join_are_an_error(monkeypatch):
@@ -38,8 +38,8 @@ def test_processes_that_cannot_join_are_an_error(monkeypatch):
         variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(processes, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
-        with pytest.raises(processes.InputError, match="cannot join"), processes.joined():
+        monkeypatch.setattr(group, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
+        with pytest.raises(group.InputError, match="cannot join"), group.joined():
             pass
 
 
@@ -57,20 +57,20 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert pick_device("auto") == torch.device("cuda")
     for number in (0, 1, 2):
-        monkeypatch.setattr(processes, "_member", processes._Membership(number + 4, 8, number, None))
+        monkeypatch.setattr(group, "_member", group._Membership(number + 4, 8, number, None))
         assert pick_device("cpu") == torch.device("cpu")
         if number < 2:
             assert pick_device("auto") == pick_device("cuda") == torch.device("cuda", number)
-        with pytest.raises(processes.InputError, match="one device each"):
+        with pytest.raises(group.InputError, match="one device each"):
             pick_device("cuda:1")
-    with pytest.raises(processes.InputError, match="there are 2 CUDA devices"):
+    with pytest.raises(group.InputError, match="there are 2 CUDA devices"):
         pick_device("cuda")
 
 
 def test_what_processes_send_each_other_can_be_pickled():
     from mt_cli.checkpoint.state import RunState
     from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.tokenizer import Tokenizer
+    from mt_cli.tokenizer.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.train(["a b c"], TokenizerConfig())
     first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))
@@ -96,24 +96,24 @@ def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, wo
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name, value in variables.items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    with pytest.raises(processes.InputError, match=re.escape(words)), processes.joined():
+    with pytest.raises(group.InputError, match=re.escape(words)), group.joined():
         pass
 
 
 def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
-    assert processes.launched_processes() is None
+    assert group.launched_processes() is None
     for name, value in LAUNCHED.items():
         monkeypatch.setenv(name, value)
-    assert processes.launched_processes() == 2
+    assert group.launched_processes() == 2
 
 
 @pytest.mark.parametrize(("num_cpus", "num_gpus", "most"), [(1, 0, 2), (1, 8, 8), (16, 2, 16)])
 def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
-    monkeypatch.setattr("mt_cli.processes.num_usable_cpus", lambda: num_cpus)
+    monkeypatch.setattr("mt_cli.machine.group.num_usable_cpus", lambda: num_cpus)
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
-    processes._check_number(most)
-    with pytest.raises(processes.InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
-        processes.launch(most + 1, ["train"])
+    group._check_number(most)
+    with pytest.raises(group.InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
+        group.launch(most + 1, ["train"])
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def ended_by_a_signal(monkeypatch):
             return start
 
         monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
-        return processes.launch(2, ["train"])
+        return group.launch(2, ["train"])
 
     for name in (
         "OMP_NUM_THREADS",
@@ -151,6 +151,6 @@ def test_after_a_signal_the_status_is_the_one_that_the_processes_left(ended_by_a
 
     def work():
         if left is not None:
-            processes._leave_status(left)
+            group._leave_status(left)
 
     assert ended_by_a_signal(work) == status

@@ -6,7 +6,7 @@ import typer
 
 from mt_cli.cli import main as cli
 from mt_cli.config.corpora import FilterConfig
-from mt_cli.corpus.formats import _READERS
+from mt_cli.corpus.formats import _FORMATS
 
 
 def commands():
@@ -60,5 +60,5 @@ def test_every_filter_and_format_is_documented(root):
     defaults = {name: {True: "true", None: "null"}.get(value, str(value)) for name, value in FilterConfig()}
     assert dict(table) == defaults
     assert [name for name, _ in table] == list(defaults)
-    for ending in _READERS:
+    for ending in _FORMATS:
         assert f"`file: a{ending}`" in text

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.console import Progress
-from mt_cli.experiment.training_log import TrainingLog
-from mt_cli.tracking import Tracker, read_rows
-from mt_cli.training import Position, StepReport
+from mt_cli.machine.console import Progress
+from mt_cli.run.log import TrainingLog
+from mt_cli.run.records import Tracker, read_rows
+from mt_cli.training.steps import Position, StepReport
 
 
 def test_a_state_is_read_back_as_it_was():

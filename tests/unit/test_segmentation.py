@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.batching import segmentation
 from mt_cli.batching.batches import MixedPairs, count_batches, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs, encode_block
-from mt_cli.batching.resegmented import ResegmentedPairs
-from mt_cli.batching.segmentation import Lattice, MergeDropout, Segmenter, numbered
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cleaning import hashes_of
-from mt_cli.tokenizer import BYTES, UNK_ID, Tokenizer
+from mt_cli.extras.subword_sampling import sampling
+from mt_cli.extras.subword_sampling.pairs import ResegmentedPairs
+from mt_cli.extras.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
+from mt_cli.tokenizer.tokenizer import BYTES, UNK_ID, Tokenizer
 
 TEXTS = [
     "the cat sat on the other mat, then the cathedral's matter was settled: 14 cats!",
@@ -217,8 +217,8 @@ def test_segmentations_are_a_function_of_seed_epoch_and_pair():
 
 def test_no_segmentation_depends_on_what_is_remembered(monkeypatch):
     expected = content(resegmented()[1].pools(0, 0))
-    monkeypatch.setattr(segmentation, "_NUM_SLOTS", 7)
-    monkeypatch.setattr(segmentation, "_MAX_REMEMBERED_IDS", 500)
+    monkeypatch.setattr(sampling, "_NUM_SLOTS", 7)
+    monkeypatch.setattr(sampling, "_MAX_REMEMBERED_IDS", 500)
     sampled = resegmented()[1]
     assert content(sampled.pools(0, 0)) == content(sampled.pools(0, 0)) == expected
     assert len(sampled._segmenters[0]._remembered) < 200_000

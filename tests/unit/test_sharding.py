@@ -1,8 +1,8 @@
 import torch
 
 from mt_cli.config.sections import ModelConfig
+from mt_cli.extras.sharding.gradients import skeleton
 from mt_cli.model.transformer import Transformer
-from mt_cli.sharding import skeleton
 
 
 def test_a_skeleton_has_the_shapes_and_ties_of_a_model_without_its_memory():

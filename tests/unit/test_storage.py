@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mt_cli.errors import InputError, MtError, RunError
-from mt_cli.storage import (
+from mt_cli.machine.storage import (
     check_plain,
     format_bytes,
     make_folder,

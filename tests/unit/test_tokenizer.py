@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer, character_ends
+from mt_cli.tokenizer.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer, character_ends
 
 SUBWORDS = ["bpe", "unigram"]
 ALGORITHMS = ["word_level", *SUBWORDS, "char"]

@@ -7,10 +7,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from mt_cli import console
-from mt_cli.console import Progress, show_progress
 from mt_cli.errors import InputError, MtError
-from mt_cli.tracking import NoTracker, Tracker, read_rows, read_samples, write_hparams
+from mt_cli.machine import console
+from mt_cli.machine.console import Progress, show_progress
+from mt_cli.run.records import NoTracker, Tracker, read_rows, read_samples, write_hparams
 
 
 def points(folder, tag):
@@ -172,7 +172,7 @@ def event_names(folder):
 @pytest.mark.parametrize("seconds", [0, 1, -1, -100_000])
 def test_a_new_event_file_sorts_after_all_others_whatever_the_clock_shows(tmp_path, monkeypatch, seconds):
     now = [1_700_000_000.5]
-    monkeypatch.setattr("mt_cli.tracking.time.time", lambda: now[0])
+    monkeypatch.setattr("mt_cli.run.records.time.time", lambda: now[0])
     contents = []
     for number in range(1, 6):
         write_hparams(tmp_path, number, {}, {"final/x": float(number)})

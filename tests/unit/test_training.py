@@ -15,11 +15,11 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.experiment.policy import follow
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer, step_if
-from mt_cli.training import (
+from mt_cli.run.policy import follow
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer, step_if
+from mt_cli.training.steps import (
     Gradients,
     Position,
     StepReport,
@@ -337,7 +337,7 @@ def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_bat
     monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
     is_muon = "optimizer" in options
     if is_muon:  # AdamW is fused for the other parameters.
-        monkeypatch.setattr("mt_cli.optimizer.has_fast_bf16", lambda device: True)
+        monkeypatch.setattr("mt_cli.training.optimizer.has_fast_bf16", lambda device: True)
         adamw = torch.optim.AdamW
         monkeypatch.setattr(torch.optim, "AdamW", lambda *args, **given: adamw(*args, **given | {"fused": True}))
     steps, _ = loop_on_meta(dtype, fused=not is_muon, **options)

@@ -10,9 +10,9 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.sentences import sentences_of, split_point, units
-from mt_cli.tokenizer import Tokenizer
-from mt_cli.translator import Translator
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.translation.sentences import sentences_of, split_point, units
+from mt_cli.translation.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, normalizers
 
-from mt_cli import trust
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, InputError, RunError
-from mt_cli.importing.sentencepiece import Pieces, tokenizer_of
-from mt_cli.tokenizer import SPECIAL_TOKENS, Tokenizer
-from mt_cli.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
+from mt_cli.extras.exchange.sentencepiece import Pieces, tokenizer_of
+from mt_cli.tokenizer import trust
+from mt_cli.tokenizer.tokenizer import SPECIAL_TOKENS, Tokenizer
+from mt_cli.tokenizer.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
 
 ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.experiment.tuning import Trial, choose, sampled_pairs, search_grid
+from mt_cli.extras.tuning.tuning import Trial, choose, sampled_pairs, search_grid
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 

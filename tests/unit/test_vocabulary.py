@@ -1,8 +1,8 @@
 import pytest
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.tokenizer import UNK_ID, Tokenizer
-from mt_cli.vocabulary import extended, spellings
+from mt_cli.extras.fine_tuning.vocabulary_extension import extended, spellings
+from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [

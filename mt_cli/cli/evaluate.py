@@ -1,0 +1,221 @@
+"""The commands that score: `evaluate` translations of a run, and `score` given ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from mt_cli import hooks
+from mt_cli.cli import options
+from mt_cli.cli.options import (
+    RUNS,
+    check_no_files,
+    load_translator,
+    run_paths,
+    search_options,
+    utf8,
+)
+from mt_cli.cli.streams import Output, input_lines, show
+from mt_cli.errors import InputError
+from mt_cli.machine.console import show_progress
+from mt_cli.machine.storage import real_path
+
+if TYPE_CHECKING:
+    from mt_cli.config.sections import Config
+    from mt_cli.corpus.rows import Pair
+    from mt_cli.translation.lines import Translation
+    from mt_cli.translation.translator import Translator
+
+    Writers = Mapping[Output, Callable[[Translation], str]]
+from mt_cli.cli.options import File
+
+_PAIRS_SCORED_AT_ONCE = 512
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(evaluate)
+    app.command()(score)
+
+
+def score(
+    texts: Annotated[
+        list[str] | None, Argument(metavar="[SOURCE TARGET]", help="A sentence and its translation.", callback=utf8)
+    ] = None,
+    run: options.RunsOption = None,
+    source: Annotated[File, Option(help="File of sentences, with --target.")] = None,
+    target: Annotated[File, Option(help="File of their translations, one per line.")] = None,
+    as_json: options.JsonOption = False,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
+    precision: options.PrecisionOption = "auto",
+) -> None:
+    """Print how likely given translations are.
+
+    Prints a log-probability (natural logarithm, at most 0) per pair; with --json also that of every token.
+    """
+    if (source is None) != (target is None) or bool(texts) == (source is not None):
+        raise InputError("give a sentence and its translation, or two files with --source and --target")
+    if texts and len(texts) != 2:
+        raise InputError(
+            f"give a sentence and its translation, in quotation marks; number of arguments found: {len(texts)}"
+        )
+    if texts:
+        check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
+    sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
+    translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+    with Output(None) as output:
+        for row in _scored_rows(translator, *sides):
+            output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
+
+
+def _scored_rows(translator: Translator, sources: list[str], targets: list[str]) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(sources), _PAIRS_SCORED_AT_ONCE):
+        some = [side[start : start + _PAIRS_SCORED_AT_ONCE] for side in (sources, targets)]
+        for source, target, found in zip(*some, translator.score(*some), strict=True):
+            yield {
+                "source": source,
+                "target": target,
+                "log_prob": round(found.log_prob, 4),
+                "log_prob_per_token": round(found.log_prob / len(found.tokens), 4),
+                "tokens": found.tokens,
+                "token_scores": [round(value, 4) for value in found.token_scores],
+            }
+
+
+def evaluate(
+    run: options.RunsOption = None,
+    split: Annotated[str | None, Option(help="valid, test, or one of extra_tests; default: test if it exists.")] = None,
+    source: Annotated[File, Option(help="File to translate, with --reference.")] = None,
+    reference: Annotated[File, Option(help="File of correct translations, one per line.")] = None,
+    against: Annotated[File, Option(callback=utf8, help="Run or file of translations to compare with.")] = None,
+    comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model, a name or a file (extra: comet).")] = None,
+    bleu_tokenizer: Annotated[str | None, Option(help="Tokenizer of sacreBLEU; default: by the language.")] = None,
+    num_resamples: Annotated[
+        int | None,
+        Option(min=1, max=100_000, help="Random samples for confidence intervals; default: of the run, 1000."),
+    ] = None,
+    beam_size: options.BeamSizeOption = None,
+    overrides: options.SetDecodingOption = None,
+    as_json: options.JsonOption = False,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
+    precision: options.PrecisionOption = "auto",
+    progress: options.ProgressOption = "auto",
+) -> None:
+    """Translate a test set and compute BLEU, chrF, TER, CER, WER."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together")
+    if source is not None and split is not None:
+        raise InputError("give --split, or --source and --reference, not both")
+    if engine != "mt" and source is None:
+        raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
+    show_progress(progress)
+    search = search_options(overrides, beam_size=beam_size)
+    if against is not None and not against.exists():
+        raise InputError(f"--against {against}: no such run directory or file")
+    path, *_ = paths = run_paths(run)
+    load = partial(load_translator, device=device, precision=precision, num_threads=threads)
+    translator = load(paths, engine=engine, checkpoint=checkpoint)
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.evaluation import evaluate as scoring
+    from mt_cli.evaluation.texts import Scorer, scorer_of
+
+    config = RunDirectory(path).config() if engine == "mt" else None
+    name, pairs = _pairs_of(config, split, source, reference)
+    if config is None:
+        scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
+    else:
+        scorer = scorer_of(config, name, bleu_tokenizer)
+    if num_resamples is not None:
+        scorer = replace(scorer, num_resamples=num_resamples)
+    model = hooks.load_comet(comet) if comet else None
+    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
+    title = {"run": " + ".join(real_path(each).name for each in paths)} | (
+        {"checkpoint": checkpoint} if checkpoint else {}
+    )
+    scores = title | scores
+    if model is not None:
+        scores["comet"] = hooks.comet_score(model, pairs, hypotheses)
+    if against is not None:
+        sources, references = map(list, zip(*pairs, strict=True))
+        rivals = _rival(against, load, sources, translator.languages, search)
+        compared = scorer.compare(hypotheses, rivals, references)
+        notes = scoring.notes_on_runs([*paths, against]) if against.is_dir() else []
+        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
+    if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
+        scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
+    system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
+    show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
+
+
+def _rival(
+    against: Path,
+    load: Callable[[Path], Translator],
+    sources: list[str],
+    languages: tuple[str, str],
+    search: dict[str, Any],
+) -> list[str]:
+    """The translations of another run, or those in a file."""
+    if against.is_dir():
+        rival = load(against)
+        if rival.languages != languages:
+            theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
+            raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")
+        return rival.translate(sources, **search)
+    lines = list(input_lines(against))
+    if len(lines) != len(sources):
+        raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
+    return lines
+
+
+def _pairs_of(config: Config | None, split: str | None, source: File, reference: File) -> tuple[str, list[Pair]]:
+    """The pairs to score and the name of the set."""
+    from mt_cli.checkpoint.lineage import is_imported
+    from mt_cli.config.corpora import HeldOut
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
+
+    if source is not None and reference is not None:
+        return "files", _pairs_in_files(source, reference)
+    assert config is not None
+    if is_imported(config):
+        raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
+    sets = {"valid": config.corpus.valid, "test": config.corpus.test, **config.corpus.extra_tests}
+    if split is None:
+        split = "valid" if config.corpus.test is None else "test"
+    if sets.get(split) is None:
+        names = ", ".join(name for name, value in sets.items() if value is not None)
+        raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
+    if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
+        return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
+    return split, read_pairs(config.corpus.groups[split], config.corpus.languages, key_of(split))
+
+
+def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:
+    from mt_cli.config.corpora import FilesSource
+    from mt_cli.corpus.reading import clean_rows, pairs_of, read_pairs
+
+    files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"
+    if all(path.is_file() or not path.exists() for path in (source, reference)):
+        return read_pairs([files], ("", ""), key)
+    sides = [list(input_lines(path)) for path in (source, reference)]  # A pipe can be read only once.
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(
+            f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
+        )
+    rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
+    return pairs_of(clean_rows(rows, files, ("", ""), None), key)

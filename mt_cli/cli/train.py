@@ -1,0 +1,46 @@
+"""The command `train`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from mt_cli.cli import options
+from mt_cli.cli.options import (
+    RUNS,
+    load_config,
+    together,
+)
+from mt_cli.machine.console import show_progress
+from mt_cli.machine.cpus import spin_less_if_busy
+
+if TYPE_CHECKING:
+    pass
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(train)
+
+
+def train(
+    config: options.ConfigOption,
+    overrides: options.SetOption = None,
+    fresh: Annotated[bool, Option("--fresh", help="Move an existing run of this name aside and start again.")] = False,
+    devices: options.DevicesOption = 1,
+    progress: options.ProgressOption = "auto",
+) -> None:
+    """Train the model of a config in runs/NAME, or resume it.
+
+    NAME is `name` in the config. If that run exists and is not finished, it is resumed.
+    """
+    if_lost = "what was saved last is kept, the same command resumes there"
+    with together(devices, if_lost, check=lambda: load_config(config, overrides)):
+        loaded = load_config(config, overrides)
+        show_progress(progress)
+        spin_less_if_busy()
+        from mt_cli.run import train as run
+
+        run.train(loaded, RUNS, fresh)

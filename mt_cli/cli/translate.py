@@ -1,0 +1,209 @@
+"""The command `translate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from mt_cli import hooks
+from mt_cli.cli import options
+from mt_cli.cli.options import (
+    File,
+    check_model,
+    check_no_files,
+    load_translator,
+    run_paths,
+    search_options,
+    together,
+    utf8,
+)
+from mt_cli.cli.streams import Output, blocks, check_outputs, check_shared, input_lines, prompted_lines
+from mt_cli.errors import InputError
+from mt_cli.machine.console import Progress, say, show_progress
+
+if TYPE_CHECKING:
+    from mt_cli.translation.lines import Translation
+    from mt_cli.translation.translator import Translator
+
+    Writers = Mapping[Output, Callable[[Translation], str]]
+
+_LINES_WITH_UNKNOWN_WORDS = 5
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(translate)
+
+
+def translate(
+    sentences: Annotated[list[str] | None, Argument(help="Sentences, each in quotation marks.", callback=utf8)] = None,
+    run: options.RunsOption = None,
+    input_file: Annotated[
+        File, Option("--input", help="File with one sentence per line; default: standard input.")
+    ] = None,
+    output_file: Annotated[File, Option("--output", help="File for translations; default: standard output.")] = None,
+    beam_size: options.BeamSizeOption = None,
+    length_penalty: Annotated[float | None, Option(min=0.0, help="Larger values give longer translations.")] = None,
+    n_best: Annotated[int, Option(min=1, max=1000, help="Output lines per sentence: its best translations.")] = 1,
+    sample: Annotated[bool, Option("--sample", help="Choose tokens at random; see decoding.top_k, top_p.")] = False,
+    seed: Annotated[int | None, Option(min=0, help="Seed for --sample.")] = None,
+    prefix: Annotated[str, Option(help="Beginning of every translation.", show_default=False, callback=utf8)] = "",
+    unk: Annotated[str | None, Option(help="Unknown words: copy the source word, keep [UNK], or avoid.")] = None,
+    overrides: options.SetDecodingOption = None,
+    tag: Annotated[str | None, Option(help="Tag put before every sentence, such as <2it>.", callback=utf8)] = None,
+    split_sentences: Annotated[bool, Option("--split-sentences", help="Split lines into sentences first.")] = False,
+    interactive: Annotated[bool, Option("--interactive", help="Prompt for sentences, one at a time.")] = False,
+    as_json: options.JsonOption = False,
+    alignment: Annotated[File, Option(help="File for word alignments (0-0 1-2), one line per sentence.")] = None,
+    attention: Annotated[File, Option(help="Picture (PNG, SVG) of the attention of one sentence.")] = None,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    device: options.DeviceOption = "auto",
+    threads: options.ThreadsOption = None,
+    devices: options.DevicesOption = 1,
+    precision: options.PrecisionOption = "auto",
+    progress: options.ProgressOption = "auto",
+) -> None:
+    """Translate sentences: one line in, one line out.
+
+    Reads standard input if no sentence and no file is given. The output has the order of the input.
+    """
+    given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    given |= {"sample": sample or None}
+
+    def check_before_launch() -> None:
+        _check_sources(sentences, input_file, interactive)
+        check_shared(sentences, input_file)
+        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
+
+    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch):
+        _check_sources(sentences, input_file, interactive)
+        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        if attention and len(sentences or ()) != 1:
+            raise InputError("--attention draws one sentence; give exactly one as an argument")
+        if alignment and engine != "mt":
+            raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
+        show_progress(progress)
+        search = search_options(overrides, **given)
+        search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
+        search["with_details"] = as_json or alignment is not None
+        writers: dict[Output, Callable[[Translation], str]] = {
+            Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
+        }
+        if alignment:
+            writers[Output(alignment)] = _format_alignment
+        from mt_cli.machine.group import is_main, num_processes
+
+        if num_processes() > 1:
+            check_shared(sentences, input_file)
+        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+        lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
+        items = (item for block in lines for item in _translated(translator, block, search))
+        _write_translations(translator, items, writers if is_main() else {}, attention)
+
+
+def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:
+    """Raise InputError unless there is one source of lines at most."""
+    if sum(map(bool, (sentences, path, interactive))) > 1:
+        raise InputError("give only one of sentences, --input and --interactive")
+    if sentences:
+        check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
+
+
+def _translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
+    """The translations of lines, shared out by several processes; the first one alone gets them."""
+    from mt_cli.machine.group import is_main, spread
+
+    found = spread(lambda share: translator.translate_fully(share, **search), lines)
+    yield from found if is_main() else ()
+
+
+def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, progress: bool) -> Iterator[list[str]]:
+    """The lines to translate, in blocks; single lines where a user waits for each."""
+    if sentences or interactive:
+        yield from ([line] for line in sentences or prompted_lines())
+    elif path is None and sys.stdin.isatty():
+        say("One sentence per line; Ctrl-D ends.")
+        yield from ([line] for line in input_lines(None))
+    elif not progress:
+        yield from blocks(input_lines(path))
+    else:
+        with Progress("translate", None, "line", is_quiet=True) as bar:
+            for block in blocks(input_lines(path)):
+                yield block
+                bar.advance(len(block))
+
+
+def _write_translations(
+    translator: Translator, items: Iterable[Translation], writers: Writers, attention: Path | None
+) -> None:
+    """Write to each output what its function returns for each translation."""
+    with ExitStack() as stack:
+        note_unknown_words = stack.enter_context(_unknown_word_notices())
+        for output in writers:
+            stack.enter_context(output)
+        for item in items:
+            for output, formatted in writers.items():
+                output.write(formatted(item))
+            if item.is_too_long:
+                length = f"a line of {len(item.source):,} characters is longer than this model was trained for"
+                say(f"mt: {length}; translated in {len(item.segments)} segments")
+            note_unknown_words(item.unknown_words)
+            if attention:
+                source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
+                hooks.save_attention(weights, source_tokens, target_tokens, attention)
+                say(f"wrote {attention}")
+
+
+@contextmanager
+def _unknown_word_notices() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Context manager that gives a function to name unknown words of a line; after some lines, only their number."""
+    num_lines = 0
+
+    def note(words: Sequence[str]) -> None:
+        nonlocal num_lines
+        num_lines += bool(words)
+        if words and num_lines <= _LINES_WITH_UNKNOWN_WORDS:
+            say(f"mt: not in the vocabulary: {', '.join(dict.fromkeys(words))}")
+
+    try:
+        yield note
+    finally:
+        if num_lines > _LINES_WITH_UNKNOWN_WORDS:
+            say(f"mt: {num_lines:,} lines had words that are not in the vocabulary")
+
+
+def _format_texts(num_best: int, item: Translation) -> str:
+    """One line per hypothesis; missing hypotheses are empty lines, so that output lines match input lines."""
+    texts = [text for text, _ in item.hypotheses[:num_best]]
+    return "\n".join(texts + [""] * (num_best - len(texts)))
+
+
+def _format_json(item: Translation) -> str:
+    assert item.details is not None
+    row = {
+        "source": item.source,
+        "translation": item.text,
+        "score": round(item.score, 4),
+        "hypotheses": [{"text": text, "score": round(score, 4)} for text, score in item.hypotheses],
+        "source_tokens": item.details.source_tokens,
+        "tokens": item.details.tokens,
+        "token_scores": [round(score, 4) for score in item.details.token_scores],
+        "alignment": item.details.alignment,
+        "word_alignment": item.details.word_alignment,
+    }
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _format_alignment(item: Translation) -> str:
+    assert item.details is not None
+    return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)

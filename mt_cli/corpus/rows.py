@@ -1,0 +1,22 @@
+"""The types of rows and pairs of texts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Pair = tuple[str, str]
+"""Source and target."""
+Row = tuple[int, str, str]
+"""The number of a line, record or table row, from 1, with its source and target."""
+Languages = tuple[str, str]
+"""The codes of the source and the target language."""
+Columns = tuple[str, str] | None
+"""The names of the columns of the source and the target; None if they are found by the languages."""
+
+
+class Names(NamedTuple):
+    """What names the sides of the texts in a file."""
+
+    names: list[str]
+    are_languages: bool
+    """Whether they can be nothing but languages; otherwise they are columns, or the first cells of a table."""

@@ -1,1 +1,0 @@
-"""A whole run. Wires the other rooms."""

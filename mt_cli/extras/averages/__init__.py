@@ -1,0 +1,1 @@
+"""Means of checkpoints and of runs."""

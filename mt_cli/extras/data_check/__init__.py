@@ -1,0 +1,1 @@
+"""What is suspicious in a corpus: slipped lines, other languages, odd pairs."""

@@ -1,0 +1,215 @@
+"""Suspicious stretches of lines and pairs of a corpus. Knows text; changes nothing.
+
+Stretches that are misaligned or in another language are found in windows of lines. No single pair is reported as a
+problem; the most suspicious of the kept pairs are listed for the user.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.config.sections import Config
+from mt_cli.corpus import cleaning, languages
+from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
+from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
+from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
+from mt_cli.corpus.reading import Corpus, Part
+from mt_cli.corpus.rows import Languages, Row
+from mt_cli.evaluation.texts import languages_of
+from mt_cli.extras.data_check import problems as suspicion
+from mt_cli.extras.data_check import slips
+from mt_cli.extras.data_check.slips import align, features_of
+
+_ROWS_PER_BLOCK = 10_000
+_MAX_BLOCKS = 50
+"""Blocks examined of a part, evenly spread."""
+_WINDOW = 500
+_FOREIGN_SHARE = 0.25
+_MIN_LINES = 10
+_WORD = re.compile(r"[^\W\d_]+")
+_MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
+_REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A stretch of lines of a source that the user should check."""
+
+    corpus: str
+    part: str
+    first: int
+    last: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"PROBLEM in {self.corpus}: {self.part}, lines {self.first:,} to {self.last:,}: {self.text}"
+
+
+@dataclass(frozen=True)
+class OddPair:
+    """A suspicious pair."""
+
+    part: str
+    number: int
+    source: str
+    target: str
+    suspicion: float
+    why: tuple[str, ...]
+
+
+def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> list[Problem]:
+    """Stretches of a corpus that are misaligned or in other languages; `languages` are those of its parts."""
+    problems: list[Problem] = []
+    for part, expected in zip(corpus.parts, languages, strict=True):
+        for block, _ in _blocks(corpus, part):
+            stretches = [*_misaligned_stretches(block), *_foreign_stretches(block, expected)]
+            problems.extend(Problem(name, part.name, *stretch) for stretch in stretches)
+    return _joined(problems)
+
+
+def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
+    """Blocks of the rows of a part with their statuses."""
+    size = _ROWS_PER_BLOCK
+    count = -(-part.num_rows // size)
+    for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _MAX_BLOCKS))}):
+        rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
+        mask = np.zeros(len(corpus.statuses), dtype=bool)
+        mask[rows] = True
+        yield list(corpus.rows(mask)), corpus.statuses[rows]
+
+
+def _misaligned_stretches(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
+    rows = [row for row in block if row[1] and row[2]]
+    if not rows:
+        return
+    numbers, sources, targets = zip(*rows, strict=True)
+    alignment = align(sources, targets)
+    for first, last, slip in alignment.stretches:
+        if slip is None:
+            text = "source and target do not seem to correspond here, nor a few lines up or down"
+        else:
+            place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
+            text = f"line N of the source seems to belong to {place}"
+        yield numbers[first - 1], numbers[last - 1], text
+    if alignment.is_unrelated:
+        yield numbers[0], numbers[-1], "the two sides do not seem to translate each other"
+
+
+def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[tuple[int, int, str]]:
+    """Windows with many lines in another language or script."""
+    expected = tuple(map(primary, languages))
+    for start in range(0, len(block), _WINDOW):
+        numbers, sources, targets = zip(*block[start : start + _WINDOW], strict=True)
+        found = _prevailing_language(sources, expected[0]), _prevailing_language(targets, expected[1])
+        num_foreign = int(are_foreign(sources, targets, languages).sum())
+        is_foreign = num_foreign > max(_FOREIGN_SHARE * len(sources), _MIN_LINES)
+        is_foreign |= any(code is not None and code != own for code, own in zip(found, expected, strict=True))
+        # The target in the source language is enough: the words of the target language may not be known.
+        is_target_in_source_language = found[1] == expected[0] != expected[1] and found[0] != expected[0]
+        if is_target_in_source_language or (is_foreign and seem_swapped(sources, targets, languages)):
+            yield numbers[0], numbers[-1], "the two languages seem to be swapped"
+        elif is_foreign:
+            foreign = [
+                f"the {side} looks like `{code}`, not `{language}`"
+                for side, code, own, language in zip(("source", "target"), found, expected, languages, strict=True)
+                if code and code != own
+            ]
+            text = " and ".join(foreign) or "many lines are not in the language or script that they should be in"
+            yield numbers[0], numbers[-1], text
+
+
+def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
+    """The language of most texts by their common words; None if unclear."""
+    guesses = [language_of(set(_WORD.findall(text.lower()))) for text in texts]
+    votes = Counter(code for code in guesses if code is not None)
+    for code, number in votes.most_common(1):
+        if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:
+            return expected
+        # Related languages such as Danish and Norwegian share most of these words.
+        if number >= _MIN_LINES and number > len(guesses) / 2 and votes[expected] < len(guesses) / 10:
+            return code
+        if votes[expected] >= _MIN_LINES:
+            return expected
+    return None
+
+
+def _joined(problems: Sequence[Problem]) -> list[Problem]:
+    """Neighbouring stretches with the same problem are joined."""
+    joined: list[Problem] = []
+    for problem in sorted(problems, key=lambda each: (each.corpus, each.part, each.text, each.first)):
+        previous = joined[-1] if joined else None
+        if (
+            previous
+            and (previous.corpus, previous.part, previous.text) == (problem.corpus, problem.part, problem.text)
+            and problem.first <= previous.last + _WINDOW + 1
+        ):
+            joined[-1] = replace(previous, last=problem.last)
+        else:
+            joined.append(problem)
+    return sorted(joined, key=lambda each: (each.corpus, each.part, each.first))
+
+
+def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> list[OddPair]:
+    """The most suspicious of the kept pairs that are examined, worst first."""
+    found: list[OddPair] = []
+    for part, expected in zip(corpus.parts, languages, strict=True):
+        for block, statuses in _blocks(corpus, part):
+            if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
+                candidates = [*found, *_odd_pairs_of(part, kept, expected)]
+                found = heapq.nlargest(number, candidates, key=lambda each: each.suspicion)
+    return found
+
+
+def _odd_pairs_of(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
+    source_lengths, source_numbers, _ = features_of(row[1] for row in rows)
+    target_lengths, target_numbers, _ = features_of(row[2] for row in rows)
+    ratios = source_lengths - target_lengths
+    middle = float(np.median(ratios))
+    spread = max(0.1, 1.4826 * float(np.median(np.abs(ratios - middle))))
+    for row, ratio, numbers_differ in zip(rows, ratios, source_numbers != target_numbers, strict=True):
+        why: dict[str, float] = {}
+        deviation = abs(float(ratio) - middle) / spread
+        # Short sentences differ in length by chance.
+        deviation *= min(1.0, min(len(row[1]), len(row[2])) / 20 + 0.4)
+        if deviation > 3:
+            why["lengths"] = deviation - 2
+        if numbers_differ:
+            why["digits"] = 1.5
+        for side, text, language in (("source", row[1], languages[0]), ("target", row[2], languages[1])):
+            words = set(_WORD.findall(text.lower()))
+            own = COMMON_WORDS.get(primary(language))
+            found = language_of(words)
+            if own and found and found != primary(language) and not words & own:
+                why[f"{side} looks like {found}"] = 2.0
+            if _REPETITION.search(text):
+                why[f"{side} repeats itself"] = 1.5
+        if bool(_MARKUP.search(row[1])) != bool(_MARKUP.search(row[2])):
+            why["markup on one side"] = 1.5
+        if why:
+            yield OddPair(part.name, *row, round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2), tuple(why))
+
+
+def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Problem]:
+    """Stretches of lines that look wrong, from the cache if the corpora were examined before."""
+
+    def examine(folder: Path) -> None:
+        own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
+        found = [each for name in own for each in find_problems(name, own[name], languages_of(config, name))]
+        (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
+
+    def load(folder: Path) -> list[Problem]:
+        return [Problem(**each) for each in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]
+
+    modules = (slips, cleaning, languages, suspicion)  # The problems found depend on their code.
+    paths = [*(Path(str(each.__file__)) for each in modules), languages.TABLE]
+    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(path) for path in paths])
+    return cache.entry(f"problems-{key}", examine, load)

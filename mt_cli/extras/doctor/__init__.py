@@ -1,0 +1,1 @@
+"""Versions, devices, precision support and disk space of this machine."""

@@ -1,0 +1,1 @@
+"""Models from and for other programs: imports and exports, each compared with our own output."""

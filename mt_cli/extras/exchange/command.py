@@ -1,0 +1,107 @@
+"""The commands that exchange models with other programs: `import` and `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from mt_cli.cli import options
+from mt_cli.cli.options import (
+    check_choice,
+    check_new_run,
+    run_path,
+    utf8,
+)
+from mt_cli.cli.streams import show
+from mt_cli.errors import InputError
+from mt_cli.machine.console import say
+from mt_cli.machine.cpus import spin_less_if_busy
+
+if TYPE_CHECKING:
+    pass
+
+from mt_cli.cli.options import check_languages
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("import")(import_model)
+    app.command()(export)
+
+
+def import_model(
+    model: Annotated[
+        str,
+        Argument(metavar="FOLDER", help="Folder of a Marian model or a bundle, or a hub id.", callback=utf8),
+    ],
+    output: Annotated[Path, Option(metavar="DIR", callback=utf8, help="New run directory, such as runs/opus-en-it.")],
+    source_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by the model.")
+    ] = None,
+    target_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by the model.")
+    ] = None,
+    allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
+) -> None:
+    """Make a run of a published Marian model or of a bundle.
+
+    It reads folders of Hugging Face transformers (MarianMT), such as those of OPUS-MT, Marian's own files (decoder.yml)
+    and bundles of mt export.
+    """
+    check_languages(source_language, target_language)
+    check_new_run(output)
+    from mt_cli.extras.exchange import importing
+
+    run = importing.import_model(model, output, (source_language, target_language), allow_pickle)
+    source, target = run.config.corpus.languages
+    num_parameters = sum(weight.numel() for weight in run.model.parameters())
+    say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
+    if tags := run.config.corpus.tags:
+        say(f"Sentences begin with one of {len(tags)} tags, such as {tags[0]} (mt translate --tag)")
+    say(f'Translate with it:  mt translate --run {output} "..."')
+    say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
+    show(str(output))
+
+
+def export(
+    output: Annotated[Path, Option(help="New or empty folder.")],
+    run: options.RunOption = None,
+    kind: Annotated[str, Option("--format", help="ctranslate2, huggingface or bundle.")] = "ctranslate2",
+    quantization: Annotated[str | None, Option(help="float32, int8, bfloat16, ... for ctranslate2.")] = None,
+    license_name: Annotated[
+        str | None, Option("--license", metavar="ID", help="Licence in the model card of huggingface: cc-by-4.0, ...")
+    ] = None,
+) -> None:
+    """Export a model to CTranslate2, transformers or a bundle."""
+    check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")
+    if kind != "ctranslate2" and quantization:
+        raise InputError("--quantization is for --format ctranslate2; other formats hold fp32 weights")
+    if kind != "huggingface" and license_name:
+        raise InputError("--license is for --format huggingface")
+    spin_less_if_busy()
+    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.extras.exchange import bundle
+
+    path = run_path(run)
+    loaded = TrainedRun.load(path)
+    if kind == "bundle":
+        bundle.export_bundle(loaded, output)
+        return say(f"{output}: weights, tokenizers and a description of the model")
+    sentences = bundle.sample_sentences(path)
+    if kind == "huggingface":
+        from mt_cli.extras.exchange.card import model_card
+        from mt_cli.extras.exchange.huggingface import export_huggingface
+        from mt_cli.run.run_files import RunFiles
+
+        agreement = export_huggingface(loaded, output, sentences, model_card(RunFiles.read(path), license_name))
+        usage = f"Use it with transformers; {output}/README.md says how"
+    else:
+        agreement = bundle.export_ctranslate2(loaded, output, quantization or "float32", sentences)
+        usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
+    return say(
+        f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "
+        f"log-probabilities differ by {agreement.difference:.1e} nats per token\n{usage}"
+    )

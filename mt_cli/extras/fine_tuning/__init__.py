@@ -1,0 +1,1 @@
+"""Runs that begin from another run: its weights, tokenizers and, as replay, its data."""

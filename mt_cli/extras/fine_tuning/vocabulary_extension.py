@@ -1,0 +1,165 @@
+"""Extension of the vocabulary of a tokenizer. Knows entries and how they are spelled; does not know models.
+
+Old ids keep their meaning. The ids of a text do not change unless it has characters, words or tags that had no entry:
+with sub-words, each new entry has such a character.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import tokenizers
+from tokenizers import models, trainers
+
+from mt_cli.tokenizer.tokenizer import ABSENT, BYTES, SPECIAL_TOKENS, Tokenizer, TokenizerPair, untagged
+from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS
+
+_MAX_CHARACTERS = 0.75
+"""Maximum share of new sub-words that are single characters."""
+_MIN_FREQUENCY, _MAX_LENGTH = 5, 12
+"""How often a sub-word of several characters must occur to become an entry, and how many characters it may have."""
+_RESERVED = frozenset("\ue000\x10\x11\x12")
+"""Characters that stand for markers in text; see `tokenizer`."""
+
+
+def extended(tokenizer: Tokenizer, texts: Iterable[str], tags: Sequence[str], max_entries: int) -> Tokenizer:
+    """A tokenizer with up to `max_entries` more entries, for what `texts` have and the tokenizer has no entries for.
+
+    It has an entry for each tag, too. With `bpe`, `unigram` and SentencePiece models, new sub-words are learnt from the
+    words with characters that had no entry.
+    """
+    return _extended([tokenizer], texts, tags, max_entries)[0]
+
+
+def extended_pair(
+    pair: TokenizerPair,
+    pairs: Callable[[], Iterable[tuple[str, str]]],
+    tags: Sequence[str],
+    max_entries: int,
+    is_shared: bool,
+) -> TokenizerPair:
+    """Both tokenizers, extended for the sides of the pairs that each call of `pairs` reads again.
+
+    `is_shared`: they have the same entries. Two SentencePiece models may be such tokenizers; both get all new entries.
+    """
+    source, target = pair
+    if is_shared:
+        group = [source] if source is target else [source, target]
+        found = _extended(group, (side for each in pairs() for side in each), tags, max_entries)
+        return found[0], found[-1]
+    sources, targets = ((each[side] for each in pairs()) for side in (0, 1))
+    return extended(source, sources, tags, max_entries), extended(target, targets, (), max_entries)
+
+
+def _extended(
+    group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
+) -> list[Tokenizer]:
+    """Tokenizers of one kind with the same entries, extended by the same ones."""
+    states = [json.loads(tokenizer.to_json()) for tokenizer in group]
+    known = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
+    names = {entry.removeprefix(ABSENT) for entries in known for entry in entries}
+    kind = states[0]["model"]["type"]
+    units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
+    merges: list[list[str]] = []
+    if kind == "WordLevel":
+        short = {unit: count for unit, count in units.items() if len(unit) <= MAX_ENTRY_CHARACTERS}
+        missing = {unit: count for unit, count in short.items() if unit not in names and _RESERVED.isdisjoint(unit)}
+        learnt = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
+    else:
+        learnt, merges = _subwords(kind, names, set.intersection(*known), units, max_entries)
+    new = [(tag, -math.inf) for tag in tags if tag not in names] + learnt
+    backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
+    return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
+
+
+def _with_entries(
+    state: dict[str, Any], first_id: int, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]
+) -> tokenizers.Tokenizer:
+    """The tokenizer of the library with more entries, with their scores, and more merges."""
+    model = state["model"]
+    if model["type"] == "Unigram":
+        lowest = min(score for _, score in model["vocab"])
+        # Lower scores would change the score of unknown characters, which is relative to the lowest one.
+        model["vocab"] += [[entry, max(score, lowest)] for entry, score in new]
+    else:
+        model["vocab"] |= {entry: first_id + number for number, (entry, _) in enumerate(new)}
+        if model["type"] == "BPE":
+            model["merges"] += merges
+    return tokenizers.Tokenizer.from_str(json.dumps(state))
+
+
+def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+    """For each new entry of an extended tokenizer, the old ids that spelled it; at least one."""
+    backend = tokenizers.Tokenizer.from_str(old.to_json())
+    entries = new.tokens(range(old.vocab_size, new.vocab_size))
+    return [[token.id for token in backend.model.tokenize(entry)] for entry in entries]
+
+
+def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str]) -> Counter[str]:
+    """How often each unit occurs that is segmented on its own, such as a word, in texts with unknown characters."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    counts: Counter[str] = Counter()
+    for text in texts:
+        normal = backend.normalizer.normalize_str(text)
+        if kind == "WordLevel" or not known.issuperset(normal):
+            counts.update(unit for unit, _ in backend.pre_tokenizer.pre_tokenize_str(normal))
+    return counts
+
+
+def _most_common(counts: Mapping[str, int], number: int) -> list[str]:
+    """The most frequent keys; of equally frequent ones, the first by code points."""
+    return sorted(counts, key=lambda key: (-counts[key], key))[:number]
+
+
+def _subwords(
+    kind: str, known: set[str], usable: set[str], units: Counter[str], max_entries: int
+) -> tuple[list[tuple[str, float]], list[list[str]]]:
+    """New sub-words with their scores, and with `bpe`, their merges. Each has a character that is not in `known`.
+
+    Merges join entries that are `usable`, or new. There is one for every two entries that are an entry together, as in
+    SentencePiece.
+    """
+    characters: Counter[str] = Counter()
+    for unit, count in units.items():
+        characters.update(dict.fromkeys(set(unit) - known - _RESERVED, count))
+    chosen = _most_common(characters, int(max_entries * _MAX_CHARACTERS))
+    if not chosen:
+        return [], []
+    texts = {unit: count for unit, count in units.items() if not set(chosen).isdisjoint(unit)}
+    learnt = _trained(kind, texts, max_entries)
+    entries = dict.fromkeys(chosen, min(score for _, score in learnt["vocab"]) if kind == "Unigram" else 0.0)
+    may_use = usable - {*SPECIAL_TOKENS, *BYTES} | entries.keys()
+    merges: list[list[str]] = []
+    if kind == "Unigram":
+        for piece, score in sorted(learnt["vocab"], key=lambda each: -each[1]):
+            is_new = not entries.keys().isdisjoint(piece)
+            if is_new and may_use.issuperset(piece) and (piece in entries or len(entries) < max_entries):
+                entries[piece] = score
+    else:
+        for left, right in learnt["merges"]:
+            is_new = not set(chosen).isdisjoint(left + right)
+            if is_new and {left, right} <= may_use and len(entries) < max_entries:
+                entry = left + right
+                entries[entry] = 0.0
+                may_use.add(entry)
+                cuts = ([entry[:place], entry[place:]] for place in range(1, len(entry)))
+                merges += [cut for cut in cuts if may_use.issuperset(cut)]
+    return list(entries.items()), merges
+
+
+def _trained(kind: str, units: dict[str, int], max_entries: int) -> dict[str, Any]:
+    """The model of the `tokenizers` library that is learnt from units with their counts."""
+    backend = tokenizers.Tokenizer(models.Unigram() if kind == "Unigram" else models.BPE())
+    size = max_entries + len(set("".join(units)))
+    options: dict[str, Any] = {"vocab_size": size, "show_progress": False, "special_tokens": []}
+    trainer: Any
+    if kind == "Unigram":
+        trainer = trainers.UnigramTrainer(max_piece_length=_MAX_LENGTH, **options)
+    else:
+        trainer = trainers.BpeTrainer(min_frequency=_MIN_FREQUENCY, max_token_length=_MAX_LENGTH, **options)
+    backend.train_from_iterator((unit for unit, count in units.items() for _ in range(count)), trainer)
+    return dict(json.loads(backend.to_str())["model"])

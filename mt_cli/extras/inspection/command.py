@@ -1,0 +1,115 @@
+"""The commands that look inside: `inspect` a model and `report` on runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from mt_cli.cli import options
+from mt_cli.cli.options import check_choice, check_no_files, load_translator, run_path, utf8
+from mt_cli.cli.streams import Output, show
+from mt_cli.errors import InputError, MtError
+from mt_cli.machine.console import say
+
+
+def add(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command()(inspect)
+    app.command()(report)
+
+
+def inspect(
+    sentence: Annotated[str | None, Argument(help="Sentence to translate.", callback=utf8)] = None,
+    run: options.RunOption = None,
+    output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
+    suffix: Annotated[str, Option("--picture", help="png or svg.")] = "png",
+    positions: Annotated[
+        int | None, Option(min=1, max=100_000, help="Positions of the encoding; default: 100.")
+    ] = None,
+    checkpoint: options.CheckpointOption = None,
+    device: options.DeviceOption = "auto",
+) -> None:
+    """Show a model's parameters, or how it translates a sentence.
+
+    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head.
+    """
+    check_choice("--picture", suffix, "png", "svg")
+    if sentence is not None and positions is not None:
+        raise InputError("--positions: the positional encoding is drawn without a sentence; give one of the two")
+    check_no_files([] if sentence is None else [sentence], "give the sentence itself")
+    path = run_path(run)
+    translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
+    from mt_cli.extras.inspection import trace as inspection
+    from mt_cli.extras.inspection.figures import font_note
+
+    if sentence is None:
+        paths = inspection.draw_model(translator, _picture_folder(path, output), suffix, positions)
+        show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
+    else:
+        trace = inspection.trace_translation(translator, sentence)
+        paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
+        show(trace.text, *inspection.choice_table(trace))
+        if (size := translator.decoding.beam_size) > 1:
+            say(f"This is greedy search; mt translate keeps {size} hypotheses and may find another translation.")
+        if note := font_note([*trace.source_tokens, *trace.output_tokens]):
+            say(f"mt: {note}")
+    for each in paths:
+        say(f"wrote {each}")
+
+
+def _lineage(run: Path, checkpoint: str | None) -> list[str]:
+    """Lines on the runs that a run comes from."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.checkpoint.files import open_checkpoint
+    from mt_cli.checkpoint.lineage import describe_lineage
+
+    with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
+        lines = list(describe_lineage(saved.state.parents))
+    return [*lines, ""] if lines else []
+
+
+def _picture_folder(run: Path, output: Path | None) -> Path:
+    """The folder for pictures, created if it is missing."""
+    from mt_cli.machine.storage import make_folder, refusal
+
+    folder = run / "pictures" if output is None else output
+    try:
+        make_folder(folder) if output is None else folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refusal(folder, error, "; give another folder with --output") from None
+    return folder
+
+
+def report(
+    run: options.RunOption = None,
+    compare: Annotated[
+        list[Path] | None, Option(callback=utf8, help="Another run to show next to it; can be repeated.")
+    ] = None,
+    output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
+) -> None:
+    """Write a report of one or several runs as an HTML page."""
+    path = run_path(run)
+    from mt_cli.extras.inspection.page import page_of
+    from mt_cli.machine.storage import write_text
+    from mt_cli.run.run_files import RunFiles
+
+    page = Output(output) if output else None
+    runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
+    try:
+        translator = load_translator(path, "auto", "fp32")
+    except MtError as error:
+        say(f"mt: attention is not drawn: {error}")
+        translator = None
+    text = page_of(runs, translator)
+    if page is None:
+        try:
+            write_text(path / "report.html", text + "\n")
+        except MtError as error:
+            raise MtError(f"{error}; give another file with --output") from None
+    else:
+        with page:
+            page.write(text)
+    show(str(output or path / "report.html"))

@@ -1,0 +1,356 @@
+"""`preset: auto`: the facts of a corpus, and the options chosen by them. The numbers are in `config/presets.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mt_cli import hooks
+from mt_cli.batching.streamed import first_pairs
+from mt_cli.config import presets
+from mt_cli.config.loading import flat, with_values
+from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
+from mt_cli.config.sections import Config, TrainingConfig, may_change
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
+from mt_cli.corpus.rows import Pair
+from mt_cli.errors import CorpusError
+from mt_cli.machine.console import say
+from mt_cli.machine.devices import pick_device
+from mt_cli.machine.group import num_processes
+from mt_cli.run.data import Data, count_epoch, prepare, read, sample, training_pairs
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.steps import count_steps
+
+_PAIRS_EXAMINED = 50_000
+_CHARACTERS_EXAMINED = 100_000
+_AUTOMATIC_BATCH = 4_096
+"""Size of a batch by which the steps are counted if `batch_tokens: auto` will be found later."""
+_MIN_EPOCHS, _MAX_EPOCHS = 3, 200
+_NUM_VALIDATIONS, _PATIENCE = 40, 15
+_MIN_VOCABULARY, _NUM_BYTES = 400, 256
+_WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
+"""A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `preset: auto` looks at."""
+
+    num_pairs: int | None
+    """Training pairs after cleaning; None for a stream."""
+    num_target_words: float
+    """Words of their target sides, estimated from a sample; infinite for a stream."""
+    num_distinct_words: int
+    """Different words of both sides of the sample."""
+    scripts: tuple[frozenset[str], frozenset[str]]
+    """The scripts of each side."""
+    device: str
+    max_minutes: float | None
+    num_replayed: int = 0
+    """Pairs of the run that training begins with, which are not among `num_pairs`."""
+
+    def __str__(self) -> str:
+        if self.num_pairs is None:
+            return f"a stream of unknown size, {self.device}"
+        distinct = f"{self.num_distinct_words:,} distinct words in both languages"
+        words = f"{_rounded(self.num_target_words):,} target words, {distinct}"
+        limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
+        replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
+        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
+
+
+class Choice(NamedTuple):
+    """The value of an option, with the reason for it."""
+
+    value: Any
+    why: str
+
+
+Choices = Mapping[str, Mapping[str, Choice]]
+"""Choices by section and key."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of an epoch of the training pairs, replayed ones included."""
+
+    num_batches: int
+    training: TrainingConfig
+    """Without the length of the run."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, as `batch_tokens` counts them."""
+        return max(1, self.num_batches) * self.training.tokens_per_batch
+
+    def num_steps(self, num_epochs: int) -> int:
+        """The number of updates in some epochs, in one process."""
+        return count_steps(self.training, 1, self.num_batches, num_epochs)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What stands for `preset: auto`."""
+
+    facts: Facts
+    choices: Choices
+    config: Config
+    """With the values chosen, except where the config has others."""
+    data: Data | None
+    """The corpora and tokenizers of that config; None for a stream."""
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a decision depends on besides the config. All may be left out."""
+
+    previous: Config | None = None
+    """The config of a run that resumes: options that may not change keep its values."""
+    tokenizers: TokenizerPair | None = None
+    """Those of the run that resumes or that training begins with."""
+    num_own: int | None = None
+    """How many of the corpora of `train` are the run's own; the others are replayed."""
+    stream_rows: int | None = None
+    """See `prepare`."""
+
+
+def decide(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Decision:
+    """The values for `preset: auto`.
+
+    Tokenizer and model follow from the text. The tokenizer is then trained, and the length of the run follows from the
+    tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
+    """
+    facts = find_facts(config, cache_path, known)
+    choices = choose(facts)
+    resolved = _with_choices(config, choices, known.previous)
+    if config.corpus.is_streaming:
+        return Decision(facts, choices, resolved, None)
+    data = prepare(resolved, cache_path, known.tokenizers, known.stream_rows)
+    counted = resolved
+    if resolved.training.batch_tokens == "auto":
+        size = known.previous.training.tokens_per_batch if known.previous else _AUTOMATIC_BATCH
+        counted = resolved.model_copy(update={"training": resolved.training.model_copy(update={"batch_tokens": size})})
+    num_batches = count_epoch(training_pairs(data, counted), counted)
+    assert num_batches is not None
+    choices = choose(facts, Epoch(num_batches, counted.training))
+    return Decision(facts, choices, _with_choices(config, choices, known.previous), data)
+
+
+def resolve_preset(
+    config: Config,
+    cache_path: Path,
+    known: Circumstances = Circumstances(),
+) -> tuple[Config, Data | None]:
+    """The config with values in place of `preset: auto`, and its data if they were read.
+
+    What is chosen, and why, is printed unless a run resumes. Raises the errors of `decide`.
+    """
+    found = decide(config, cache_path, known)
+    for line in describe(found.facts, found.choices, config, found.config) if known.previous is None else ():
+        say(line)
+    return found.config, found.data
+
+
+def _with_choices(config: Config, choices: Choices, previous: Config | None) -> Config:
+    values = values_of(choices)
+    return with_values(config, values if previous is None else _kept(values, previous))
+
+
+def find_facts(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Facts:
+    """The facts of the training corpora of a config; raises CorpusError if a corpus cannot be read."""
+    num_pairs: int | None = None
+    num_replayed = 0
+    pairs: Sequence[Pair]
+    corpora = read(config, Cache(cache_path, say), known.stream_rows)
+    if config.corpus.is_streaming:
+        pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
+    else:
+        train = corpora["train"].first_parts(known.num_own)
+        num_pairs, num_replayed = len(train), len(corpora["train"]) - len(train)
+        rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
+        pairs = [(source, target) for _, source, target in rows]
+    if not pairs:
+        raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
+    sides = tuple(zip(*pairs, strict=True))
+    words = [_WORD.findall(" ".join(side)) for side in sides]
+    return Facts(
+        num_pairs,
+        inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
+        len({word for side in words for word in side}),
+        (_scripts(sides[0]), _scripts(sides[1])),
+        "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
+        config.training.max_minutes,
+        num_replayed,
+    )
+
+
+def _scripts(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(scripts_in(" ".join(texts)[:_CHARACTERS_EXAMINED]))
+
+
+def level_of(facts: Facts) -> Level:
+    """The level of a corpus by its size; for a stream, the last one."""
+    return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+
+
+def expectation(facts: Facts) -> str:
+    """What translations to expect, for people."""
+    level = level_of(facts)
+    size, why = _size(level, facts)
+    return level.expectation if size == level.preset else f"worse translations than these pairs allow: {why}."
+
+
+def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
+    """The options for a corpus, without the length of the run if an epoch of it is not known yet.
+
+    Those that may change when a run resumes depend on the corpus alone.
+    """
+    level = level_of(facts)
+    size, why_size = _size(level, facts)
+    base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
+    reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
+    reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
+    reasons |= dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
+    reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
+    reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
+    reasons["label_smoothing"] = "the fewer pairs, the more"
+    chosen = {
+        section: {key: Choice(value, reasons.get(key, f"recipe of size {size}")) for key, value in values.items()}
+        for section, values in base.items()
+    }
+    chosen["tokenizer"] |= _vocabulary(facts)
+    is_shared = chosen["tokenizer"]["shared"].value
+    why = "one vocabulary, one table" if is_shared else "two vocabularies"
+    chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    if epoch is not None or facts.num_pairs is None:
+        chosen["training"] |= _length(level, epoch, int(base["training"]["warmup_steps"]))
+    return chosen
+
+
+def _size(level: Level, facts: Facts) -> tuple[str, str]:
+    """The name of the largest preset that fits the corpus, the device and the time, and the reason."""
+    names = list(PRESETS)
+    rank, why = names.index(level.preset), "fits this number of pairs"
+    if facts.device == "cpu" and rank > (largest := names.index(presets.LARGEST_ON_CPU)):
+        rank, why = largest, "larger ones need a GPU"
+    speeds = presets.TOKENS_PER_MINUTE[facts.device]
+    while rank and facts.max_minutes and _num_tokens(level) > 2 * facts.max_minutes * speeds[names[rank]]:
+        rank, why = rank - 1, f"larger ones learn too little in {facts.max_minutes:g} minutes"
+    return names[rank], why
+
+
+def _tokens_per_step(level: Level) -> int:
+    training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
+    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
+
+
+def _num_tokens(level: Level) -> int:
+    return level.num_updates * _tokens_per_step(level)
+
+
+def _vocabulary(facts: Facts) -> dict[str, Choice]:
+    words, sizes = np.log(presets.VOCABULARY).T
+    size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
+    source, target = facts.scripts
+    is_shared = bool(source & target) or not (source and target)
+    size *= 1 if is_shared else presets.OWN_VOCABULARY_SHARE
+    why = "more entries would be too rare to learn"
+    if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
+        size, why = limit, "there are few distinct words"
+    same = " and ".join(sorted(source & target))
+    return {
+        "algorithm": Choice("bpe", "subwords leave no word unknown"),
+        "vocab_size": Choice(_rounded(size), why),
+        "shared": Choice(is_shared, f"the script of both sides is {same}" if same else "the scripts differ"),
+    }
+
+
+def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, Choice]:
+    """How long to train, and how often to validate; without an epoch, on a stream."""
+    if epoch is None:
+        num_steps = level.num_updates
+        length = {
+            "max_steps": Choice(num_steps, "an epoch of a stream may never end"),
+            "max_epochs": Choice(None, "max_steps ends the run"),
+        }
+    else:
+        num_epochs = min(max(round(_num_tokens(level) / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
+        num_steps = epoch.num_steps(num_epochs)
+        size = f" of {epoch.training.tokens_per_batch:,} tokens" if num_processes() == 1 else " of one process"
+        length = {
+            "max_steps": Choice(None, "max_epochs ends the run"),
+            "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
+        }
+    every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{num_steps:,} updates"
+    return length | {
+        "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "validate_every_steps": Choice(every, f"about {round(num_steps / every)} validations in {updates}"),
+        "patience": Choice(_PATIENCE, f"stops after {_PATIENCE} validations without a better score"),
+    }
+
+
+def _rounded(number: float) -> int:
+    """A number with two significant digits."""
+    return int(float(f"{number:.1e}"))
+
+
+def _shown(value: Any) -> str:
+    """A value as in a config."""
+    return json.dumps(value) if isinstance(value, bool | None) else str(value)
+
+
+def values_of(choices: Choices) -> Values:
+    """The values alone."""
+    return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}
+
+
+def _kept(values: Values, previous: Config) -> Values:
+    """The values, but those of a run for all options that may not change."""
+    before = previous.model_dump(mode="json")
+    return {
+        section: dict(own) | {key: old for key, old in before[section].items() if not may_change(f"{section}.{key}")}
+        for section, own in values.items()
+    }
+
+
+def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) -> Iterator[str]:
+    """What was chosen and why, for people: a line for each section, then what to expect.
+
+    `given` is the config before the choices. What it sets itself, or takes from another run, has no reason here.
+    """
+    now, by_config = flat(resolved), list[str]()
+    tree, parent = given.model_dump(exclude_unset=True), given.init.run
+    yield f"preset auto: {facts}"
+    if parent is not None:
+        yield f"  of {parent}  tokenizer, model"
+    for section, chosen in choices.items() if parent is None else [("training", choices["training"])]:
+        shown = []
+        for key, choice in chosen.items():
+            if key in tree.get(section, {}) or now[f"{section}.{key}"] != choice.value:
+                by_config.append(f"{section}.{key} {_shown(now[f'{section}.{key}'])}")
+            elif choice.value is not None:
+                shown.append((f"{key} {_shown(choice.value)}", choice.why))
+        reasons = {why: [text for text, each in shown if each == why] for _, why in shown}
+        yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
+    if by_config:
+        yield f"  of the config  {', '.join(by_config)}"
+    max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
+    if max_steps and max_steps < 2 * warmup_steps:
+        yield f"  too short  training.max_steps {max_steps:,} is little more than the warm-up of {warmup_steps:,} steps"
+    if problems := hooks.unsupported(resolved) if not parent and hooks.has("unsupported") else []:
+        yield (
+            f"  export     mt export --format huggingface will refuse {' and '.join(each.found for each in problems)}; "
+            f"if you need it, set {' and '.join(each.instead for each in problems)} before training"
+        )
+    if parent is None:
+        yield f"  expect     {expectation(facts)}"
+    else:
+        yield f"  expect     translations of {parent} that become more like train; its score is printed first"

@@ -1,0 +1,131 @@
+"""The command `init`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from mt_cli.cli.options import RUNS, check_languages, utf8
+from mt_cli.cli.streams import show
+from mt_cli.errors import InputError
+from mt_cli.machine.console import say
+from mt_cli.machine.storage import refusal
+
+_WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(init)
+
+
+def init(
+    others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8, help="Names without an option.")] = None,
+    files: Annotated[
+        tuple[str, str] | None,
+        Option(metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        Option(metavar="FILE", callback=utf8, help="A file with both sides, such as pairs.tsv or pairs.tmx."),
+    ] = None,
+    dataset: Annotated[
+        str | None, Option(callback=utf8, help="Hugging Face hub id, or a folder with its layout.")
+    ] = None,
+    subset: Annotated[str | None, Option(callback=utf8, help="Configuration of the dataset.")] = None,
+    source_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by names and texts.")
+    ] = None,
+    target_language: Annotated[
+        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by names and texts.")
+    ] = None,
+    example: Annotated[
+        str | None, Option(metavar="NAME", callback=utf8, help="Write a config that is part of mt, such as quickstart.")
+    ] = None,
+    name: Annotated[str | None, Option(callback=utf8, help="Name of the run; default: by the data.")] = None,
+    output: Annotated[Path | None, Option(callback=utf8, help="New file; default: NAME.yaml.")] = None,
+) -> None:
+    """Write a config for your data, with a reason for each value.
+
+    An existing file is never overwritten.
+    """
+    given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
+    chosen = [key for key, value in given.items() if value is not None]
+    if files and files[1].startswith("--"):
+        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
+    if others or len(chosen) != 1:
+        raise InputError(f"{others[0]}: no option has this value; {_WAYS}" if others else _WAYS)
+    if given[chosen[0]] == "" or "" in (files or ()):
+        raise InputError(f"--{chosen[0]}: a name is empty")
+    if subset is not None and dataset is None:
+        raise InputError("--subset: only a --dataset has subsets")
+    check_languages(source_language, target_language)
+    _check_name(name)
+    if example is not None:
+        if name or source_language or target_language:
+            raise InputError("--example: an example has a name and languages; give --output alone beside it")
+        return _write(output or Path(f"{example}.yaml"), _example(example))
+    if output == Path():
+        raise InputError("--output: give the name of a new file")
+    if output is not None or name is not None:
+        _check_new(output or Path(f"{name}.yaml"))
+    from pydantic import TypeAdapter
+
+    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
+    from mt_cli.extras.recipes.new_config import new_config
+
+    tree = {key: given[key] for key in chosen} | ({"subset": subset} if subset else {})
+    kind: type[Source] = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}[chosen[0]]  # type: ignore[assignment]
+    found = new_config(
+        TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, RUNS / ".cache"
+    )
+    path = output or Path(f"{found.config.name}.yaml")
+    _check_new(path)
+    for line in found.lines:
+        say(line)
+    return _write(path, found.text)
+
+
+def _check_name(name: str | None) -> None:
+    from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
+
+    if name is not None and not RUN_NAME.fullmatch(name):
+        raise InputError(f"--name {name!r:.120}: use {RUN_NAME_RULE}")
+
+
+def _example(name: str) -> str:
+    """The text of a config that is part of the package, without the line for editors that names a schema beside it."""
+    folder = resources.files("mt_cli") / "configs"
+    names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
+    if name not in names:
+        raise InputError(f"--example {name}: unknown; there are {', '.join(names)}")
+    lines = (folder / f"{name}.yaml").read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("# yaml-language-server"))
+
+
+def _check_new(path: Path) -> None:
+    if os.path.lexists(path):
+        raise InputError(f"{path}: exists already and is not overwritten; give a new name with --output")
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent}: no such folder")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file and name it on standard output."""
+    _check_new(path)
+    try:
+        with ExitStack() as removal, path.open("x", encoding="utf-8") as file:
+            removal.callback(path.unlink)
+            file.write(text)
+            file.flush()
+            removal.pop_all()
+    except OSError as error:
+        raise refusal(path, error, "; give another file with --output") from None
+    say(f"Next:  mt train --config {path}")
+    show(str(path))

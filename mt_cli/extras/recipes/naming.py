@@ -1,0 +1,125 @@
+"""What names say about parallel text: languages, columns, and files for validation and test beside training files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
+from mt_cli.corpus.formats import names_in
+from mt_cli.corpus.hub import load_splits
+from mt_cli.corpus.languages import is_known
+from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.rows import Names
+from mt_cli.errors import CorpusError
+
+Tree = dict[str, Any]
+
+VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
+"""What splits and files for validation and test are called."""
+_TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
+_LIKE_A_CODE = re.compile(r"[a-z]{2,3}")
+NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
+"""Names that look like codes of languages and are none."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the names of files, columns and splits say."""
+
+    names: Sequence[str]
+    """Languages or columns; of two files, the language of each, or an empty string."""
+    are_languages: bool
+    """Whether the names can be nothing but languages, as in a translation memory."""
+    evaluation: Mapping[str, Tree]
+    """Sources of `valid`, `test` and further test sets by name."""
+
+
+def look(source: Source) -> Found:
+    """What can be seen without reading the whole text; raises CorpusError if the source cannot be read."""
+    if isinstance(source, DatasetSource):
+        splits = load_splits(source)
+        if source.split not in splits:
+            raise CorpusError(f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}")
+        tree = source.model_dump(mode="json", exclude_unset=True)
+        roles = {"valid": next((each for each in VALID if each in splits), None)}
+        roles["test"] = "test" if "test" in splits else None
+        evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
+        return Found(*_columns_of(splits[source.split]), evaluation)
+    if isinstance(source, FilesSource):
+        return Found([_language_in_name(path) for path in source.files], True, neighbours(source.files))
+    assert isinstance(source, FileSource)
+    return Found(*names_in(Path(source.file)), neighbours([source.file]))
+
+
+def title_of(source: Source) -> str:
+    """The name of a source for people."""
+    if isinstance(source, DatasetSource):
+        return f"dataset {source.dataset}"
+    return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
+
+
+def _columns_of(dataset: Any) -> Names:
+    """The languages of the column `translation`, or the columns."""
+    translation = dataset.features.get("translation")
+    languages = getattr(translation, "languages", None) or translation
+    return Names(list(languages or dataset.column_names), bool(languages))
+
+
+def _language_in_name(path: str) -> str:
+    """The last part of a file name that is the code of a language, or an empty string."""
+    parts = re.split(r"[._-]", Path(path).name)
+    return next((part for part in reversed(parts) if is_known(part)), "")
+
+
+def unknown_code_in(path: str) -> str | None:
+    """The suffix of a file that may be the code of a language that is not known; None if it is none."""
+    suffixes = [suffix[1:] for suffix in Path(path).suffixes if suffix not in COMPRESSIONS]
+    last = suffixes[-1] if suffixes else ""
+    return last if _LIKE_A_CODE.fullmatch(last) and last not in NO_CODES and not is_known(last) else None
+
+
+def neighbours(paths: Sequence[str]) -> dict[str, Tree]:
+    """Sources of validation and test files beside training files, one for each of them, with names like theirs.
+
+    A name is like theirs if it has a word such as `test` in place of `train`, or beside their stem: `test.en` beside
+    `train.en`, `news.test.en` or `test-news.en` beside `news.en`. A file called `test` alone may have any content.
+    """
+    found: dict[str, Tree] = {}
+    for frames in zip(*map(_frames_of, map(Path, paths)), strict=False):
+        for role, words in (("valid", VALID), ("test", TEST)):
+            if role not in found:
+                found |= _neighbours_in(frames, role, words, paths)
+    return found
+
+
+def _frames_of(path: Path) -> Iterator[tuple[str, str]]:
+    """What may stand before and after a word such as `test` in the names of files that belong to a training file."""
+    if words := list(_TRAIN.finditer(path.name)):
+        yield path.name[: words[-1].start()], path.name[words[-1].end() :]
+    elif not path.name.startswith(".") and ".po" not in path.suffixes:
+        # A catalogue has the name of what it translates: `asyncio-dev.po` is a page of its own.
+        stem, dot, suffixes = path.name.partition(".")
+        yield from ((f"{stem}{mark}", dot + suffixes) for mark in ".-_")
+        yield from (("", f"{mark}{stem}{dot}{suffixes}") for mark in "-_")
+
+
+def _neighbours_in(
+    frames: Sequence[tuple[str, str]], role: str, words: Sequence[str], paths: Sequence[str]
+) -> dict[str, Tree]:
+    """The sources for a role whose names have these frames; there may be several test sets."""
+    (before, after), folder = frames[0], Path(paths[0]).parent
+    found: dict[str, Tree] = {}
+    pattern = re.compile(rf"{re.escape(before)}((?:{'|'.join(words)})(?![a-z])[\w.-]*){re.escape(after)}")
+    matches = (pattern.fullmatch(path.name) for path in folder.glob("*") if path.is_file())
+    for middle in sorted((match[1] for match in matches if match), key=lambda text: (len(text), text)):
+        own = [Path(path).with_name(f"{b}{middle}{a}") for path, (b, a) in zip(paths, frames, strict=True)]
+        is_new = len({*own, *map(Path, paths)}) == 2 * len(paths)
+        label = role if role not in found else middle
+        if is_new and all(path.is_file() for path in own) and (label == role or role == "test"):
+            files = [str(path) for path in own]
+            found[label] = {"files": files} if len(files) == 2 else {"file": files[0]}
+    return found

@@ -1,0 +1,1 @@
+"""A model whose parameters and optimizer states are spread over several GPUs."""

@@ -1,0 +1,113 @@
+"""What training changes: a whole model in every process, or shards of it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from mt_cli.extras.sharding.gradients import ShardedGradients, scatter, skeleton, whole
+from mt_cli.machine.group import is_main, of_main
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.setup import Setup, Whole
+from mt_cli.training.averaging import MovingAverage, with_weights
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer
+
+T = TypeVar("T")
+
+
+class Shards(Whole):
+    """Shards of the model, the optimizer and the average of a setup, which the main process alone has, on its CPU.
+
+    All processes must call the same methods in the same order.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        gc.collect()  # Frees the shards of a training that diverged, whose modules refer to each other.
+        self._setup = setup
+        training = setup.config.training
+        self._model = skeleton(setup.model)
+        self.gradients = ShardedGradients(Objective(self._model, training), setup.device, setup.dtype)
+        for weight, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
+            scatter(weight.detach(), shard)
+        self.optimizer = build_optimizer(self._model, training)
+        self._scatter_moments()
+        self.average = None
+        if setup.average is not None and training.ema_decay is not None:
+            self.average = MovingAverage(self._model, training.ema_decay)
+            for name, average in setup.average.weights.items():
+                scatter(average, self.average.weights[name])
+
+    def _scatter_moments(self) -> None:
+        """Fill the optimizer's state: tensors are sharded as their weights, and numbers are the same everywhere."""
+        weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
+        moments = self._setup.optimizer.state_dict()["state"]  # Nothing before the first step.
+
+        def numbers() -> dict[int, dict[str, Any]]:
+            return _changed(moments, lambda value: None if value.dim() else value.clone())
+
+        state = of_main(numbers)
+        for index, values in state.items():
+            for name in [name for name, value in values.items() if value is None]:
+                values[name] = torch.empty_like(weights[index])
+                scatter(moments[index][name] if is_main() else None, values[name])
+        _load(self.optimizer, state)
+
+    @contextmanager
+    def deployed(self) -> Iterator[Transformer]:
+        """Context manager inside which the setup's model has the weights to translate with; gives one to validate.
+
+        That is a whole copy of the model in every process, on its device, in the number format of training.
+        """
+        setup = self._setup
+        average, stored_average = _named(self.average), _named(setup.average)
+        weights = []
+        for (name, stored), shard in zip(setup.model.named_parameters(), self._model.parameters(), strict=True):
+            value = _stored(average.get(name, shard), stored_average.get(name, stored))
+            weights.append(value.to(setup.dtype))
+        model = with_weights(setup.model, weights, self._model.buffers())
+        with setup.deployed():
+            yield model
+
+    @torch.no_grad()
+    def store(self) -> None:
+        """Bring the setup of the main process up to date."""
+        setup = self._setup
+        for stored, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
+            _stored(shard, stored)
+        for name, average in _named(setup.average).items():
+            _stored(_named(self.average)[name], average)
+        state = _changed(self.optimizer.state_dict()["state"], _on_main)
+        if is_main():
+            _load(setup.optimizer, state)
+
+
+def _named(average: MovingAverage | None) -> dict[str, Tensor]:
+    return {} if average is None else average.weights
+
+
+@torch.no_grad()
+def _stored(shard: Tensor, stored: Tensor) -> Tensor:
+    """The whole tensor of a shard, which the main process copies to another one."""
+    value = whole(shard)
+    if is_main():
+        stored.copy_(value)
+    return value
+
+
+def _on_main(shard: Tensor) -> Tensor | None:
+    value = whole(shard)
+    return value.cpu() if is_main() else None
+
+
+def _changed(state: dict[int, dict[str, Tensor]], change: Callable[[Tensor], T]) -> dict[int, dict[str, T]]:
+    return {index: {name: change(value) for name, value in values.items()} for index, values in state.items()}
+
+
+def _load(optimizer: torch.optim.Optimizer, state: dict[int, dict[str, Any]]) -> None:
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,1 @@
+"""Another segmentation of each word at each epoch: BPE-dropout and unigram sampling."""

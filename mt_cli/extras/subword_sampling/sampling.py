@@ -1,0 +1,283 @@
+"""Random segmentations of words, for training: BPE-dropout, and sampling from a unigram model. Knows ids, not texts.
+
+A word is a part of a sequence of ids that can be segmented on its own: no entry of the vocabulary crosses its ends. A
+special token, a tag or a byte is a word that has only one segmentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count, pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.batching.encoded import Ids, ragged
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.tokenizer.tokenizer import Tokenizer
+
+Integers = NDArray[np.int64]
+Keys = NDArray[np.uint64]
+Words = tuple[Integers, Integers]
+"""The ids of words, one word after the other, and the length of each word."""
+
+NUM_SAMPLES = 128
+"""Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
+_NUM_SLOTS = 2**20
+_MAX_REMEMBERED_IDS = 2**22
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_NEVER = np.int64(2**62)
+_IMPOSSIBLE = -1e30
+"""The score of a piece that does not exist; minus infinity minus itself would not be a number."""
+
+
+def mix(numbers: Keys) -> Keys:
+    """Random 64-bit numbers that are a function of `numbers` (SplitMix64; Steele et al. 2014)."""
+    numbers = numbers + _STEP
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
+    """Random numbers that are a function of each key and number."""
+    return mix(keys + np.asarray([numbers] if isinstance(numbers, int) else numbers).astype(np.uint64) * _STEP)
+
+
+def starts_of(lengths: NDArray[np.integer[Any]]) -> Integers:
+    """The start of each sequence of these lengths, one after the other."""
+    return np.cumsum(lengths, dtype=np.int64) - lengths
+
+
+class Sampler(Protocol):
+    """Draws a segmentation of each of some words, which are given as the ids of their characters."""
+
+    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
+        """The segmentations, each a function of the word and its key."""
+
+
+class MergeDropout:
+    """BPE-dropout (Provilkov et al. 2020, algorithm 1).
+
+    In each round, each possible merge is skipped with probability `rate`. The best of the others is made. A round in
+    which all are skipped is the last one.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
+        model = tokenizer.model()
+        ids, self._base = model["vocab"], tokenizer.vocab_size
+        codes = np.array([ids[left] * self._base + ids[right] for left, right in model["merges"]], dtype=np.int64)
+        self._ranks = codes.argsort()
+        self._codes = codes[self._ranks]
+        self._results = np.array([ids[left + right] for left, right in model["merges"]], dtype=np.int64)
+        self._limit = np.uint64(int(rate * 2**64))
+
+    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
+        """The segmentations of all words, which are merged in parallel, one merge of each word a round."""
+        ids, word = characters.copy(), np.repeat(np.arange(len(lengths)), lengths)
+        random = numbered(keys[word], np.arange(len(ids)) - starts_of(lengths)[word])
+        rank = self._ranks_at(np.arange(len(ids)), ids, word)
+        finished: list[tuple[Integers, Integers]] = []
+        for number in count():
+            if not len(ids):
+                break
+            is_kept = (rank < _NEVER) & (numbered(random, number) >= self._limit)
+            order = np.where(is_kept, (rank << 32) + np.arange(len(ids)), _NEVER)
+            starts = np.flatnonzero(np.diff(word, prepend=-1))
+            best = np.minimum.reduceat(order, starts)
+            is_merged = best < _NEVER
+            place = best[is_merged] & (2**32 - 1)
+            ids[place] = self._results[rank[place]]
+            remains = np.repeat(is_merged, np.diff(starts, append=len(ids)))
+            finished.append((word[~remains], ids[~remains]))
+            remains[place + 1] = False
+            ids, word, random, rank = ids[remains], word[remains], random[remains], rank[remains]
+            place = (np.cumsum(remains) - 1)[place]
+            changed = np.concatenate([place, place[place > 0] - 1])
+            rank[changed] = self._ranks_at(changed, ids, word)
+        return _joined(finished, len(lengths))
+
+    def _ranks_at(self, places: Integers, ids: Integers, word: Integers) -> Integers:
+        """The rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
+        following = np.minimum(places + 1, len(ids) - 1)
+        codes = ids[places] * self._base + ids[following]
+        found, is_found = _find(self._codes, codes)
+        is_found &= (word[places] == word[following]) & (places < following)
+        return np.where(is_found, self._ranks[found], _NEVER)
+
+
+class Lattice:
+    """Sampling from a unigram model: P(x)^alpha, over all segmentations x of a word (Kudo 2018, section 3.2).
+
+    Sums of probabilities are computed from the end of each word, and pieces are then sampled from its start.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
+        spellings = _spellings(tokenizer)
+        nodes: dict[tuple[int, int], int] = {}
+        self._pieces = np.full(1 + sum(map(len, spellings)), -1, dtype=np.int64)
+        for index, characters in enumerate(spellings):
+            node = 0
+            for character in characters:
+                node = nodes.setdefault((node, character), len(nodes) + 1)
+            self._pieces[node] = index
+        self._base, self._max_length = tokenizer.vocab_size, max(map(len, spellings))
+        codes = np.array([node * self._base + character for node, character in nodes], dtype=np.int64)
+        self._children = codes.argsort() + 1
+        self._codes = codes[self._children - 1]
+        self._scores = np.array([alpha * score for _, score in tokenizer.model()["vocab"]] + [_IMPOSSIBLE])
+
+    def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
+        """The segmentations of all words, which are sampled in parallel, one piece of each word a round."""
+        pieces = self._pieces_at(characters, np.repeat(np.cumsum(lengths), lengths))
+        scores = self._scores[pieces]
+        steps = np.arange(1, self._max_length + 1)
+        # Each word has one more place, its end.
+        starts, word = starts_of(lengths + 1), np.repeat(np.arange(len(lengths)), lengths)
+        place = np.arange(len(characters)) + word
+        sums = np.zeros(len(characters) + len(lengths) + self._max_length)
+        left = np.repeat(starts + lengths, lengths) - place
+        order = left.argsort(kind="stable")
+        for some in np.split(order, np.flatnonzero(np.diff(left[order])) + 1):
+            paths = scores[some] + sums[place[some, None] + steps]
+            best = paths.max(axis=1)
+            sums[place[some]] = best + np.log(np.exp(paths - best[:, None]).sum(axis=1))
+        found: list[tuple[Integers, Integers]] = []
+        words, at = np.flatnonzero(lengths), starts[lengths > 0]
+        for number in count():
+            if not len(words):
+                break
+            row = at - words
+            shares = np.exp(scores[row] + sums[at[:, None] + steps] - sums[at, None]).cumsum(axis=1)
+            random = (numbered(keys[words], number) >> np.uint64(32)) * 2.0**-32 * shares[:, -1]
+            chosen = (shares <= random[:, None]).sum(axis=1)
+            found.append((words, pieces[row, chosen]))
+            at = at + chosen + 1
+            remains = at < (starts + lengths)[words]
+            words, at = words[remains], at[remains]
+        return _joined(found, len(lengths))
+
+    def _pieces_at(self, characters: Integers, ends: Integers) -> Integers:
+        """The piece of each length (1, 2, ...) at each character, which is in a word up to the end given; -1: none."""
+        pieces = np.full((len(characters), self._max_length), -1, dtype=np.int64)
+        at = node = np.arange(len(characters))
+        node = node * 0
+        for length in range(self._max_length):
+            is_inside = at + length < ends[at]
+            at, node = at[is_inside], node[is_inside]
+            places, is_found = _find(self._codes, node * self._base + characters[at + length])
+            at, node = at[is_found], self._children[places[is_found]]
+            pieces[at, length] = self._pieces[node]
+        return pieces
+
+
+def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of the characters of each entry; of an entry that is no subword, its own id."""
+    subwords = tokenizer.subwords()
+    spellings = [[index] for index in range(tokenizer.vocab_size)]
+    for text, index in subwords.items():
+        spellings[index] = [subwords[character] for character in text]
+    return spellings
+
+
+def _joined(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
+    """The words of which some ids were found in each round, with the number of the word of each id."""
+    if not found:
+        return np.empty(0, np.int64), np.zeros(num_words, np.int64)
+    words, ids = (np.concatenate(side) for side in zip(*found, strict=True))
+    return ids[words.argsort(kind="stable")], np.bincount(words, minlength=num_words)
+
+
+def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """The index of each number in an ordered array, and whether it is there; the index is 0 if it is not."""
+    if not len(ordered):
+        return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), bool)
+    places = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
+    is_found = ordered[places] == numbers
+    return np.where(is_found, places, 0), is_found
+
+
+class Segmenter:
+    """Draws segmentations with one tokenizer, and remembers them.
+
+    The samples of a word are numbered. Sample k is a function of the word, k and the seed. What has been drawn is kept
+    in a table of fixed size, which newer samples overwrite; no result depends on its content. (Words are compared by
+    hashes of 64 bits.)
+    """
+
+    def __init__(self, tokenizer: Tokenizer, config: TokenizerConfig, seed: int) -> None:
+        alpha, rate = config.unigram_alpha, config.bpe_dropout
+        self._sampler: Sampler = MergeDropout(tokenizer, rate) if alpha is None else Lattice(tokenizer, alpha)
+        rows, size = _spellings(tokenizer), tokenizer.vocab_size
+        ends = np.full((2, size), -1, dtype=np.int64)
+        for index in tokenizer.subwords().values():
+            ends[:, index] = rows[index][0], rows[index][-1]
+        self._first, self._last = ends
+        self._num_characters = np.array([len(row) for row in rows], dtype=np.int64)
+        self._characters = np.array([character for row in rows for character in row], dtype=np.int64)
+        neighbours = {left * size + right for row in rows for left, right in pairwise(row)}
+        self._neighbours = np.array(sorted(neighbours), dtype=np.int64)
+        self._is_second = np.isin(self._first, self._neighbours % size)
+        self._hashes = np.random.default_rng(seed).integers(2**64, size=size, dtype=np.uint64)
+        self._keys, self._places = np.zeros(_NUM_SLOTS, np.uint64), np.zeros((2, _NUM_SLOTS), np.int32)
+        self._remembered, self._num_remembered = np.empty(0, np.int32), 0
+
+    def __call__(self, ids: Ids, lengths: NDArray[np.int32], keys: Keys) -> tuple[Ids, NDArray[np.int32]]:
+        """Other ids of the same texts, and their lengths; a function of each sentence and its key."""
+        starts, sentences = self._words(ids, lengths)
+        first_words = np.searchsorted(sentences, np.arange(len(lengths)))
+        number = np.arange(len(starts)) - first_words[sentences]
+        sample = numbered(keys[sentences], number) % np.uint64(NUM_SAMPLES)
+        places, counts = self._samples(ids, starts, sample)
+        new_lengths = np.bincount(sentences, counts, len(lengths)).astype(np.int32)
+        return ragged(self._remembered, places, counts).astype(ids.dtype), new_lengths
+
+    def _words(self, ids: Ids, lengths: NDArray[np.int32]) -> tuple[Integers, Integers]:
+        """Where each word starts, and the number of its sentence."""
+        sentences = np.repeat(np.arange(len(lengths)), lengths)
+        is_start = np.ones(len(ids), bool)
+        may_join = np.flatnonzero(self._is_second[ids[1:]] & (sentences[1:] == sentences[:-1]))
+        last, first = self._last[ids[may_join]], self._first[ids[may_join + 1]]
+        _, joins = _find(self._neighbours, np.where(last < 0, -1, last * len(self._first) + first))
+        is_start[may_join[joins] + 1] = False
+        starts = np.flatnonzero(is_start)
+        return starts, sentences[starts]
+
+    def _samples(self, ids: Ids, starts: Integers, sample: Keys) -> tuple[Integers, Integers]:
+        """Where a sample of each word begins in `_remembered`, and its length."""
+        if not len(starts):
+            return starts, starts
+        lengths = np.diff(starts, append=len(ids))
+        powers = np.cumprod(np.full(int(lengths.max()), _STEP))
+        place = np.arange(len(ids)) - np.repeat(starts, lengths)
+        keys = numbered(np.add.reduceat(self._hashes[ids] * powers[place], starts), sample)
+        if self._num_remembered > _MAX_REMEMBERED_IDS:
+            self._keys[:], self._num_remembered = 0, 0
+        slots = (keys % np.uint64(_NUM_SLOTS)).astype(np.int64)
+        is_new = self._keys[slots] != keys
+        places = self._places[:, slots].astype(np.int64)
+        new, chosen, inverse = np.unique(keys[is_new], return_index=True, return_inverse=True)
+        chosen = np.flatnonzero(is_new)[chosen]
+        found = self._drawn(ragged(ids, starts[chosen], lengths[chosen]), lengths[chosen], new)
+        places[:, is_new] = found[:, inverse]
+        slots = slots[chosen]
+        self._keys[slots] = new
+        is_kept = self._keys[slots] == new  # Of several in one slot, one is.
+        self._places[:, slots[is_kept]] = found[:, is_kept]
+        return places[0], places[1]
+
+    def _drawn(self, ids: Ids, lengths: Integers, keys: Keys) -> Integers:
+        """Draw a sample of each word; return where each begins in `_remembered`, and the lengths."""
+        num_characters = self._num_characters[ids]
+        first = starts_of(self._num_characters)[ids]
+        characters = ragged(self._characters, first, num_characters)
+        words = np.repeat(np.arange(len(lengths)), lengths)
+        num_characters = np.bincount(words, num_characters, len(lengths)).astype(np.int64)
+        drawn, counts = self._sampler(characters, num_characters, keys)
+        kept = self._remembered[: self._num_remembered]
+        if len(kept) + len(drawn) > len(self._remembered):
+            self._remembered = np.resize(kept, 2 * (len(kept) + len(drawn)))
+        self._remembered[len(kept) : len(kept) + len(drawn)] = drawn
+        self._num_remembered += len(drawn)
+        return np.stack([len(kept) + starts_of(counts), counts])

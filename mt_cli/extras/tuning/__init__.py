@@ -1,0 +1,1 @@
+"""Beam size and length penalty chosen on the validation set."""

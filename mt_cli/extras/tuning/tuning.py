@@ -1,0 +1,156 @@
+"""Choosing beam size and length penalty on the validation set, after training."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.loading import changed_section, differences
+from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.corpus.rows import Pair
+from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import translations_of
+from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.machine.console import Progress
+from mt_cli.machine.storage import write_text
+from mt_cli.translation.translator import Translator
+
+_DEFAULT_LENGTH_PENALTY = DecodingConfig().length_penalty
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The score of one setting of the search."""
+
+    beam_size: int
+    length_penalty: float
+    score: float
+    """Of the metric that is tuned, 0-100."""
+    seconds: float
+    """Time of the search."""
+
+
+def search_grid(
+    decoding: DecodingConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
+) -> list[DecodingConfig]:
+    """The settings to try, by beam size, then length penalty; the other options are those of `decoding`.
+
+    Raises InputError for sampling and for a value that `decoding` does not allow.
+    """
+    if decoding.sample:
+        raise InputError("decoding.sample is true in the config of this run; only a search has a beam to tune")
+    pairs = [(size, penalty) for size in sorted(set(beam_sizes)) for penalty in sorted(set(length_penalties))]
+    return [changed_section(decoding, {"beam_size": size, "length_penalty": penalty}) for size, penalty in pairs]
+
+
+def metric_of(config: Config, scorer: Scorer) -> str:
+    """The metric that selects the best checkpoint or, if that is the loss, the one that `auto` would choose."""
+    metric = config.training.best_metric
+    return scorer.default_metric if metric in ("auto", "loss") else metric
+
+
+def sampled_pairs(pairs: Sequence[Pair], number: int, seed: int) -> list[Pair]:
+    """A random sample of at most `number` pairs, in their order."""
+    if len(pairs) <= number:
+        return list(pairs)
+    indices = np.random.default_rng(seed).choice(len(pairs), number, replace=False)
+    return [pairs[index] for index in sorted(indices)]
+
+
+def choose(trials: Sequence[Trial], margin: float) -> Trial:
+    """The smallest beam whose score is at most `margin` below the best one.
+
+    With that beam, the default length penalty if its score is as close to the best, otherwise the one with the highest
+    score, and of equal scores the one closest to the default.
+    """
+    best = max(each.score for each in trials)
+    near = [each for each in trials if best - each.score <= margin]
+    near = [each for each in near if each.beam_size == min(trial.beam_size for trial in near)]
+    default = [each for each in near if each.length_penalty == _DEFAULT_LENGTH_PENALTY]
+    return max(default or near, key=lambda each: (each.score, -abs(each.length_penalty - _DEFAULT_LENGTH_PENALTY)))
+
+
+def tune(
+    translator: Translator,
+    pairs: Sequence[Pair],
+    scorer: Scorer,
+    metric: str,
+    settings: Sequence[DecodingConfig],
+    margin: float,
+) -> dict[str, Any]:
+    """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
+
+    Each score is that of `mt evaluate` with the same options. The length penalty does not change greedy search, which
+    is done once. For other beams each setting is a search of its own: the penalty decides when a search ends.
+    """
+    references = [target for _, target in pairs]
+    # None keeps the length penalty of the run.
+    keys = [(each.beam_size, each.length_penalty if each.beam_size > 1 else None) for each in settings]
+    found: dict[tuple[int, float | None], tuple[float, float, list[str]]] = {}
+    with Progress("tune decoding", len(set(keys)) * len(pairs), "sentence") as progress:
+        for size, penalty in dict.fromkeys(keys):
+            started_at = time.perf_counter()
+            options = {"beam_size": size, "length_penalty": penalty}
+            hypotheses = translations_of(translator, pairs, progress.advance, **options)
+            seconds = round(time.perf_counter() - started_at, 3)
+            score = scorer.score(hypotheses, references, [metric])[metric]
+            found[size, penalty] = score["score"], seconds, hypotheses
+            progress.show(beam=f"{size}", score=f"{score['score']:.2f}")
+    both = zip(settings, keys, strict=True)
+    trials = {Trial(each.beam_size, each.length_penalty, *found[key][:2]): found[key][2] for each, key in both}
+    chosen = choose(list(trials), margin)
+    return {
+        "num_sentences": len(pairs),
+        "metric": metric,
+        "signature": score["signature"],
+        "confidence_95": scorer.confidence(trials[chosen], references, [metric])[metric],
+        "margin": margin,
+        "trials": [vars(each) for each in trials],
+        "chosen": {
+            "beam_size": chosen.beam_size,
+            "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,  # Keeps that of the run.
+            "score": chosen.score,
+        },
+    }
+
+
+def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:
+    """Write the chosen options into `config.yaml` of a run that is locked; return a line about each option."""
+    options = {name: chosen[name] for name in ("beam_size", "length_penalty")}
+    tuned = config.model_copy(update={"decoding": changed_section(config.decoding, options)})
+    changed = differences(config, tuned)
+    if not changed:
+        return [f"{directory.config_path}: has these values already"]
+    write_text(directory.config_path, tuned.to_yaml())
+    return [f"{directory.config_path}: {key} was {old}, now {new}" for key, (old, new) in changed.items()]
+
+
+def format_tuning(result: Mapping[str, Any]) -> str:
+    """The scores as a table, beam sizes by length penalties, and the choice, for people, several lines."""
+    label, trials, chosen = METRICS[result["metric"]], result["trials"], result["chosen"]
+    penalties = sorted({each["length_penalty"] for each in trials})
+    lines = [
+        f"{label} of {result['num_sentences']:,} sentences of {result['split']}  {result['signature']}",
+        f"{'length penalty':<14}" + "".join(f"{penalty:>8g}" for penalty in penalties) + f"{'seconds':>10}",
+    ]
+    for size in dict.fromkeys(each["beam_size"] for each in trials):
+        row = [each for each in trials if each["beam_size"] == size]
+        scores = "".join(f"{each['score']:>8.2f}" for each in row)
+        lines.append(f"{f'beam {size}':<14}{scores}{sum(each['seconds'] for each in row) / len(row):>10.1f}")
+    choice, reason = f"beam_size {chosen['beam_size']}", "greedy search has no length penalty"
+    if chosen["length_penalty"] is not None:
+        choice += f", length_penalty {chosen['length_penalty']:g}"
+        reason = f"length penalty {_DEFAULT_LENGTH_PENALTY:g} is preferred if it was tried and is within it, too"
+    return "\n".join(
+        [
+            *lines,
+            f"Chosen: {choice}: the smallest beam within {result['margin']:g} of the best score; {reason}.",
+            f"The 95 % confidence interval of its score is ± {result['confidence_95']:.2f}; differences that are small "
+            "compared with it are noise.",
+        ]
+    )

@@ -1,0 +1,109 @@
+"""How the core reaches extras: the only module that names them.
+
+A room of the core calls `hooks.NAME(...)`. The extra is imported at this moment; if it is missing, InputError names it
+and the option that needs it. `hooks.has("NAME")` is for what the core can do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from mt_cli.errors import InputError
+
+if TYPE_CHECKING:  # For mypy, which so knows the signatures.
+    import typer
+
+    from mt_cli.extras.averages.averages import average_at_end as average_at_end
+    from mt_cli.extras.comet import comet_score as comet_score
+    from mt_cli.extras.comet import load_comet as load_comet
+    from mt_cli.extras.data_check.problems import Problem as Problem
+    from mt_cli.extras.data_check.problems import known_problems as known_problems
+    from mt_cli.extras.data_check.slips import first_misaligned_line as first_misaligned_line
+    from mt_cli.extras.exchange.ctranslate2 import load_served as load_served
+    from mt_cli.extras.exchange.huggingface import unsupported as unsupported
+    from mt_cli.extras.fine_tuning.parent import Parent as Parent
+    from mt_cli.extras.fine_tuning.parent import adopt as adopt
+    from mt_cli.extras.fine_tuning.parent import inherited as inherited
+    from mt_cli.extras.fine_tuning.replay import replayed_before as replayed_before
+    from mt_cli.extras.fine_tuning.replay import with_replay as with_replay
+    from mt_cli.extras.inspection.figures import save_attention as save_attention
+    from mt_cli.extras.inspection.pictures import attention_pictures as attention_pictures
+    from mt_cli.extras.localisation.gettext import read_po as read_po
+    from mt_cli.extras.localisation.tmx import languages_in_tmx as languages_in_tmx
+    from mt_cli.extras.localisation.tmx import read_tmx as read_tmx
+    from mt_cli.extras.recipes.auto import Circumstances as Circumstances
+    from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
+    from mt_cli.extras.sharding.gradients import skeleton as skeleton
+    from mt_cli.extras.sharding.trained import Shards as Shards
+    from mt_cli.extras.subword_sampling.pairs import resegmented as resegmented
+
+COMMANDS = (
+    "mt_cli.extras.recipes.command",
+    "mt_cli.extras.data_check.command",
+    "mt_cli.extras.doctor.command",
+    "mt_cli.cli.train",
+    "mt_cli.extras.averages.command",
+    "mt_cli.extras.tuning.command",
+    "mt_cli.cli.translate",
+    "mt_cli.cli.evaluate",
+    "mt_cli.cli.tokenize",
+    "mt_cli.extras.inspection.command",
+    "mt_cli.extras.exchange.command",
+)
+"""Modules with a function `add(app)`, in the order of `mt --help`."""
+
+HOOKS = {
+    # name: (module, the option that asks for it)
+    "adopt": ("mt_cli.extras.fine_tuning.parent", "init.run"),
+    "attention_pictures": ("mt_cli.extras.inspection.pictures", "training.num_pictures"),
+    "average_at_end": ("mt_cli.extras.averages.averages", "training.average_checkpoints"),
+    "Circumstances": ("mt_cli.extras.recipes.auto", "preset: auto"),
+    "comet_score": ("mt_cli.extras.comet", "--comet"),
+    "first_misaligned_line": ("mt_cli.extras.data_check.slips", "files of different lengths"),
+    "inherited": ("mt_cli.extras.fine_tuning.parent", "init.run"),
+    "known_problems": ("mt_cli.extras.data_check.problems", "the search for problems in corpora"),
+    "languages_in_tmx": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
+    "load_comet": ("mt_cli.extras.comet", "--comet"),
+    "load_served": ("mt_cli.extras.exchange.ctranslate2", "--engine ctranslate2"),
+    "read_po": ("mt_cli.extras.localisation.gettext", "a .po file"),
+    "read_tmx": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
+    "replayed_before": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
+    "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout and tokenizer.unigram_alpha"),
+    "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
+    "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
+    "Shards": ("mt_cli.extras.sharding.trained", "training.shard_model"),
+    "skeleton": ("mt_cli.extras.sharding.gradients", "training.shard_model"),
+    "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
+    "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
+}
+
+
+def commands() -> Iterator[Callable[[typer.Typer], None]]:
+    """The functions that add commands to the command line; those of missing extras are left out."""
+    for module in COMMANDS:
+        if _exists(module):
+            yield import_module(module).add
+
+
+def has(name: str) -> bool:
+    """Whether the extra of a hook is there."""
+    return _exists(HOOKS[name][0])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOOKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, option = HOOKS[name]
+    if not _exists(module):
+        raise InputError(f"{option}: needs {'.'.join(module.split('.')[:3])}, which this installation lacks")
+    return getattr(import_module(module), name)
+
+
+def _exists(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # Its package is missing.
+        return False

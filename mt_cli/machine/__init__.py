@@ -1,0 +1,1 @@
+"""What a run stands on: console, storage, CPUs, devices, signals, processes."""

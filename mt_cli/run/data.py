@@ -1,0 +1,269 @@
+"""The data of a run: corpora, tokenizers and ids, prepared once and then read from the cache; and reports on them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli import hooks
+from mt_cli.batching.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
+from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
+from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.config.sections import Config
+from mt_cli.corpus import languages
+from mt_cli.corpus.cache import Cache, fingerprint
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, Hashes, Mask, hashes_of
+from mt_cli.corpus.reading import Corpus, key_of, read_corpora
+from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.sources import content_of, names_of
+from mt_cli.errors import CorpusError
+from mt_cli.evaluation.texts import languages_of
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.devices import release_memory
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers, train_tokenizers, untagged
+
+_MANY_DROPPED = 0.1
+
+
+@dataclass(frozen=True)
+class Data:
+    """The corpora that a run is trained, validated and tested on, by name."""
+
+    corpora: Mapping[str, Corpus]
+    """Text of `train` (unless it is a stream), `valid`, `test` and the extra tests."""
+    tokenizers: TokenizerPair
+    encoded: Mapping[str, EncodedPairs]
+    statistics: Mapping[str, Statistics]
+    is_short_enough: Mapping[str, Mask]
+    """For each pair of a corpus, whether it has at most `max_tokens` on both sides."""
+    problems: Sequence[hooks.Problem]
+
+    def statuses(self, name: str) -> NDArray[np.uint8]:
+        """The status of each row of a corpus as an index of `STATUS_NAMES`, `max_tokens` included."""
+        corpus = self.corpora[name]
+        statuses = corpus.statuses.copy()
+        statuses[np.flatnonzero(statuses == corpus.code)[~self.is_short_enough[name]]] = STATUS_CODES["max_tokens"]
+        return statuses
+
+
+def prepare(
+    config: Config, cache_path: Path, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
+) -> Data:
+    """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
+
+    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result. Raises
+    CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
+    written.
+    """
+    for note in notes_on_words(config) if tokenizers is None else []:
+        say(f"note: {note}")
+    cache = Cache(cache_path, say)
+    corpora = read(config, cache, stream_rows)
+    tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
+    encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
+    for name, pairs in encoded.items():
+        if not len(pairs) and name in ("train", "valid"):
+            raise CorpusError(
+                f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
+                "split the texts into sentences, or set a larger corpus.max_tokens"
+            )
+    problems = hooks.known_problems(corpora, config, cache) if hooks.has("known_problems") else []
+    release_memory()
+    return Data(corpora, tokenizers, encoded, statistics, is_short_enough, problems)
+
+
+def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
+    """Read and clean all corpora except streams, as `prepare` does, with progress; from the cache if it has them."""
+    with Progress("reading", None, "pair").counting() as advance:
+        return read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
+
+
+def notes_on_words(config: Config) -> list[str]:
+    """With a word-level tokenizer, a note for each language without spaces between words."""
+    both = [config.corpus.languages, *languages_of(config, "train")]
+    spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
+    return [
+        f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
+        "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        for language in (spaceless if config.tokenizer.algorithm == "word_level" else ())
+    ]
+
+
+def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
+    """The tokenizers of the training pairs, or of a seeded sample of them, from the cache if it has them."""
+    if "train" not in corpora:
+        return train_tokenizers(tokenizer_pairs(corpora, config), config)
+    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
+    key = fingerprint(corpora["train"].key, settings, config.training.seed, config.corpus.tags)
+
+    def make(folder: Path) -> None:
+        save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
+        release_memory()
+
+    return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
+
+
+def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
+    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones."""
+    number = config.tokenizer.sample_pairs
+    if "train" not in corpora:
+        pairs = first_pairs(config.corpus, number or 0)
+        return lambda: pairs
+    train = corpora["train"]
+    mask = sample(train, number, config.training.seed)
+    return lambda: (row[1:] for row in train.rows(mask))
+
+
+def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
+    """A mask of at most `number` of the rows that are in the corpus."""
+    mask: Mask = corpus.statuses == corpus.code
+    rows = np.flatnonzero(mask)
+    if number is not None and number < len(rows):
+        mask[:] = False
+        mask[rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]] = True
+    return mask
+
+
+def training_pairs(data: Data, config: Config) -> TrainingPairs:
+    """The pairs of `train` in the proportions of the config, or its stream; with sampled segmentations if asked."""
+    corpus, training = config.corpus, config.training
+    pairs: TrainingPairs
+    if corpus.is_streaming:
+        pairs = StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed)
+    else:
+        times = times_per_epoch(data, config)
+        pairs = MixedPairs(data.encoded["train"], times, training.tokens_per_batch, training.seed)
+    if not config.tokenizer.is_sampled:
+        return pairs
+    return hooks.resegmented(pairs, data.tokenizers, config)
+
+
+def count_epoch(pairs: TrainingPairs, config: Config) -> int | None:
+    """The number of micro-batches of the first epoch, counted in its first pools; None for a stream."""
+    num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
+    return count_batches(pairs, config.training.tokens_per_batch, num_counted)
+
+
+def times_per_epoch(data: Data, config: Config) -> list[float]:
+    """How often each pair of each training corpus is seen per epoch."""
+    if config.corpus.temperature is not None:
+        return shares_by_temperature(data.statistics["train"].num_pairs, config.corpus.temperature)
+    return [source.weight or 1.0 for source in config.corpus.train]
+
+
+def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
+    """Hashes of all sources, without tags, and of all targets of validation and test sets."""
+    pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
+    tags = config.corpus.tags
+    return [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
+
+
+def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:
+    """Fingerprints of a run's corpora, which tell whether they have changed; of a stream, only of its first rows."""
+    found: dict[str, str] = {}
+    for name, corpus in corpora.items():
+        for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
+            statuses = corpus.statuses[part.first_row : part.first_row + part.num_rows]
+            digest = hashlib.sha256(statuses.tobytes()).hexdigest()
+            found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
+    if config.corpus.is_streaming:
+        parts = zip(names_of(config.corpus.train), config.corpus.train, languages_of(config, "train"), strict=True)
+        for name, source, both in parts:
+            found[f"corpus.train ({name})"] = fingerprint(content_of(source, both))
+    return found
+
+
+def longest_source(data: Data, config: Config) -> int | None:
+    """Number of tokens of the longest source sentence that is trained on; None for a stream."""
+    if "train" not in data.statistics:
+        return None
+    counts = data.statistics["train"].source.length_counts
+    return min(config.corpus.max_tokens, max(length for length, count in enumerate(counts) if count))
+
+
+def report_on_data(
+    data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
+) -> list[dict[str, Any]]:
+    """A row for each part of each corpus: its name, and the number of pairs read, kept, held out and dropped.
+
+    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` has the
+    number of rows by status since the last start of the run; rows that were read again count again.
+    """
+    rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
+    training = [row for row in rows if row["corpus"] == "train"]
+    for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
+        row["times_per_epoch"] = round(times, 4)
+    if not training:
+        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of(config.corpus.train), streamed)]
+        rows = [*training, *rows]
+    for row, seen in zip(training, num_seen, strict=False):
+        row["num_pairs_seen"] = seen
+    return rows
+
+
+def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
+    corpus, statistics = data.corpora[name], data.statistics[name]
+    part, is_share = corpus.parts[index], corpus.code == HELD_OUT
+    counts = corpus.counts(part)
+    dropped = {status: count for status, count in counts.items() if status not in ("kept", "held_out")}
+    if statistics.num_too_long[index]:
+        dropped["max_tokens"] = statistics.num_too_long[index]
+    return {
+        "corpus": name,
+        "name": part.name,
+        "num_read": corpus.num_kept(part) if is_share else part.num_rows,
+        "num_kept": statistics.num_pairs[index],
+        "num_held_out": 0 if is_share else counts.get("held_out", 0),
+        "dropped": {} if is_share else dropped,  # The other rows of a held-out share are reported with `train`.
+    }
+
+
+def _stream_row(name: str, counts: Mapping[str, int] | None) -> dict[str, Any]:
+    row = {"corpus": "train", "name": name}
+    if counts is None:
+        return row
+    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
+    return row | {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
+
+
+def describe_data(data: Data, config: Config) -> list[str]:
+    """The sizes of all corpora, as lines of text, with notes and problems."""
+    lines: list[str] = []
+    rows = report_on_data(data, config)
+    for name in dict.fromkeys(row["corpus"] for row in rows):
+        parts = [row for row in rows if row["corpus"] == name]
+        if "num_kept" not in parts[0]:
+            lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append("note: a stream is not searched for slips and wrong languages; see `mt data check`")
+            continue
+        counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
+        dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
+        for row in parts if len(parts) > 1 else ():
+            times = row.get("times_per_epoch", 1)
+            weight = f", each {times:.3g} times an epoch" if times != 1 else ""
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
+    lines.extend(f"note: {note}" for note in notes_on_overlap(rows))
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read = sum(row["num_read"] for row in training)
+    num_dropped = sum(sum(row["dropped"].values()) for row in training)
+    if num_dropped > _MANY_DROPPED * num_read:
+        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
+    return [*lines, *map(str, data.problems)]
+
+
+def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on the pairs that are dropped because they contain an evaluation sentence, if there are any."""
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
+        found = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        contents = "a sentence of valid, test or extra_tests"
+        return [f"{found} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
+    return []

@@ -1,0 +1,147 @@
+"""The rows that training adds to `metrics.jsonl`, and the detection of divergence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import torch
+
+from mt_cli.checkpoint.state import RunState, UnloggedStep
+from mt_cli.config.sections import TrainingConfig
+from mt_cli.errors import DivergenceError
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.cpus import CpuContention
+from mt_cli.machine.devices import memory_used
+from mt_cli.model.kernels import is_cpu
+from mt_cli.run.records import Tracker
+from mt_cli.training.optimizer import weight_and_update_norms
+from mt_cli.training.steps import StepReport
+
+_HIGH_WAITING_SHARE = 0.25
+
+
+class TooManyBadStepsError(DivergenceError):
+    """`training.max_bad_steps` steps in a row were skipped; `last` is the report of the last one."""
+
+    def __init__(self, message: str, last: StepReport) -> None:
+        super().__init__(message)
+        self.last = last
+
+
+class TrainingLog:
+    """Averages the steps since the last row and writes the next one; waits for a GPU only then.
+
+    All that it remembers is in the state, so that a resumed run writes the rows that it would have written.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        state: RunState,
+        tracker: Tracker,
+        bar: Progress,
+        optimizer: torch.optim.Optimizer,
+        parts: Sequence[str] = (),
+    ) -> None:
+        self._config, self._state, self._tracker, self._bar = config, state, tracker, bar
+        self._optimizer, self._parts = optimizer, parts
+        self._unread: list[StepReport] = []
+        self._num_splits = 0
+        self._contention: CpuContention | None = CpuContention()
+        """None once the user has been told."""
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean loss of the steps since the last row or, right after a row, of the steps in that row."""
+        num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
+        if num_tokens:
+            return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
+        return float("nan") if self._state.recent_loss is None else self._state.recent_loss
+
+    def add(self, report: StepReport) -> None:
+        """Add a step; raises TooManyBadStepsError if training has diverged."""
+        self._unread.append(report)
+        self._bar.advance()
+        if report.num_splits and not self._num_splits:
+            say("A batch did not fit in memory and was split, as others will be; the gradient is the same.")
+        self._num_splits = report.num_splits
+        is_row_due = report.step % self._config.log_every_steps == 0
+        if is_row_due or is_cpu(report.cross_entropy):
+            self.read()
+        if is_row_due:
+            self._write_row(report)
+
+    def read(self) -> None:
+        """Bring the state up to date, waiting for a GPU; raises TooManyBadStepsError as `add` does."""
+        reports, self._unread = self._unread, []
+        if not reports:
+            return
+        started_at = time.perf_counter()
+        cross_entropies = torch.stack([report.cross_entropy for report in reports]).tolist()
+        counts = torch.stack([report.num_correct for report in reports]).tolist()
+        finite = torch.stack([report.is_finite for report in reports]).tolist()
+        waited = (time.perf_counter() - started_at) / len(reports)
+        for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
+            seconds = report.elapsed_seconds + waited
+            if is_finite:
+                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
+                self._state.unlogged.append(step)
+                self._state.num_bad_steps_in_row = 0
+            else:
+                self._state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
+                self._count_bad(report)
+
+    def _count_bad(self, report: StepReport) -> None:
+        state = self._state
+        state.num_bad_steps += 1
+        state.num_bad_steps_in_row += 1
+        # In fp16 a gradient overflows now and then, which halves the scale of the loss.
+        if state.num_bad_steps_in_row == (3 if self._config.precision == "fp16" else 1):
+            say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
+        if state.num_bad_steps_in_row >= self._config.max_bad_steps:
+            raise TooManyBadStepsError(
+                f"{state.num_bad_steps_in_row} steps in a row up to step {report.step:,}", report
+            )
+
+    def _write_row(self, report: StepReport) -> None:
+        state = self._state
+        state.recent_loss = self.recent_loss
+        seconds = sum(step.seconds for step in state.unlogged)
+        tokens_per_second = sum(step.num_target_tokens for step in state.unlogged) / seconds
+        counted = [step for step in state.unlogged if step.num_correct is not None]
+        num_counted = sum(step.num_target_tokens for step in counted)
+        num_correct = sum(step.num_correct or 0 for step in counted)
+        weight_norm, update_norm = weight_and_update_norms(self._optimizer)
+        self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        metrics = {
+            "train/loss": state.recent_loss,
+            "train/token_accuracy": num_correct / num_counted if num_counted else float("nan"),
+            "train/learning_rate": report.learning_rate,
+            "train/tokens_per_second": round(tokens_per_second, 1),
+            "train/grad_norm": float(report.grad_norm),
+            "optimizer/weight_norm": float(weight_norm),
+            "optimizer/update_to_weight": float(update_norm / weight_norm),
+            "speed/steps_per_second": round(len(state.unlogged) / seconds, 3),
+            "speed/padding_share": round(report.padding_share, 4),
+        }
+        if (memory := memory_used(report.cross_entropy.device)) is not None:
+            metrics["speed/memory_mb"] = round(memory / 1e6)
+        if len(self._parts) > 1:
+            seen = zip(self._parts, state.position.num_pairs, strict=False)
+            metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
+        self._tracker.write_metrics(report.step, state.elapsed_seconds, metrics)
+        state.unlogged.clear()
+        if is_cpu(report.cross_entropy):
+            self._watch_other_programs()
+
+    def _watch_other_programs(self) -> None:
+        """Report once that other programs use the CPUs of this run, if fewer threads would help."""
+        share = self._contention.waiting_share() if self._contention and torch.get_num_threads() > 1 else None
+        if share is not None and share > _HIGH_WAITING_SHARE:
+            self._contention = None
+            say(
+                f"The {torch.get_num_threads()} threads of this run spend {share:.0%} of their time waiting for a CPU, "
+                "because other programs use them. Fewer threads may be several times faster: stop with Ctrl-C, and "
+                "resume with --set training.num_threads=1"
+            )

@@ -1,0 +1,242 @@
+"""The records of a run: `metrics.jsonl`, TensorBoard and `samples.txt`.
+
+The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.machine.console import say
+from mt_cli.machine.storage import read_regular, writing
+from mt_cli.translation.sentences import units
+
+_MAX_FILE_BYTES = 2**30
+_TOO_LARGE = 1e100
+
+
+class Tracker:
+    """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
+
+    Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when that state was saved.
+    """
+
+    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._directory, self._metrics, self._texts = directory, directory / "metrics.jsonl", directory / "samples.txt"
+        with writing(directory):
+            for path in (self._metrics, self._texts):
+                _truncate(path, sizes.get(path.name, 0))
+            # TensorBoard can only forget whole steps, and must forget a validation of this step that was not saved.
+            rows = [row for row in read_rows(self._metrics) if row["step"] == step]
+            is_validated = any("valid/loss" in row for row in rows)
+            self._samples = {sample[:2]: sample[2] for sample in read_samples(self._texts)}
+            _make_way_for_events(directory)
+            self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
+            for row in [] if is_validated else rows:
+                self._add_points(row)
+
+    def __enter__(self) -> Tracker:
+        self._previous_hook, threading.excepthook = threading.excepthook, self._report_failed_thread
+        return self
+
+    def _report_failed_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Report an exception of a thread, unless TensorBoard will raise it when its next event is written."""
+        is_of_board = type(failure.thread).__module__.startswith("tensorboard")
+        if not (is_of_board and issubclass(failure.exc_type, OSError)):
+            self._previous_hook(failure)
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        try:
+            with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
+                self._board.close()
+        finally:
+            threading.excepthook = self._previous_hook
+
+    def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
+        """Add one row, and one point to each of its curves; values that are not finite are left out."""
+        finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
+        row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
+        with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        with writing(self._directory):
+            self._add_points(row)
+
+    def _add_points(self, row: Mapping[str, Any]) -> None:
+        for tag, value in row.items():
+            if "/" in tag:
+                self._board.add_scalar(tag, value, row["step"])
+
+    def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Add (source, reference, hypothesis) of the sample sentences; TensorBoard shows new words in bold."""
+        if not samples:
+            return
+        with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
+            file.write(f"# step {step}\n")
+            for source, reference, hypothesis in samples:
+                file.write(f"source     {source}\nreference  {reference}\nhypothesis {hypothesis}\n\n")
+        table = "| source | reference | hypothesis, **new words** | last time |\n|---|---|---|---|\n"
+        for source, reference, hypothesis in samples:
+            before = self._samples.get((source, reference))
+            shown = _plain(hypothesis) if before is None else _marked(hypothesis, before)
+            same = "the same" if before == hypothesis else _plain(before or "")
+            table += f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n"
+            self._samples[source, reference] = hypothesis
+        with writing(self._directory):
+            self._board.add_text("samples", table, step)
+
+    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Add pictures, height x width x 3, under their tags."""
+        with writing(self._directory):
+            for tag, pixels in pictures.items():
+                self._board.add_image(tag, pixels, step, dataformats="HWC")
+
+    def flush(self) -> dict[str, int]:
+        """Write everything to disk; return the sizes of the files by name."""
+        sizes = {}
+        with writing(self._directory):
+            self._board.flush()
+            for path in (self._metrics, self._texts):
+                with path.open("ab") as file:
+                    os.fsync(file.fileno())
+                    sizes[path.name] = file.tell()
+        return sizes
+
+
+class NoTracker(Tracker):
+    """Writes nothing, for processes beside the main one."""
+
+    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
+        pass
+
+    def __enter__(self) -> NoTracker:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        pass
+
+    def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
+        """Write nothing."""
+
+    def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Write nothing."""
+
+    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
+        """Write nothing."""
+
+    def flush(self) -> dict[str, int]:
+        """Write nothing; return no sizes."""
+        return {}
+
+
+def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
+    """Add options and final scores, as of a step, to TensorBoard's table of runs; raises MtError if it cannot."""
+    from torch.utils.tensorboard.summary import hparams, scalar
+    from torch.utils.tensorboard.writer import FileWriter
+
+    kinds = (bool, int, float, str)
+    plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
+    with writing(directory):
+        _make_way_for_events(directory)
+        writer = FileWriter(str(directory))
+        for summary in (*hparams(plain, dict(scores)), *(scalar(tag, value) for tag, value in scores.items())):
+            writer.add_summary(summary, step)
+        writer.close()
+
+
+def _plain(text: str) -> str:
+    """Text escaped for a cell of a Markdown table."""
+    return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text)
+
+
+def _marked(text: str, before: str) -> str:
+    """Escaped text with the words that were not in `before` in bold."""
+    words, previous = ([(each[start:end], start, end) for start, end in units(each)] for each in (text, before))
+    matcher = difflib.SequenceMatcher(a=[word for word, *_ in previous], b=[word for word, *_ in words], autojunk=False)
+    marked, done = "", 0
+    for kind, _, _, first, last in matcher.get_opcodes():
+        if first < last:
+            start, end = words[first][1], words[last - 1][2]
+            stretch = _plain(text[start:end])
+            marked += text[done:start] + (stretch if kind == "equal" else f"**{stretch}**")
+            done = end
+    return marked
+
+
+def _make_way_for_events(directory: Path) -> None:
+    """Make sure that a new event file sorts after all others, because TensorBoard reads them in the order of names.
+
+    Names begin with the second in which a file was made. Files of this second, or of later ones if the clock went
+    backwards, are renamed to earlier seconds and keep their order. A TensorBoard that watches the folder then looks for
+    names after the old name of the file that it read last. Within one process the number at the end of a name grows,
+    and a new process takes more than a second to start, so the name of the new file is after it. (Only with
+    `--load_fast=false`, rows that it had not read of a renamed file are missing until it is started again.)
+    """
+    names = sorted(path.name for path in directory.iterdir())
+    matches = [match for name in names if (match := re.fullmatch(r"(events\.out\.tfevents\.)(\d{1,15})(\..*)", name))]
+    for number, match in enumerate(matches, start=int(time.time()) - len(matches)):
+        latest = f"{number:010}"
+        if match[2] > latest:
+            (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
+
+
+def _truncate(path: Path, size: int) -> None:
+    """Truncate a text file to a size, and further to the end of its last whole line."""
+    content = path.read_bytes()[:size] if path.is_file() else b""
+    if len(content) < size:
+        say(f"{path}: shorter than when the state was saved; the missing lines are lost")
+    if path.is_file():
+        os.truncate(path, content.rfind(b"\n") + 1)
+
+
+def read_samples(path: Path) -> list[tuple[str, str, str]]:
+    """Source, reference and hypothesis of the last samples in a file; none if the file is missing.
+
+    Raises OSError if it cannot be read, is not a regular file, or is too large.
+    """
+    text = _content(path).decode("utf-8", errors="replace")
+    values = [line.partition(" ")[2].strip() for line in text.rpartition("# step ")[2].split("\n")[1:] if line]
+    return list(zip(values[::3], values[1::3], values[2::3], strict=False))
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """The rows of a metrics file, without damaged lines and values that cannot be drawn; raises as `read_samples`."""
+    rows = []
+    for line in _content(path).splitlines():
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("step"), int):
+                numbers = {tag: value for tag, value in row.items() if _is_drawable(value) and _is_name(tag)}
+                if "step" in numbers:
+                    rows.append(numbers)
+    return rows
+
+
+def _is_drawable(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _TOO_LARGE
+
+
+def _is_name(tag: str) -> bool:
+    """Whether TensorBoard can store a tag, which JSON may spell with half of a character (a lone surrogate)."""
+    return not any("\ud800" <= character <= "\udfff" for character in tag)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path, _MAX_FILE_BYTES)
+    except FileNotFoundError:
+        return b""

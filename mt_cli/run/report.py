@@ -1,0 +1,178 @@
+"""How a run ended: `report.json`, its options and scores in TensorBoard, and the batch on which it diverged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat, model_validator
+
+from mt_cli.checkpoint.state import RunState
+from mt_cli.config.loading import flat
+from mt_cli.evaluation.evaluate import evaluate, format_summary, write_hypotheses
+from mt_cli.evaluation.texts import METRICS, scorer_of
+from mt_cli.machine.devices import describe_hardware, describe_versions
+from mt_cli.machine.storage import write_text
+from mt_cli.run.data import report_on_data
+from mt_cli.run.records import write_hparams
+from mt_cli.run.setup import Setup
+from mt_cli.training.steps import StepReport
+from mt_cli.translation.translator import Translator
+
+
+def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
+    """The report of a run that is finished under the present config; None if there is more to do."""
+    directory = setup.directory
+    if state.reason_to_stop(setup.config.training):
+        # A report that cannot be read is written again.
+        with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            report: dict[str, Any] = directory.report()
+            format_summary(report, directory.path)
+            tokenizer = scorer_of(setup.config, report["split"]).bleu_tokenizer
+            best = directory.best_state()
+            if (
+                report["num_steps"] == state.position.step
+                and f"|tok:{tokenizer}" in report["bleu"]["signature"]
+                and best is not None
+                and best.best_metric == setup.validator.measure
+            ):
+                return report
+    return None
+
+
+def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[str, Any]:
+    """Score the best checkpoint on the test sets; write and return the report.
+
+    Translations are made in the precision of training, which the report names.
+    """
+    directory, data, position = setup.directory, setup.data, state.position
+    translator = Translator.load(directory.path, str(setup.device), setup.precision)
+    scores = {}
+    for name in [name for name in data.corpora if name not in ("train", "valid")] or ["valid"]:
+        scorer = scorer_of(setup.config, name)
+        scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
+        write_hypotheses(directory.path, name, hypotheses)
+    first, *others = scores.values()
+    best = directory.best_state()
+    report = {
+        "run": setup.config.name,
+        **first,
+        "extra_tests": {each["split"]: each for each in others},
+        "parents": [asdict(parent) for parent in state.parents],
+        "validation": _validation(state),
+        "stopped_because": stopped_because,
+        "best_step": state.best_step,
+        "averaged_steps": best.averaged_steps if best else None,
+        "num_steps": position.step,
+        "num_epochs": position.epoch,
+        "num_target_tokens": position.num_target_tokens,
+        "num_bad_steps": state.num_bad_steps,
+        "num_restarts": state.num_restarts,
+        "corpora": report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts),
+        "elapsed_seconds": round(state.elapsed_seconds, 3),
+        "num_parameters": setup.num_parameters,
+        "precision": setup.precision,
+        "num_processes": position.num_processes,
+        "hardware": describe_hardware(setup.device),
+        "versions": describe_versions(),
+    }
+    _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
+    write_text(directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    return report
+
+
+def _validation(state: RunState) -> dict[str, Any]:
+    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+    is_loss = state.best_metric == "loss"  # The state has it negated.
+    best, parent = (
+        None if value is None else round(-value if is_loss else value, 4)
+        for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
+    )
+    is_below = state.is_below_parent(state.best_value, state.best_metric)
+    return {"metric": state.best_metric, "best": best, "parent": parent, "is_below_parent": is_below}
+
+
+def _write_hparams(setup: Setup, step: int, scores: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write options and final scores for TensorBoard's table of runs, which shows the first few by alphabet."""
+    sections = ("tokenizer", "model", "training")
+    options = {key: value for name in sections for key, value in flat(getattr(setup.config, name), name).items()}
+    values = {
+        f"final/{name}_{metric}": each[metric]["score"] for name, each in scores.items() for metric in ("bleu", "chrf")
+    }
+    write_hparams(setup.directory.path, step, options, values | {"final/parameters": float(setup.num_parameters)})
+
+
+def write_bad_batch(setup: Setup, skipped: StepReport) -> None:
+    """Write the pairs of a skipped step to `bad_batch.jsonl`."""
+    pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
+    sides = [
+        tokenizer.decode([ids.tolist() for ids in side])
+        for tokenizer, side in zip(setup.data.tokenizers, zip(*pairs, strict=True), strict=True)
+    ]
+    rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
+    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(setup.directory.bad_batch_path, text)
+
+
+class Score(BaseModel):
+    """One metric."""
+
+    score: FiniteFloat
+    signature: str
+    confidence_95: FiniteFloat | None = None
+
+
+class SplitScores(BaseModel):
+    """Scores on one test set."""
+
+    split: str
+    exact_match: FiniteFloat = 0.0
+    scores: dict[str, Score]
+    """By the keys of `METRICS`, under which `report.json` has them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_scores(cls, tree: Any) -> Any:
+        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
+
+
+class Part(BaseModel):
+    """The statistics of one source of a corpus."""
+
+    corpus: str = ""
+    name: str = ""
+    num_read: int | None = None
+    num_kept: int | None = None
+    num_held_out: int = 0
+    dropped: dict[str, int] = {}
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of pairs by the reason for which they are not in this corpus."""
+        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
+
+
+class Parent(BaseModel):
+    """A run that a run began with."""
+
+    run: str
+    languages: tuple[str, str]
+
+
+class Report(SplitScores):
+    """The fields of `report.json` that are shown."""
+
+    extra_tests: dict[str, SplitScores] = {}
+    parents: list[Parent] = []
+    stopped_because: str
+    best_step: int
+    num_steps: int
+    num_target_tokens: int
+    num_parameters: int
+    elapsed_seconds: FiniteFloat = 0.0
+    corpora: list[Part] = []
+    hardware: dict[str, str | int | float | None] = {}
+    versions: dict[str, str] = {}

@@ -1,0 +1,55 @@
+"""The files of a run directory that a page shows. They are untrusted: a damaged one is named and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.sections import Config
+from mt_cli.errors import reason
+from mt_cli.machine.console import say
+from mt_cli.machine.storage import real_path
+from mt_cli.run.records import read_rows, read_samples
+from mt_cli.run.report import Report
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The content of a run directory."""
+
+    name: str
+    config: Config
+    rows: list[dict[str, float]]
+    """The rows of `metrics.jsonl`."""
+    samples: list[tuple[str, str, str]]
+    """Source, reference and hypothesis at the last validation."""
+    report: Report | None
+    """None if the run has not finished."""
+
+    @classmethod
+    def read(cls, path: Path) -> RunFiles:
+        """Read what is usable; raises RunError if `path` is not a run directory."""
+        directory = RunDirectory(path)
+        return cls(
+            real_path(path).name,
+            directory.config(),
+            _usable(read_rows, directory.metrics_path) or [],
+            _usable(read_samples, directory.samples_path) or [],
+            _usable(lambda path: Report.model_validate(directory.report()), directory.report_path),
+        )
+
+
+def _usable(read: Callable[[Path], T], path: Path) -> T | None:
+    """The content of a file, or None; the user is told of a file that exists but cannot be used."""
+    try:
+        return read(path)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        say(f"mt: {path}: {reason(error)}; the page leaves this file out")
+        return None

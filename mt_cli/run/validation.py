@@ -1,0 +1,138 @@
+"""A validation: loss and scores on the validation set, and the same sample sentences every time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from mt_cli import hooks
+from mt_cli.config.sections import Config
+from mt_cli.corpus.sources import names_of
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.texts import scorer_of
+from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.machine.console import Progress, fitted
+from mt_cli.machine.group import spread
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.data import Data, longest_source
+from mt_cli.training.averaging import in_format
+from mt_cli.training.objective import Objective
+from mt_cli.translation.translator import Translator
+
+Sample = tuple[str, str, str]
+"""Source, reference and hypothesis."""
+
+_QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
+_PAIRS_PER_PART = 256
+_NUM_PRINTED = 2
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The results of one validation."""
+
+    value: float
+    """Of the metric that selects the best checkpoint; higher is better, a loss is negated."""
+    metrics: Mapping[str, float]
+    """The row of `metrics.jsonl`."""
+    samples: Sequence[Sample]
+    """The first `training.num_samples` pairs."""
+    pictures: Mapping[str, NDArray[np.uint8]]
+    """Cross-attention of some samples, by tag."""
+
+    @property
+    def loss(self) -> float:
+        """Validation loss, which decides between equal values."""
+        return self.metrics["valid/loss"]
+
+
+class Validator:
+    """Scores a model on the validation set of a run, in the number format of training."""
+
+    def __init__(
+        self, objective: Objective, data: Data, config: Config, dtype: torch.dtype, device: torch.device | None = None
+    ) -> None:
+        self._objective, self._data, self._config = objective, data, config
+        self._dtype, self._device = dtype, device
+        self.longest_source = longest_source(data, config)
+        """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
+        self._scorer = scorer_of(config, "valid")
+        metric = config.training.best_metric
+        self.best_metric = self._scorer.default_metric if metric == "auto" else metric
+        """The metric that selects the best checkpoint."""
+        self.measure = f"bleu/{self._scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
+        """The same with BLEU's tokenizer; values of different measures cannot be compared."""
+
+    def allow(self, longest_source: int | None) -> None:
+        """Translate sources of this length, too: the model was trained on them before this run."""
+        if self.longest_source is not None and longest_source is not None:
+            self.longest_source = min(self._config.corpus.max_tokens, max(self.longest_source, longest_source))
+
+    def describe(self, found: Validation) -> str:
+        """The scores that select the best checkpoint."""
+        shown = "" if self.best_metric == "loss" else f"{self.best_metric} {found.value:.2f}  "
+        return f"{shown}valid loss {found.loss:.3f}"
+
+    def validate(self, model: Transformer | None = None) -> Validation:
+        """Score the model as it is now, or another one; several processes share out the sentences."""
+        data, config = self._data, self._config
+        model = in_format(model or self._objective.model, self._dtype, self._device)
+        objective = Objective(model, config.training)
+        tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch)
+        pairs = data.corpora["valid"].pairs
+        sources, references = zip(*pairs, strict=True)
+        with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
+            engine = TransformerEngine(objective.model, progress.advance)
+            max_tokens = self.longest_source or config.corpus.max_tokens
+            corpus, greedy = config.corpus, config.decoding.greedy
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
+            hypotheses = spread(lambda share: _translated(translator, share), sources)
+        names = [name for name in self._scorer.names if name in _QUICK_METRICS]
+        scores = self._scorer.score(hypotheses, references, names)
+        samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
+        metrics = {
+            "valid/loss": tokens.loss,
+            "valid/perplexity": tokens.perplexity,
+            "valid/token_accuracy": tokens.token_accuracy,
+            **{f"valid/{name}": each["score"] for name, each in scores.items()},
+            **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective).items()},
+        }
+        value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
+        number = config.training.num_pictures
+        is_drawn = number and hooks.has("attention_pictures")
+        pictures = hooks.attention_pictures(translator, samples, number) if is_drawn else {}
+        return Validation(value, metrics, samples, pictures)
+
+    def _part_losses(self, objective: Objective) -> dict[str, float]:
+        """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
+        names = names_of(self._config.corpus.train)
+        if len(names) < 2 or "train" not in self._data.encoded:
+            return {}
+        pairs = self._data.encoded["train"]
+        losses, start = {}, 0
+        for name, size in zip(names, pairs.part_sizes, strict=True):
+            if size:  # Spread evenly over the part.
+                indices = sorted({start + place * size // _PAIRS_PER_PART for place in range(_PAIRS_PER_PART)})
+                batch_tokens = self._config.training.tokens_per_batch
+                losses[name] = score_tokens(objective, pairs, batch_tokens, indices).loss
+            start += size
+        return losses
+
+
+def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
+    try:
+        return translator.translate(sources)
+    except DivergenceError:  # The training log decides whether training has diverged.
+        return [""] * len(sources)
+
+
+def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:
+    """The first samples as lines for a terminal of this width."""
+    labels = ("source", "reference", "hypothesis")
+    pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
+    return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]

@@ -1,0 +1,1 @@
+"""The steps of training: objective, optimizer, gradients, averages."""

@@ -1,0 +1,91 @@
+"""Averages of weights. Knows parameters; does not know files, losses or data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from mt_cli.model.trainable import own_weights
+from mt_cli.model.transformer import Transformer
+
+
+class MovingAverage:
+    """An exponential moving average of the weights of a model (Polyak and Juditsky 1992).
+
+    It is in fp32 on the device of the model, and begins as the weights that the model has now. Averages of this kind
+    translate better than the last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self._model, self._decay = model, decay
+        current = {name: weight.detach() for name, weight in own_weights(model).items()}
+        self._current = list(current.values())
+        self.weights: dict[str, Tensor] = {name: weight.clone() for name, weight in current.items()}
+        """The averages by the names of the weights."""
+
+    def update(self, step: int) -> None:
+        """Add the weights after step 1, 2, ...; called once per step, it does not wait for a CUDA device.
+
+        The decay rate is min(decay, (1 + step) / (10 + step)), so that the random weights of the beginning are soon
+        forgotten. After a skipped step, the unchanged weights are added again.
+        """
+        decay = min(self._decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.weights.values()), self._current, 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Context manager inside which the model has the averaged weights."""
+        with replaced(self._model, self.weights):
+            yield
+
+
+def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tensor]:
+    """The mean, in fp32, of the weights of `number` models, by name; they are read one after another."""
+    sums: dict[str, Tensor] = {}
+    for weights in models:
+        for name, weight in weights.items():
+            sums[name] = sums[name] + weight if name in sums else weight.detach().double()
+    return {name: (total / number).float() for name, total in sums.items()}
+
+
+@contextmanager
+def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Context manager inside which a model has other weights, by name; afterwards its own, equal to the last bit."""
+    named = own_weights(model)
+    kept = {name: weight.detach().clone() for name, weight in named.items()}
+    try:
+        _copy(named, weights)
+        yield
+    finally:
+        _copy(named, kept)
+
+
+@torch.no_grad()
+def _copy(named: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    for name, weight in named.items():
+        weight.copy_(weights[name])
+
+
+def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | None = None) -> Transformer:
+    """The model with weights in a number format, on a device: the model itself if it has them, otherwise a copy.
+
+    Buffers are shared and keep their format, as in training.
+    """
+    weight = next(model.parameters())
+    device = device or weight.device
+    if (weight.dtype, weight.device) == (dtype, device):
+        return model
+    weights = (weight.detach().to(device, dtype) for weight in model.parameters())
+    return with_weights(model, weights, (buffer.to(device) for buffer in model.buffers()))
+
+
+def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterable[Tensor]) -> Transformer:
+    """A copy of a model that shares these weights and buffers, in the order of those of the model."""
+    others = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
+    own = chain(model.parameters(), model.buffers())
+    return deepcopy(model, {id(mine): other for mine, other in zip(own, others, strict=True)})
