@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import Grid, grid_of, pack
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, S source positions, T target positions.
 

@@ -382,3 +382,12 @@ def newest_run(root: Path = Path("runs")) -> Path:
     if not weights:
         raise RunError(f"{root}: no trained run below it; train one with `mt train --config FILE`, or give --run DIR")
     return max(weights, key=lambda path: path.stat().st_mtime).parent.parent
+
+
+UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
+"""Stands in the config of an imported run for the corpus that it was trained on."""
+
+
+def is_imported(config: Config) -> bool:
+    """Whether the config is that of an imported run, whose corpora are not known."""
+    return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)

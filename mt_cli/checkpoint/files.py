@@ -30,7 +30,6 @@ from mt_cli.model.trainable import own_weights
 
 FORMAT = 2
 """Version of the checkpoint format; raised when older checkpoints can no longer be read."""
-
 _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _NUM_NUMPY_KEYS = 624

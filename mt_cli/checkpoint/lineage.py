@@ -16,14 +16,6 @@ from mt_cli.machine.storage import new_folder
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
-UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
-"""Stands in the config of an imported run for the corpus that it was trained on."""
-
-
-def is_imported(config: Config) -> bool:
-    """Whether the config is that of an imported run, whose corpora are not known."""
-    return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)
-
 
 def ancestor_of(run: TrainedRun) -> Ancestor:
     """What the state and the report of a run say about this one, which it began with."""

@@ -184,7 +184,7 @@ def _rival(
 
 def _pairs_of(config: Config | None, split: str | None, source: File, reference: File) -> tuple[str, list[Pair]]:
     """The pairs to score and the name of the set."""
-    from mt_cli.checkpoint.lineage import is_imported
+    from mt_cli.checkpoint.directory import is_imported
     from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import key_of, read_corpora, read_pairs

@@ -11,9 +11,9 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TextIO
 
@@ -24,7 +24,6 @@ from mt_cli.errors import CorpusError, InputError, MtError, reason
 from mt_cli.machine.console import harmless, say
 from mt_cli.machine.storage import refusal
 
-_FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
 """The characters with which a progress bar moves to its line."""
 _TEXT_OPTIONS: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
@@ -171,14 +170,6 @@ def _file_id(file: Path | int) -> object:
     except (OSError, ValueError):
         return os.path.realpath(file) if isinstance(file, Path) else None
     return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
-
-
-def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in blocks that are translated together; the first blocks are small, so that results appear soon."""
-    iterator, size = iter(lines), _FIRST_BLOCK
-    while block := list(islice(iterator, size)):
-        yield block
-        size = min(2 * size, _LARGEST_BLOCK)
 
 
 def check_output(path: Path | None) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -25,9 +24,10 @@ from mt_cli.cli.options import (
     together,
     utf8,
 )
-from mt_cli.cli.streams import Output, blocks, check_outputs, check_shared, input_lines, prompted_lines
+from mt_cli.cli.streams import Output, check_outputs, check_shared, input_lines, prompted_lines
 from mt_cli.errors import InputError
 from mt_cli.machine.console import Progress, say, show_progress
+from mt_cli.translation.stream import blocks, format_json, translated
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
@@ -97,7 +97,7 @@ def translate(
         search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
         search["with_details"] = as_json or alignment is not None
         writers: dict[Output, Callable[[Translation], str]] = {
-            Output(output_file): _format_json if as_json else partial(_format_texts, n_best)
+            Output(output_file): format_json if as_json else partial(_format_texts, n_best)
         }
         if alignment:
             writers[Output(alignment)] = _format_alignment
@@ -107,7 +107,7 @@ def translate(
             check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
-        items = (item for block in lines for item in _translated(translator, block, search))
+        items = (item for block in lines for item in translated(translator, block, search))
         _write_translations(translator, items, writers if is_main() else {}, attention)
 
 
@@ -117,14 +117,6 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
         check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
-
-
-def _translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
-    """The translations of lines, shared out by several processes; the first one alone gets them."""
-    from mt_cli.machine.group import is_main, spread
-
-    found = spread(lambda share: translator.translate_fully(share, **search), lines)
-    yield from found if is_main() else ()
 
 
 def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, progress: bool) -> Iterator[list[str]]:
@@ -186,22 +178,6 @@ def _format_texts(num_best: int, item: Translation) -> str:
     """One line per hypothesis; missing hypotheses are empty lines, so that output lines match input lines."""
     texts = [text for text, _ in item.hypotheses[:num_best]]
     return "\n".join(texts + [""] * (num_best - len(texts)))
-
-
-def _format_json(item: Translation) -> str:
-    assert item.details is not None
-    row = {
-        "source": item.source,
-        "translation": item.text,
-        "score": round(item.score, 4),
-        "hypotheses": [{"text": text, "score": round(score, 4)} for text, score in item.hypotheses],
-        "source_tokens": item.details.source_tokens,
-        "tokens": item.details.tokens,
-        "token_scores": [round(score, 4) for score in item.details.token_scores],
-        "alignment": item.details.alignment,
-        "word_alignment": item.details.word_alignment,
-    }
-    return json.dumps(row, ensure_ascii=False)
 
 
 def _format_alignment(item: Translation) -> str:

@@ -63,11 +63,7 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 _SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
-
-
 _LINES_COMPARED = 20
-
-
 _MIN_LINES_COMPARED = 6
 
 

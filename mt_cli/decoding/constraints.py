@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
 FREE = -1  # In place of a token: no token is forced.

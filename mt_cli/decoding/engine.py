@@ -16,7 +16,7 @@ from mt_cli.errors import InputError
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
 _TOKENS_READ_AT_ONCE = 2048

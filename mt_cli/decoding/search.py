@@ -18,7 +18,7 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
 from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.errors import DivergenceError
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 _SIZES_PER_OCTAVE = 4
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import MtError
 from mt_cli.evaluation.texts import METRICS, Scorer
-from mt_cli.machine.console import Progress, clock, say
+from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.translation.translator import Translator
 
@@ -121,32 +121,3 @@ def _num_steps_of(run: Path) -> int | None:
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
         return int(RunDirectory(run).report()["num_steps"])
     return None
-
-
-def _notes_on_validation(validation: Mapping[str, Any]) -> Iterator[str]:
-    if validation.get("is_below_parent"):
-        scores = f"{validation['metric']} {validation['best']:.2f} instead of {validation['parent']:.2f}"
-        yield (
-            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
-            "try a smaller training.learning_rate or more pairs."
-        )
-
-
-def format_summary(report: Mapping[str, Any], path: Path) -> str:
-    """How a run ended, for people, several lines."""
-    skipped = "{:,} steps were skipped because their loss or gradient was not finite.".format(report["num_bad_steps"])
-    return "\n".join(
-        [
-            f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
-            f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
-            f"best step {report['best_step']:,}.",
-            *([skipped] if report["num_bad_steps"] else []),
-            *_notes_on_validation(report.get("validation", {})),
-            *map(format_scores, (report, *report["extra_tests"].values())),
-            f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
-            "checkpoints/best.safetensors",
-            f'Translate with it:  mt translate --run {path} "..."',
-            f"A page about it:    mt report --run {path}",
-            f"See how it learned: tensorboard --logdir {path.parent}",
-        ]
-    )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, model_validator
 
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
-from mt_cli.evaluation.evaluate import evaluate, format_summary, write_hypotheses
+from mt_cli.evaluation.evaluate import evaluate, format_scores, write_hypotheses
 from mt_cli.evaluation.texts import METRICS, scorer_of
+from mt_cli.machine.console import clock
 from mt_cli.machine.devices import describe_hardware, describe_versions
 from mt_cli.machine.storage import write_text
-from mt_cli.run.data import report_on_data
+from mt_cli.run.data_report import report_on_data
 from mt_cli.run.records import write_hparams
 from mt_cli.run.setup import Setup
 from mt_cli.training.steps import StepReport
@@ -176,3 +178,32 @@ class Report(SplitScores):
     corpora: list[Part] = []
     hardware: dict[str, str | int | float | None] = {}
     versions: dict[str, str] = {}
+
+
+def _notes_on_validation(validation: Mapping[str, Any]) -> Iterator[str]:
+    if validation.get("is_below_parent"):
+        scores = f"{validation['metric']} {validation['best']:.2f} instead of {validation['parent']:.2f}"
+        yield (
+            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
+            "try a smaller training.learning_rate or more pairs."
+        )
+
+
+def format_summary(report: Mapping[str, Any], path: Path) -> str:
+    """How a run ended, for people, several lines."""
+    skipped = "{:,} steps were skipped because their loss or gradient was not finite.".format(report["num_bad_steps"])
+    return "\n".join(
+        [
+            f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
+            f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
+            f"best step {report['best_step']:,}.",
+            *([skipped] if report["num_bad_steps"] else []),
+            *_notes_on_validation(report.get("validation", {})),
+            *map(format_scores, (report, *report["extra_tests"].values())),
+            f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
+            "checkpoints/best.safetensors",
+            f'Translate with it:  mt translate --run {path} "..."',
+            f"A page about it:    mt report --run {path}",
+            f"See how it learned: tensorboard --logdir {path.parent}",
+        ]
+    )

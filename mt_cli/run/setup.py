@@ -17,12 +17,14 @@ from mt_cli.machine.group import is_main, num_processes
 from mt_cli.machine.storage import format_bytes
 from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.data import Data, count_epoch, describe_data, fingerprints_of, training_pairs
+from mt_cli.run.data import Data, count_epoch, fingerprints_of, training_pairs
+from mt_cli.run.data_report import describe_data
 from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients, count_steps, fits_memory, largest_batch
+from mt_cli.training.steps import count_steps
 
 _SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
 _BYTES_PER_PARAMETER = 16

@@ -20,7 +20,6 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
-from mt_cli.evaluation.evaluate import format_summary
 from mt_cli.evaluation.texts import scorer_of
 from mt_cli.machine.console import Progress, clock, say
 from mt_cli.machine.devices import keep_memory, pick_device, seed_everything
@@ -32,7 +31,7 @@ from mt_cli.run.log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.plan import config_to_resume, prepare_new
 from mt_cli.run.policy import Signals, follow
 from mt_cli.run.records import NoTracker, Tracker
-from mt_cli.run.report import finished_report, write_report
+from mt_cli.run.report import finished_report, format_summary, write_report
 from mt_cli.run.resuming import go_back, is_good, reconcile_best, resume
 from mt_cli.run.setup import Setup, Whole, new_model, resolve_batch_tokens
 from mt_cli.run.sharing import own_directory, shared_data, shared_state

@@ -26,7 +26,6 @@ from mt_cli.translation.translator import Translator
 
 Sample = tuple[str, str, str]
 """Source, reference and hypothesis."""
-
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
 _NUM_PRINTED = 2

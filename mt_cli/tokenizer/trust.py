@@ -10,12 +10,18 @@ import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import cache, partial
+from itertools import chain, product
+from typing import Any, get_args
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
+from tokenizers import models
 
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import one_line
+from mt_cli.tokenizer.spacing import LETTER, sentencepiece_backend, untrained_backend
 
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
@@ -198,3 +204,56 @@ def named_values(tree: Any) -> Iterator[tuple[str, Any]]:
         if isinstance(key, str):
             yield key, child
         yield from named_values(child)
+
+
+_KEYS_OF_STEPS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
+_PREVIOUS_UNIT = rf"▁?[{LETTER}]+|▁?[^{LETTER}▁]|▁"
+_PREVIOUS_STEPS = (
+    {"type": "Split", "pattern": {"Regex": _PREVIOUS_UNIT}, "behavior": "Isolated", "invert": False},
+    {"type": "Prepend", "prepend": "▁"},
+)
+"""Steps of tokenizers from before `byte_fallback`. When a step above changes, add the old one: older runs need it."""
+_spelled = partial(json.dumps, sort_keys=True)
+
+
+def has_only_own_steps(backend: tokenizers.Tokenizer) -> bool:
+    """Whether a tokenizer processes text only by steps that ours have, none of them twice.
+
+    In an untrusted file, a pattern may fail and repeated replacements may make a text endlessly long.
+    """
+    return all(len(row) == len(set(row)) and _own_steps().issuperset(row) for row in _rows_of_steps(backend))
+
+
+@cache
+def _own_steps() -> set[str]:
+    algorithms = {*get_args(TokenizerConfig.model_fields["algorithm"].annotation)} - {"sentencepiece"}
+    configs = [
+        TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=True, lowercase=True)
+        for algorithm, byte_fallback in product(algorithms, (False, True))
+    ]
+    backends = [untrained_backend(config)[0] for config in configs]
+    flags = product((False, True), (False, True))
+    backends += [sentencepiece_backend(models.Unigram(), b"", *each) for each in flags]
+    rows = chain.from_iterable(map(_rows_of_steps, backends))
+    return {*chain.from_iterable(rows), *map(_spelled, _PREVIOUS_STEPS), _spelled({"type": "Precompiled"})}
+
+
+@cache
+def own_patterns() -> set[str]:
+    """The regular expressions of our steps."""
+    return {value for step in _own_steps() for name, value in named_values(json.loads(step)) if name == "Regex"}
+
+
+def _rows_of_steps(backend: tokenizers.Tokenizer) -> list[list[str]]:
+    """The steps of a tokenizer in rows, as JSON; its other settings, without the vocabulary, count as a step."""
+    state = json.loads(backend.to_str())
+    state["model"] = state["model"]["type"]
+    return [*(_steps(state.pop(part), key) for part, key in _KEYS_OF_STEPS.items()), [_spelled(state)]]
+
+
+def _steps(part: Any, key: str) -> list[str]:
+    if part is None:
+        return []
+    if part.get("type") == "Precompiled":
+        part = {"type": "Precompiled"}  # A table of characters, which has no patterns.
+    return [step for each in part[key] for step in _steps(each, key)] if key in part else [_spelled(part)]

@@ -5,27 +5,22 @@ Nothing here waits for a CUDA device unless its memory runs out: sums stay on it
 
 from __future__ import annotations
 
-import functools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, islice, zip_longest
 
 import torch
-from torch import Tensor, nn
-from torch.amp import GradScaler
-from torch.func import functional_call
+from torch import Tensor
 
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
-from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import TrainingConfig
-from mt_cli.errors import CorpusError, DeviceMemoryError
+from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
-from mt_cli.machine.devices import is_out_of_memory, seed_device
-from mt_cli.machine.group import add_up, num_processes, rank
-from mt_cli.tokenizer.tokenizer import UNK_ID
-from mt_cli.training.objective import LossSums, Objective
+from mt_cli.machine.devices import seed_device
+from mt_cli.machine.group import num_processes, rank
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.optimizer import set_rate, step_if
 
 
@@ -165,135 +160,3 @@ def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, nu
             step += 1
             done += config.num_micro_batches(step) * num_processes
     return step + (num_epochs - epoch) * -(-num_batches // (config.micro_batches_per_step * num_processes))
-
-
-class _LossAndGradients(nn.Module):
-    """A loss and its gradient as one forward pass: layers that are recomputed need the weights of `functional_call`."""
-
-    def __init__(self, objective: Objective, scaler: GradScaler) -> None:
-        super().__init__()
-        self.objective, self.scaler = objective, scaler
-
-    def forward(self, batch: Batch, num_target_tokens: int, weights: list[Tensor]) -> tuple[LossSums, list[Tensor]]:
-        """The sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
-        sums: LossSums = self.objective(batch)
-        gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), weights)
-        return replace(sums, objective=sums.objective.detach()), [gradient.float() for gradient in gradients]
-
-
-class Gradients:
-    """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
-
-    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed; those that are not
-    trained are cast once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not
-    change the gradient; from then on, batches of its size are split at once.
-
-    In fp16 the gradient is that of the loss times `scaler.get_scale()`, so that small values do not become zero
-    (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2); the caller divides by it (`unscale_`).
-    """
-
-    needs_equal_shares = False
-    """Whether all processes must compute equally many micro-batches of a step."""
-
-    def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
-        self.objective = objective
-        self.device = next(objective.parameters()).device
-        self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
-        self._loss = _LossAndGradients(objective, self.scaler)
-        named = {name: weight for name, weight in self._loss.named_parameters() if weight.requires_grad}
-        self.parameters: list[Tensor] = list(named.values())
-        self.num_splits = 0
-        self._smallest_too_large = math.inf
-        self._weights: dict[str, Tensor] = dict(named)
-        self._frozen: dict[str, Tensor] = {}
-        if compute_dtype != torch.float32:
-            frozen = ((name, weight) for name, weight in self._loss.named_parameters() if name not in named)
-            self._frozen = {name: weight.detach().to(compute_dtype) for name, weight in frozen}
-            self._weights = {name: weight.detach().to(compute_dtype).requires_grad_() for name, weight in named.items()}
-
-    def accumulate(self, micro_batches: Iterable[Batch], num_target_tokens: int) -> LossSums:
-        """Add to the parameters' `grad`; return the sums over all target tokens, detached.
-
-        `num_target_tokens` are those of the step, in all processes, whose gradients and sums are added up. Raises
-        DeviceMemoryError if a single pair does not fit in memory.
-        """
-        weights = list(self._weights.values())
-        if weights[0] is not self.parameters[0]:
-            with torch.no_grad():
-                torch._foreach_copy_(weights, self.parameters)
-        found = [self._add(batch, num_target_tokens) for batch in micro_batches]
-        sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
-        return sums if num_processes() == 1 else self._added_up(sums)
-
-    def _added_up(self, sums: LossSums) -> LossSums:
-        """Add up the gradients and the sums of all processes."""
-        for weight in self.parameters:
-            if weight.grad is None:  # This process had no micro-batch at the end of the epoch.
-                weight.grad = torch.zeros_like(weight)
-        values = torch.stack([each.float() for each in vars(sums).values()])
-        add_up([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
-        return LossSums(*values)
-
-    def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, without dimension."""
-        return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
-
-    def fits(self, batch: Batch) -> bool:
-        """Whether an update from a batch, with AdamW's two moments, fits in memory; leaves no gradients."""
-        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            try:
-                return self._try(batch, batch.num_target_tokens, num_moments=2) is not None
-            finally:
-                for weight in self.parameters:
-                    weight.grad = None
-
-    def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
-        if batch.num_sentences == 1 or batch.num_rows < self._smallest_too_large:
-            sums = self._try(batch, num_target_tokens)
-            if sums is not None:
-                return sums
-            if batch.num_sentences == 1:
-                raise DeviceMemoryError(
-                    f"one pair of {batch.num_source_tokens:,} and {batch.num_target_tokens:,} tokens does not fit in "
-                    f"the memory of {self.device}; lower corpus.max_tokens or the sizes of the model"
-                )
-            self._smallest_too_large = batch.num_rows
-            self.num_splits += 1
-        first, second = batch.halves()
-        return self._add(first, num_target_tokens) + self._add(second, num_target_tokens)
-
-    def _try(self, batch: Batch, num_target_tokens: int, num_moments: int = 0) -> LossSums | None:
-        """Add the whole gradient of a batch; None, with nothing added, if memory runs out."""
-        try:
-            moments = [torch.empty_like(weight) for weight in self.parameters for _ in range(num_moments)]
-            arguments = batch, num_target_tokens, list(self._weights.values())
-            sums, gradients = functional_call(self._loss, self._frozen | self._weights, arguments)
-            del moments
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return None
-        for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        found: LossSums = sums
-        return found
-
-
-def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """The largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
-    size = smallest
-    while 2 * size <= largest and fits(2 * size):
-        size *= 2
-    candidates = (size + size * eighth // 8 for eighth in range(7, 0, -1))
-    return next((each for each in candidates if each <= largest and fits(each)), size)
-
-
-def fits_memory(
-    objective: Objective, compute_dtype: torch.dtype, source_length: int, target_length: int, batch_tokens: int
-) -> bool:
-    """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
-    num_pairs = max(1, batch_tokens // max(source_length, target_length))
-    sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    objective.step = objective.r_drop_start_step  # The largest steps of the run.
-    gradients = Gradients(objective.train(), compute_dtype)
-    return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))

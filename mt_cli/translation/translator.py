@@ -23,7 +23,8 @@ from mt_cli.errors import InputError
 from mt_cli.machine.devices import pick_device, pick_precision, use_threads
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import EOS, UNK_ID, TokenizerPair
+from mt_cli.tokenizer.special import EOS, UNK_ID
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.translation.details import details_of
 from mt_cli.translation.lines import Candidate, LineSplitter, Segment, Translation
 

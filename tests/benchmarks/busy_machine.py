@@ -40,9 +40,10 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     from mt_cli.config.sections import ModelConfig, TrainingConfig
     from mt_cli.machine.devices import keep_memory, pick_precision
     from mt_cli.model.transformer import Transformer
+    from mt_cli.training.gradients import Gradients
     from mt_cli.training.objective import Objective
     from mt_cli.training.optimizer import build_optimizer
-    from mt_cli.training.steps import Gradients, Position, optimization_steps
+    from mt_cli.training.steps import Position, optimization_steps
 
     keep_memory()
     torch.set_num_threads(num_threads)

@@ -14,6 +14,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
+from mt_cli.tokenizer.training import train_tokenizer
 from numbered_pairs import numbered_pairs, write_files, write_validation_files
 
 from mt_cli.batching.encoded import encode_corpus
@@ -63,7 +64,7 @@ def main() -> None:
     sample = list(numbered_pairs(29_000))
     for algorithm, settings in (("bpe", {"vocab_size": 8_000}), ("word_level", {"vocab_size": 10_000})):
         config = TokenizerConfig(algorithm=algorithm, **settings)
-        tokenizers = [Tokenizer.train((pair[side] for pair in sample), config) for side in (0, 1)]
+        tokenizers = [train_tokenizer((pair[side] for pair in sample), config) for side in (0, 1)]
         theirs, ours = [], []
         for _ in range(options.rounds):
             theirs.append(encode_batch_seconds(tokenizers, paths))

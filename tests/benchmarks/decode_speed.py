@@ -58,7 +58,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     import ctranslate2
 
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.extras.exchange.bundle import export_ctranslate2
+    from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2
 
     run = TrainedRun.load(Path(arguments.run))
     with tempfile.TemporaryDirectory() as folder:

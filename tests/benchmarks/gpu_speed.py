@@ -29,9 +29,10 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.machine.devices import describe_hardware, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import in_format
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients, Position, StepReport, optimization_steps
+from mt_cli.training.steps import Position, StepReport, optimization_steps
 
 README = Path(__file__).parent.parent.parent / "README.md"
 BEGIN, END = "<!-- gpu:begin -->", "<!-- gpu:end -->"

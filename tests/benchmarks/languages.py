@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mt_cli.tokenizer.training import train_tokenizer
+
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
+from mt_cli.tokenizer.special import UNK_ID
 
 _NUM_TRAINING = 800
 _ALGORITHMS = ("word_level", "bpe", "unigram", "char")
@@ -69,7 +71,7 @@ def print_tokenizers(texts: dict[str, list[str]]) -> None:
         learned, held_out = lines[:_NUM_TRAINING], lines[_NUM_TRAINING:]
         cells, lossless = [], []
         for algorithm in _ALGORITHMS:
-            tokenizer = Tokenizer.train(learned, TokenizerConfig(algorithm=algorithm, vocab_size=2000))
+            tokenizer = train_tokenizer(learned, TokenizerConfig(algorithm=algorithm, vocab_size=2000))
             ids = tokenizer.encode(held_out)
             num_tokens = sum(map(len, ids))
             num_unknown = sum(sequence.count(UNK_ID) for sequence in ids)

@@ -23,7 +23,8 @@ from mt_cli.machine.devices import keep_memory, seed_everything
 from mt_cli.model.trainable import add_adapters
 from mt_cli.run.data import prepare
 from mt_cli.run.setup import Setup, new_model
-from mt_cli.training.steps import Gradients, Position, StepReport, optimization_steps
+from mt_cli.training.gradients import Gradients
+from mt_cli.training.steps import Position, StepReport, optimization_steps
 
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "plain": {},

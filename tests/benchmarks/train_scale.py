@@ -22,9 +22,9 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients
 
 VOCAB_SIZE = 10_000
 SHAPES = {"tiny": (128, 2), "small": (256, 3), "medium": (512, 3), "base": (512, 6)}

@@ -10,11 +10,12 @@ import sys
 import time
 
 import torch
+from mt_cli.tokenizer.training import train_tokenizer
 from numbered_pairs import some_pairs
 from torch import nn
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID, Tokenizer
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 LENGTH, BATCH = 350, 8
 
@@ -47,7 +48,7 @@ def padded(ids: list[int]) -> list[int]:
 def main(num_steps: int) -> None:
     torch.manual_seed(1)
     pairs = some_pairs()
-    tokenizer = Tokenizer.train(
+    tokenizer = train_tokenizer(
         (text for pair in pairs for text in pair), TokenizerConfig(algorithm="bpe", vocab_size=10_000)
     )
     model = TutorialTransformer(tokenizer.vocab_size)

@@ -17,11 +17,12 @@ from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.search import Beams, Paths
 from mt_cli.machine.devices import seed_device
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients, Position, fits_memory, largest_batch, optimization_steps
+from mt_cli.training.steps import Position, optimization_steps
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device"),

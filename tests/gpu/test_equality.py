@@ -14,9 +14,10 @@ from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_everything
 from mt_cli.model.transformer import Transformer
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients, Position, optimization_steps
+from mt_cli.training.steps import Position, optimization_steps
 from mt_cli.translation.translator import Translator
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: this PyTorch finds no CUDA device")

@@ -14,10 +14,10 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.extras.exchange.bundle import export_ctranslate2
-from mt_cli.extras.exchange.ctranslate2 import load_served
+from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2, load_served
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import BYTES, Tokenizer
+from mt_cli.tokenizer.special import BYTES
+from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -67,7 +67,7 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
 def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     run = TrainedRun.load(trained)
     texts = ["one two three.", "今夜は雨です。"]
-    pieces = Tokenizer.train(texts, TokenizerConfig(algorithm="bpe", vocab_size=300))
+    pieces = train_tokenizer(texts, TokenizerConfig(algorithm="bpe", vocab_size=300))
     config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
     model = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval()
     tokenizers = (pieces, pieces)

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
@@ -14,7 +15,7 @@ from mt_cli.extras.exchange.card import model_card
 from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_files import RunFiles
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
@@ -141,7 +142,7 @@ def test_an_exported_run_that_is_imported_again_translates_the_same(
     run, learnt = TrainedRun.load(trained), TokenizerConfig(**tokenizer, shared=True)
     lines = [(corpus / f"train.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx")]
     tags = ("<a>", "<b>")
-    own = Tokenizer.train([*lines[0], *lines[1]], learnt, tags)
+    own = train_tokenizer([*lines[0], *lines[1]], learnt, tags)
     run = with_random_model(replace(run, tokenizers=(own, own)), options)
     source = run.config.corpus.train[0]
     tagged = [source.model_copy(update={"tag": tag, "name": tag}) for tag in tags]

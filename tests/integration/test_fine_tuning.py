@@ -13,7 +13,7 @@ from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import load_config
 from mt_cli.run.train import train
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
 TREE = {
     "name": "parent",

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.extras.exchange import marian_files
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.translation.translator import Translator
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
@@ -13,7 +14,6 @@ from mt_cli.errors import InputError
 from mt_cli.extras.inspection.trace import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
 
@@ -112,7 +112,7 @@ def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator, 
     drawn = {}
     monkeypatch.setattr("mt_cli.extras.inspection.trace.save_norms", lambda norms, path: drawn.update(norms))
     config = TokenizerConfig(algorithm="bpe", vocab_size=300)
-    tokenizers = [Tokenizer.train(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
+    tokenizers = [train_tokenizer(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
     model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))
     draw_model(Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, ["<2x>"]), tmp_path, "png")
     for side, num_fixed in (("source", 4 + 1 + 256), ("target", 4 + 256)):

@@ -21,7 +21,7 @@ from mt_cli.run import train as run
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.train import train as train_run
 from mt_cli.run.validation import Validator
-from mt_cli.training.steps import Gradients
+from mt_cli.training.gradients import Gradients
 
 
 def metrics(run):

@@ -1049,18 +1049,19 @@ def test_published_models(isolated, seeds, published, tmp_path, family):
 @pytest.fixture(scope="module")
 def made_runs(trained, published, tmp_path_factory):
     """Runs with a tokenizer of each kind."""
+    from mt_cli.tokenizer.training import train_tokenizer
+
     from mt_cli.checkpoint.lineage import write_run
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.config.sections import TokenizerConfig
     from mt_cli.extras.exchange.importing import import_model
     from mt_cli.model.transformer import Transformer
-    from mt_cli.tokenizer.tokenizer import Tokenizer
 
     folder, run, made = tmp_path_factory.mktemp("runs"), TrainedRun.load(trained), []
     for algorithm in ("word_level", "bpe", "unigram", "char"):
         options = {"vocab_size": 300} if algorithm in ("bpe", "unigram") else {}
         config = TokenizerConfig(algorithm=algorithm, **options)
-        source, target = (Tokenizer.train([f"{word} {word.upper()}" for word in WORDS] * 9, config) for _ in range(2))
+        source, target = (train_tokenizer([f"{word} {word.upper()}" for word in WORDS] * 9, config) for _ in range(2))
         model = Transformer(run.config.model, source.vocab_size, target.vocab_size)
         update = {"tokenizer": config}
         write_run(folder / algorithm, run.config.model_copy(update=update), (source, target), model, 9)

@@ -10,7 +10,7 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.next_tokens import largest
 from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID, UNK_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
 
 
 def tiny(vocab_size=7, seed=0, spread=1.5):

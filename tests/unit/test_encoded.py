@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.batching.batches import PlacedBatch
 from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
@@ -14,7 +15,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import hashes_of
 from mt_cli.corpus.reading import read_corpora
-from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
+from mt_cli.tokenizer.special import UNK_ID
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 
@@ -39,7 +40,7 @@ def corpus_config(tmp_path, train, **options):
 
 def tokenizers_for(pairs, tags=(), **options):
     config = TokenizerConfig(**options)
-    return tuple(Tokenizer.train((pair[side] for pair in pairs), config, () if side else tags) for side in (0, 1))
+    return tuple(train_tokenizer((pair[side] for pair in pairs), config, () if side else tags) for side in (0, 1))
 
 
 def encode(tmp_path, config, tokenizers, max_tokens=100):

@@ -24,11 +24,12 @@ from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.run.log import TrainingLog
-from mt_cli.tokenizer.tokenizer import EOS_ID, SOS_ID
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
-from mt_cli.training.steps import Gradients, Position, StepReport
+from mt_cli.training.steps import Position, StepReport
 
 META = torch.device("meta")
 VARIANTS = [

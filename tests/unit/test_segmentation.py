@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.batching.batches import MixedPairs, count_batches, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs, encode_block
@@ -15,7 +16,7 @@ from mt_cli.corpus.cleaning import hashes_of
 from mt_cli.extras.subword_sampling import sampling
 from mt_cli.extras.subword_sampling.pairs import ResegmentedPairs
 from mt_cli.extras.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
-from mt_cli.tokenizer.tokenizer import BYTES, UNK_ID, Tokenizer
+from mt_cli.tokenizer.special import BYTES, UNK_ID
 
 TEXTS = [
     "the cat sat on the other mat, then the cathedral's matter was settled: 14 cats!",
@@ -31,7 +32,7 @@ LANGUAGES = ["eng_Latn", "deu_Latn", "jpn_Jpan", "zho_Hans", "tha_Thai", "arb_Ar
 def trained(algorithm="bpe", texts=TEXTS, tags=(), **options):
     options = {"vocab_size": 600, **SAMPLING[algorithm], **options}
     config = TokenizerConfig(algorithm=algorithm, **options)
-    return Tokenizer.train(texts, config, tags), config
+    return train_tokenizer(texts, config, tags), config
 
 
 @pytest.fixture(scope="module", params=SAMPLING)

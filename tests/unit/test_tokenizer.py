@@ -5,11 +5,13 @@ import pytest
 import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.tokenizer.tokenizer import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, Tokenizer, character_ends
+from mt_cli.tokenizer.special import BYTES, EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, character_ends
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 SUBWORDS = ["bpe", "unigram"]
 ALGORITHMS = ["word_level", *SUBWORDS, "char"]
@@ -29,7 +31,7 @@ TEXTS = [
 
 def trained(algorithm, texts=TEXTS, **options):
     options.setdefault("vocab_size", 500 if algorithm in SUBWORDS else None)
-    return Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm, **options))
+    return train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, **options))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -173,7 +175,7 @@ def test_pieces_that_do_not_hold_all_characters_are_refused_without_bytes():
 
 @pytest.mark.parametrize("algorithm", SUBWORDS)
 def test_bytes_come_after_the_tags(algorithm):
-    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(algorithm=algorithm, vocab_size=500), ["<2it>", "<2ja>"])
+    tokenizer = train_tokenizer(TEXTS, TokenizerConfig(algorithm=algorithm, vocab_size=500), ["<2it>", "<2ja>"])
     assert tokenizer.tokens(range(4, 8)) == ["<2it>", "<2ja>", "<0x00>", "<0x01>"]
     assert tokenizer.tokens(tokenizer.encode(["<2ja> 字"])[0])[0] == "<2ja>"
 
@@ -312,7 +314,7 @@ def test_spans_follow_each_other_and_hold_the_characters_of_their_tokens(algorit
 @pytest.mark.parametrize("algorithm", ["word_level", "bpe", "unigram", "char"])
 @pytest.mark.parametrize("texts", [[], [""], [" "], ["a"], ["▁", "￭"], ["<x>", "<x> "]])
 def test_a_tokenizer_of_almost_no_text_can_split_text_and_be_loaded(tmp_path, algorithm, texts):
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm), ["<x>"])
+    tokenizer = train_tokenizer(texts, TokenizerConfig(algorithm=algorithm), ["<x>"])
     (tmp_path / "t.json").write_text(tokenizer.to_json(), encoding="utf-8")
     for each in (tokenizer, Tokenizer.load(tmp_path / "t.json", ["<x>"])):
         ids = each.encode(["", "a", "<x> ab cd"])

@@ -17,17 +17,10 @@ from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.run.policy import follow
+from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
-from mt_cli.training.steps import (
-    Gradients,
-    Position,
-    StepReport,
-    count_steps,
-    fits_memory,
-    largest_batch,
-    optimization_steps,
-)
+from mt_cli.training.steps import Position, StepReport, count_steps, optimization_steps
 
 
 def some_pairs(number=40):

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import sentences_of, split_point, units
 from mt_cli.translation.translator import Translator
 
@@ -135,12 +135,12 @@ TAGS = ("<2x>", "<2y>")
 @pytest.fixture(scope="module")
 def pieces():
     """Sub-words of some characters; other characters become bytes."""
-    return Tokenizer.train(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320))
+    return train_tokenizer(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320))
 
 
 @pytest.fixture(scope="module")
 def tagged_pieces():
-    return Tokenizer.train(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320), TAGS)
+    return train_tokenizer(TEXTS * 3, TokenizerConfig(algorithm="bpe", vocab_size=320), TAGS)
 
 
 @given(text=MIXED, max_tokens=st.sampled_from([4, 9, 1000]))

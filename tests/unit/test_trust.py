@@ -5,13 +5,15 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
+from mt_cli.tokenizer.training import train_tokenizer
 from tokenizers import models, normalizers
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, InputError, RunError
 from mt_cli.extras.exchange.sentencepiece import Pieces, tokenizer_of
 from mt_cli.tokenizer import trust
-from mt_cli.tokenizer.tokenizer import SPECIAL_TOKENS, Tokenizer
+from mt_cli.tokenizer.special import SPECIAL_TOKENS
+from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
 
 ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
@@ -24,7 +26,7 @@ def states():
     made = {}
     for algorithm in ALGORITHMS:
         size = 300 if algorithm in ("bpe", "unigram") else None
-        made[algorithm] = Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm, vocab_size=size)).to_json()
+        made[algorithm] = train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, vocab_size=size)).to_json()
     return made
 
 
@@ -146,12 +148,12 @@ def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, algorithm):
     monkeypatch.setattr(trust, "MAX_PIECE_BYTES", 1600)
     texts = [f"{'abcdefghij' * 3} some words {number} {number * 7919}" for number in range(99)]
     with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: what was learnt is too large"):
-        Tokenizer.train(texts, TokenizerConfig(algorithm=algorithm, vocab_size=900))
+        train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, vocab_size=900))
 
 
 def test_nothing_is_learnt_from_a_text_that_is_longer_than_an_entry():
     texts = ["some words", "x" * 70_000, "more words"]
-    tokenizer = Tokenizer.train(texts, TokenizerConfig())
+    tokenizer = train_tokenizer(texts, TokenizerConfig())
     assert tokenizer.pieces("words more x" + "x" * 70_000) == ["words", "more", "[UNK]"]
 
 

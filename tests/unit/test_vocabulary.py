@@ -1,8 +1,10 @@
 import pytest
+from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.extras.fine_tuning.vocabulary_extension import extended, spellings
-from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer
+from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [
@@ -24,7 +26,7 @@ CONFIGS = [
 
 @pytest.fixture(params=CONFIGS, ids=lambda config: f"{config.algorithm}, bytes {config.byte_fallback}")
 def old(request):
-    return Tokenizer.train(OLD * 3, request.param, ["<2xx>"])
+    return train_tokenizer(OLD * 3, request.param, ["<2xx>"])
 
 
 def test_an_extended_vocabulary_changes_no_id_of_old_text(old):

@@ -18,8 +18,9 @@ from mt_cli.errors import InputError
 from mt_cli.evaluation.texts import languages_of
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.machine.storage import refusal
-from mt_cli.run.data import Data, notes_on_overlap, notes_on_words, report_on_data
-from mt_cli.tokenizer.tokenizer import untagged
+from mt_cli.run.data import Data, notes_on_words
+from mt_cli.run.data_report import notes_on_overlap, report_on_data
+from mt_cli.tokenizer.special import untagged
 
 _NUM_ODD = 10
 _MANY_UNKNOWN = 0.1

@@ -29,7 +29,6 @@ Features = tuple[Floats, Integers, Integers]
 """Length, numbers and end of each line."""
 Units = tuple[Integers, Floats]
 """NxW indices of units, -1 for padding, and their frequencies."""
-
 _MIN_LINES = 100
 """Fewer lines give no reliable statistics."""
 _NEAR_SLIPS = 5
@@ -56,7 +55,6 @@ _UNITS_PER_LINE = 10
 _LARGEST_SHARE = 0.1
 """Words in more than this share of the lines are ignored."""
 _TABLE_BITS = 22
-
 _WORD = re.compile(rf"(?:(?![\u3000-\u3020\uff00-\uffef])[{SPACELESS}])+|[^\W\d_{SPACELESS}]+")
 _FIRST_HAN_OR_KANA = "\u2e80"
 _SPACELESS_CHARACTER = re.compile(f"[{SPACELESS}]")
@@ -64,7 +62,6 @@ _NUMBER = re.compile(r"\d{1,15}")
 _SENTENCE_ENDS = {
     mark: kind for kind, marks in enumerate((".。।။།៕።", "?？؟;", "!！", ":：", ",،、")) for mark in marks
 }
-
 Stretch = tuple[int, int, int | None]
 """First and last line, from 1, and slip: line N belongs to target line N + slip; None: to no candidate."""
 

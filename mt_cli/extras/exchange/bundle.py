@@ -1,71 +1,24 @@
-"""Export of a trained run, as a model for CTranslate2 or as a plain bundle.
-
-A CTranslate2 export succeeds only if both engines agree about the probabilities of the same translations.
-"""
+"""Bundles: weights, tokenizers and `model.json`, without another program's layout; written and read."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save_file
+from torch import Tensor
 
+from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids, TransformerEngine
-from mt_cli.errors import InputError, MtError
-from mt_cli.extras.exchange.ctranslate2 import DESCRIPTION, CTranslate2Engine, import_ctranslate2
-from mt_cli.extras.exchange.specification import specification
-from mt_cli.machine.storage import new_folder, read_regular
-from mt_cli.tokenizer.tokenizer import SPECIAL_TOKENS
-
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
-TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
-_TOLERANCE_OF_INTEGERS = 0.25
-_MAX_SAMPLES_BYTES = 2**26
-_MAX_POSITIONS = 2**16
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """The result of comparing two engines."""
-
-    num_sentences: int
-    num_equal: int
-    """Greedy translations that are equal."""
-    difference: float
-    """Mean absolute difference of the log-probabilities of tokens, in nats."""
-
-
-def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentences: Sequence[str]) -> Agreement:
-    """Write a CTranslate2 model into the new folder `output` and compare it with the run on the sentences.
-
-    Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
-    engines disagree or the folder cannot be written; nothing of it remains.
-    """
-    ctranslate2 = import_ctranslate2()
-    if quantization not in QUANTIZATIONS:
-        raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
-    decoding, max_tokens = run.config.decoding, run.config.corpus.max_tokens
-    num_positions = int(min(max_tokens * max(1.0, decoding.max_length_ratio), _MAX_POSITIONS)) + 12
-    spec = specification(ctranslate2.specs, run.model, run.tokenizers, num_positions)
-    spec.validate()
-    spec.optimize(quantization=None if quantization == "float32" else quantization)
-    with new_folder(output) as folder:
-        spec.save(str(folder))
-        _describe(run, folder)
-        sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
-        engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu")
-        agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
-        tolerance = TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
-        if not agreement.difference <= tolerance:
-            raise MtError(
-                f"{output}: the exported model disagrees with ours: log-probabilities differ by "
-                f"{agreement.difference:.4f} nats per token, more than {tolerance}; nothing was exported"
-            )
-    return agreement
+from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_safetensors
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import Config
+from mt_cli.errors import InputError, reason
+from mt_cli.extras.exchange.description import DESCRIPTION, describe, read_description
+from mt_cli.machine.storage import new_folder, reading
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 
 def export_bundle(run: TrainedRun, output: Path) -> None:
@@ -77,52 +30,50 @@ def export_bundle(run: TrainedRun, output: Path) -> None:
     weights = {name: weight.detach().float().contiguous() for name, weight in run.model.named_parameters()}
     with new_folder(output) as folder:
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        _describe(run, folder)
+        describe(run, folder)
 
 
-def _describe(run: TrainedRun, output: Path) -> None:
-    """Write the tokenizers and the description that programs read; it has no paths or names of corpora."""
-    config, (source, target) = run.config, run.tokenizers
-    for name, tokenizer in (("source", source), ("target", target)):
-        (output / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
-    description = {
-        "architecture": "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py",
-        "model": config.model.model_dump(mode="json"),
-        "tokenizer": config.tokenizer.model_dump(mode="json"),
-        "decoding": config.decoding.model_dump(mode="json"),
-        "source_language": config.corpus.source,
-        "target_language": config.corpus.target,
-        "tags": list(config.corpus.tags),
-        "max_tokens": run.max_tokens,
-        "source_vocab_size": source.vocab_size,
-        "target_vocab_size": target.vocab_size,
-        "special_tokens": {token: index for index, token in enumerate(SPECIAL_TOKENS)},
-        "source": "tokens followed by [EOS]",
-        "target": "[SOS] followed by tokens; a translation ends with [EOS]",
-    }
-    text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
-    (output / DESCRIPTION).write_text(text, encoding="utf-8")
-
-
-def sample_sentences(run: Path) -> list[str]:
-    """Some sources from the `samples.txt` of a run directory."""
+def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tuple[Config, TokenizerPair, Transformer]:
+    """Config, tokenizers and model of the bundle in a folder, as a run of this name; raises InputError."""
+    path, weights_path = folder / DESCRIPTION, folder / "model.safetensors"
     try:
-        lines = read_regular(run / "samples.txt", _MAX_SAMPLES_BYTES).decode("utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    sources = [line.removeprefix("source").strip() for line in lines if line.startswith("source ")]
-    return list(dict.fromkeys(sources))[:20] or ["a b c", "1 2 3"]
+        with reading(path):
+            found = read_description(folder)
+    except ValueError as error:
+        raise InputError(f"{path}: not the description of a bundle: {reason(error)}") from None
+    if not weights_path.exists():
+        raise InputError(
+            f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
+            "export the run as a bundle or for huggingface"
+        )
+    both = languages[0] or found.source_language, languages[1] or found.target_language
+    corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
+    tree = {"name": name, "corpus": corpus | unknown_corpus(found.tags), "tokenizer": found.tokenizer}
+    config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
+    source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
+    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+    weights = read_safetensors(weights_path)
+    try:
+        planned = outline(config.model, source.vocab_size, target.vocab_size)
+        check_outline(planned, weights)
+        check_finite(weights)
+        weights |= _tied(weights, planned)
+        check_names(planned, weights)
+        model = Transformer(config.model, source.vocab_size, target.vocab_size)
+        model.load_state_dict(weights)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
+    return config, (source, target), model
 
 
-def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:
-    """Compare greedy translations of two engines, and the log-probabilities that both give to ours."""
-    greedy = DecodingConfig(beam_size=1, unk="avoid", max_length_ratio=decoding.max_length_ratio)
-    expected, found = ([best.ids for (best,) in engine.search(sources, greedy)] for engine in (ours, theirs))
-    pairs = list(zip(sources, expected, strict=True))
-    differences = [
-        abs(log_prob - other)
-        for reading, their_reading in zip(ours.read(pairs), theirs.read(pairs), strict=True)
-        for log_prob, other in zip(reading.log_probs, their_reading.log_probs, strict=True)
-    ]
-    num_equal = sum(one == other for one, other in zip(expected, found, strict=True))
-    return Agreement(len(sources), num_equal, sum(differences) / max(1, len(differences)))
+def _tied(weights: Mapping[str, Tensor], model: Transformer) -> dict[str, Tensor]:
+    """The weights that have several names, by the names that a bundle leaves out."""
+    known = {id(weight): name for name, weight in model.named_parameters()}
+    every = model.named_parameters(remove_duplicate=False)
+    return {name: weights[known[id(weight)]] for name, weight in every if known[id(weight)] in weights}
+
+
+def unknown_corpus(tags: Sequence[str]) -> dict[str, Any]:
+    """A corpus section in place of the one that a model was trained on."""
+    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
+    return {"train": train or {"file": UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}

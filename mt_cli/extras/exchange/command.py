@@ -83,14 +83,16 @@ def export(
         raise InputError("--license is for --format huggingface")
     spin_less_if_busy()
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.extras.exchange import bundle
+    from mt_cli.extras.exchange.agreement import sample_sentences
+    from mt_cli.extras.exchange.bundle import export_bundle
+    from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2
 
     path = run_path(run)
     loaded = TrainedRun.load(path)
     if kind == "bundle":
-        bundle.export_bundle(loaded, output)
+        export_bundle(loaded, output)
         return say(f"{output}: weights, tokenizers and a description of the model")
-    sentences = bundle.sample_sentences(path)
+    sentences = sample_sentences(path)
     if kind == "huggingface":
         from mt_cli.extras.exchange.card import model_card
         from mt_cli.extras.exchange.huggingface import export_huggingface
@@ -99,7 +101,7 @@ def export(
         agreement = export_huggingface(loaded, output, sentences, model_card(RunFiles.read(path), license_name))
         usage = f"Use it with transformers; {output}/README.md says how"
     else:
-        agreement = bundle.export_ctranslate2(loaded, output, quantization or "float32", sentences)
+        agreement = export_ctranslate2(loaded, output, quantization or "float32", sentences)
         usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
     return say(
         f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "

@@ -1,8 +1,10 @@
-"""A model that was exported to CTranslate2, as an engine that translates."""
+"""CTranslate2: its models, written from runs, and as an engine that translates.
+
+An export succeeds only if both engines agree about the probabilities of the same translations.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -12,30 +14,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel, Field
 
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import max_length
-from mt_cli.decoding.engine import Ids, Reading
+from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError, RunError, reason
+from mt_cli.errors import InputError, MtError, RunError, reason
+from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
+from mt_cli.extras.exchange.description import describe, read_description
+from mt_cli.extras.exchange.specification import specification
 from mt_cli.machine.devices import use_threads
-from mt_cli.machine.storage import check_regular, read_regular
-from mt_cli.tokenizer.tokenizer import UNK_ID, Tokenizer, TokenizerPair
+from mt_cli.machine.storage import check_regular, new_folder
+from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.translator import Translator
-
-DESCRIPTION = "model.json"
-_MAX_DESCRIPTION_BYTES = 2**24
-
-
-class _Description(BaseModel):
-    """The keys of `model.json` that are needed to translate."""
-
-    tags: tuple[str, ...]
-    max_tokens: int = Field(ge=1, le=2**31)
-    decoding: DecodingConfig
-    source_language: str
-    target_language: str
 
 
 def import_ctranslate2() -> Any:
@@ -58,8 +51,8 @@ def load_served(folder: str | Path, device: str = "auto", num_threads: int | Non
     try:
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
-        content = json.loads(read_regular(folder / DESCRIPTION, _MAX_DESCRIPTION_BYTES))
-        found = _Description.model_validate(content)
+        found = read_description(folder)
+        decoding = DecodingConfig.model_validate(found.decoding)
         source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
@@ -69,7 +62,7 @@ def load_served(folder: str | Path, device: str = "auto", num_threads: int | Non
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language
-    return Translator(engine, tokenizers, found.decoding, found.max_tokens, found.tags, languages)
+    return Translator(engine, tokenizers, decoding, found.max_tokens, found.tags, languages)
 
 
 class CTranslate2Engine:
@@ -183,3 +176,37 @@ class CTranslate2Engine:
             Reading([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results
         ]
+
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
+_TOLERANCE_OF_INTEGERS = 0.25
+_MAX_POSITIONS = 2**16
+
+
+def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentences: Sequence[str]) -> Agreement:
+    """Write a CTranslate2 model into the new folder `output` and compare it with the run on the sentences.
+
+    Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
+    engines disagree or the folder cannot be written; nothing of it remains.
+    """
+    ctranslate2 = import_ctranslate2()
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
+    decoding, max_tokens = run.config.decoding, run.config.corpus.max_tokens
+    num_positions = int(min(max_tokens * max(1.0, decoding.max_length_ratio), _MAX_POSITIONS)) + 12
+    spec = specification(ctranslate2.specs, run.model, run.tokenizers, num_positions)
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    with new_folder(output) as folder:
+        spec.save(str(folder))
+        describe(run, folder)
+        sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
+        engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu")
+        agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
+        tolerance = TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
+        if not agreement.difference <= tolerance:
+            raise MtError(
+                f"{output}: the exported model disagrees with ours: log-probabilities differ by "
+                f"{agreement.difference:.4f} nats per token, more than {tolerance}; nothing was exported"
+            )
+    return agreement

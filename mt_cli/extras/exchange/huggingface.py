@@ -19,12 +19,13 @@ from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
-from mt_cli.extras.exchange.bundle import TOLERANCES, Agreement, compare
+from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
 from mt_cli.extras.exchange.marian import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
-from mt_cli.tokenizer.tokenizer import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID, Tokenizer
+from mt_cli.tokenizer.special import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
 
 MAX_LENGTH = 512
 """Most tokens that `generate` makes of any source by default, the one that a translation begins with counted."""

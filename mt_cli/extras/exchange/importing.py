@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, Field
-from torch import Tensor
 
-from mt_cli.checkpoint.lineage import UNKNOWN_CORPUS, write_run
+from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_safetensors
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary, writes_spaces
 from mt_cli.errors import InputError, one_line, reason
-from mt_cli.extras.exchange.ctranslate2 import DESCRIPTION
+from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
+from mt_cli.extras.exchange.description import DESCRIPTION
 from mt_cli.extras.exchange.marian import Imported, read_marian
-from mt_cli.machine.storage import read_regular, reading
-from mt_cli.model.transformer import Transformer, outline
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.machine.storage import read_regular
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
-_MAX_JSON_BYTES = 2**24
 T = TypeVar("T", bound=BaseModel)
+_MAX_JSON_BYTES = 2**24
 _FILES = ("*.json", "*.spm", "model.safetensors", "pytorch_model.bin")
 
 
@@ -41,7 +38,7 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     if not any((folder / each).exists() for each in (DESCRIPTION, "config.json", "decoder.yml")):
         raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
     if (folder / DESCRIPTION).exists():
-        config, tokenizers, model = _read_bundle(folder, output.name, languages)
+        config, tokenizers, model = read_bundle(folder, output.name, languages)
     else:
         described = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
         both = _languages(name, described, languages)
@@ -50,64 +47,6 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
         config = _config_of(imported, described.model_max_length, generation, output.name, both)
         tokenizers, model = imported.tokenizers, imported.model
     return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
-
-
-class _Bundle(BaseModel):
-    """The keys of `model.json`."""
-
-    model: dict[str, Any]
-    tokenizer: dict[str, Any]
-    decoding: dict[str, Any]
-    source_language: str
-    target_language: str
-    tags: tuple[str, ...]
-    max_tokens: int
-
-
-def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tuple[Config, TokenizerPair, Transformer]:
-    path, weights_path = folder / DESCRIPTION, folder / "model.safetensors"
-    with reading(path):
-        content = read_regular(path, _MAX_JSON_BYTES)
-    try:
-        found = _Bundle.model_validate_json(content)
-    except ValueError as error:
-        raise InputError(f"{path}: not the description of a bundle: {reason(error)}") from None
-    if not weights_path.exists():
-        raise InputError(
-            f"{folder}: has no weights; a CTranslate2 model cannot be imported, "
-            "export the run as a bundle or for huggingface"
-        )
-    both = languages[0] or found.source_language, languages[1] or found.target_language
-    corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
-    tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}
-    config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
-    source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
-    weights = read_safetensors(weights_path)
-    try:
-        planned = outline(config.model, source.vocab_size, target.vocab_size)
-        check_outline(planned, weights)
-        check_finite(weights)
-        weights |= _tied(weights, planned)
-        check_names(planned, weights)
-        model = Transformer(config.model, source.vocab_size, target.vocab_size)
-        model.load_state_dict(weights)
-    except (RuntimeError, ValueError) as error:
-        raise InputError(f"{folder}: cannot be imported: {reason(error)}") from None
-    return config, (source, target), model
-
-
-def _tied(weights: Mapping[str, Tensor], model: Transformer) -> dict[str, Tensor]:
-    """The weights that have several names, by the names that a bundle leaves out."""
-    known = {id(weight): name for name, weight in model.named_parameters()}
-    every = model.named_parameters(remove_duplicate=False)
-    return {name: weights[known[id(weight)]] for name, weight in every if known[id(weight)] in weights}
-
-
-def _unknown_corpus(tags: Sequence[str]) -> dict[str, Any]:
-    """A corpus section in place of the one that the model was trained on."""
-    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
-    return {"train": train or {"file": UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}
 
 
 def _folder_of(name: str) -> Path:
@@ -190,7 +129,7 @@ def _config_of(
         "name": name,
         "corpus": {
             **{"source": source, "target": target, "max_tokens": max_tokens},
-            **_unknown_corpus(imported.tags),
+            **unknown_corpus(imported.tags),
         },
         "tokenizer": dict(imported.options),
         "model": imported.model.config.model_dump(mode="json"),

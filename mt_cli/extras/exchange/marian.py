@@ -29,7 +29,8 @@ from mt_cli.extras.exchange.marian_files import is_native, read_native
 from mt_cli.extras.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_regular, reading
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.tokenizer.tokenizer import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID, TokenizerPair
+from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _MAX_JSON_BYTES = 2**24
 _NEVER = -1e4

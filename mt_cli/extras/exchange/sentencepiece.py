@@ -14,7 +14,9 @@ from tokenizers import models
 
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.storage import read_regular, reading
-from mt_cli.tokenizer.tokenizer import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID, Tokenizer, sentencepiece_backend
+from mt_cli.tokenizer.spacing import sentencepiece_backend
+from mt_cli.tokenizer.special import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.trust import (
     MAX_PIECE_BYTES,
     MAX_PIECE_CHARACTERS,
@@ -25,7 +27,6 @@ from mt_cli.tokenizer.trust import (
 )
 
 _MAX_FILE_BYTES = 2**24
-
 _UNIGRAM, _BPE = 1, 2
 _NORMAL, _UNKNOWN, _USER_DEFINED, _BYTE = 1, 2, 4, 6
 _LOWEST_SCORE = -1e6

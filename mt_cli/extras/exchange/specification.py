@@ -11,7 +11,8 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.positions import Embedding, SinusoidalPositions, sinusoids
 from mt_cli.model.transformer import FeedForward, Transformer
-from mt_cli.tokenizer.tokenizer import EOS, SOS, UNK, TokenizerPair
+from mt_cli.tokenizer.special import EOS, SOS, UNK
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 _MIN_POSITIONS = 1024

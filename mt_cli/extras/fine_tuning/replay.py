@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mt_cli.checkpoint.lineage import is_imported
+from mt_cli.checkpoint.directory import is_imported
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.corpora import CorpusConfig, HeldOut, TextSource
 from mt_cli.config.loading import parse_config

@@ -20,7 +20,6 @@ from mt_cli.machine.storage import write_atomically
 
 Tokens = Sequence[str]
 Titles = Sequence[Sequence[str]]
-
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
 _CELL_INCHES = (0.13, 0.32)

@@ -16,7 +16,8 @@ from mt_cli.extras.inspection.figures import save_attention, save_norms, save_po
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS, Tokenizer
+from mt_cli.tokenizer.special import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
+from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")

@@ -19,8 +19,6 @@ from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.errors import CorpusError
 
 _XML = expat.errors.codes
-
-
 _DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
 
 

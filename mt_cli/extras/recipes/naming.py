@@ -17,7 +17,6 @@ from mt_cli.corpus.rows import Names
 from mt_cli.errors import CorpusError
 
 Tree = dict[str, Any]
-
 VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")

@@ -22,8 +22,8 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import add_up, is_main, num_processes
 from mt_cli.model.transformer import Transformer
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import LossSums, Objective
-from mt_cli.training.steps import Gradients
 
 M = TypeVar("M", bound=nn.Module)
 

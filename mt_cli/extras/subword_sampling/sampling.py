@@ -21,7 +21,6 @@ Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
 """The ids of words, one word after the other, and the length of each word."""
-
 NUM_SAMPLES = 128
 """Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
 _NUM_SLOTS = 2**20

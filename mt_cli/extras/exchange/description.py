@@ -1,0 +1,59 @@
+"""`model.json`: what an exported model needs beside its weights, for programs that use it. Knows no other program."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.machine.storage import read_regular
+from mt_cli.tokenizer.special import SPECIAL_TOKENS
+
+DESCRIPTION = "model.json"
+_MAX_BYTES = 2**24
+
+
+class Description(BaseModel):
+    """The keys of `model.json`, in their order; no paths or names of corpora are among them."""
+
+    architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
+    model: dict[str, Any]
+    tokenizer: dict[str, Any]
+    decoding: dict[str, Any]
+    source_language: str
+    target_language: str
+    tags: tuple[str, ...]
+    max_tokens: int = Field(ge=1, le=2**31)
+    source_vocab_size: int = 0
+    target_vocab_size: int = 0
+    special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
+    source: str = "tokens followed by [EOS]"
+    target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
+
+
+def describe(run: TrainedRun, folder: Path) -> None:
+    """Write the tokenizers and the description of a run into a folder."""
+    config, (source, target) = run.config, run.tokenizers
+    for name, tokenizer in (("source", source), ("target", target)):
+        (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    description = Description(
+        model=config.model.model_dump(mode="json"),
+        tokenizer=config.tokenizer.model_dump(mode="json"),
+        decoding=config.decoding.model_dump(mode="json"),
+        source_language=config.corpus.source,
+        target_language=config.corpus.target,
+        tags=config.corpus.tags,
+        max_tokens=run.max_tokens,
+        source_vocab_size=source.vocab_size,
+        target_vocab_size=target.vocab_size,
+    )
+    text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+
+
+def read_description(folder: Path) -> Description:
+    """The description in a folder, which may be untrusted; raises OSError or ValueError if it cannot be used."""
+    return Description.model_validate_json(read_regular(folder / DESCRIPTION, _MAX_BYTES))

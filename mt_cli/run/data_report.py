@@ -1,0 +1,95 @@
+"""What the corpora of a run hold: rows for `report.json`, and lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cleaning import HELD_OUT
+from mt_cli.corpus.sources import names_of
+from mt_cli.run.data import Data, times_per_epoch
+
+_MANY_DROPPED = 0.1
+
+
+def report_on_data(
+    data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
+) -> list[dict[str, Any]]:
+    """A row for each part of each corpus: its name, and the number of pairs read, kept, held out and dropped.
+
+    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` has the
+    number of rows by status since the last start of the run; rows that were read again count again.
+    """
+    rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
+    training = [row for row in rows if row["corpus"] == "train"]
+    for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
+        row["times_per_epoch"] = round(times, 4)
+    if not training:
+        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of(config.corpus.train), streamed)]
+        rows = [*training, *rows]
+    for row, seen in zip(training, num_seen, strict=False):
+        row["num_pairs_seen"] = seen
+    return rows
+
+
+def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
+    corpus, statistics = data.corpora[name], data.statistics[name]
+    part, is_share = corpus.parts[index], corpus.code == HELD_OUT
+    counts = corpus.counts(part)
+    dropped = {status: count for status, count in counts.items() if status not in ("kept", "held_out")}
+    if statistics.num_too_long[index]:
+        dropped["max_tokens"] = statistics.num_too_long[index]
+    return {
+        "corpus": name,
+        "name": part.name,
+        "num_read": corpus.num_kept(part) if is_share else part.num_rows,
+        "num_kept": statistics.num_pairs[index],
+        "num_held_out": 0 if is_share else counts.get("held_out", 0),
+        "dropped": {} if is_share else dropped,  # The other rows of a held-out share are reported with `train`.
+    }
+
+
+def _stream_row(name: str, counts: Mapping[str, int] | None) -> dict[str, Any]:
+    row = {"corpus": "train", "name": name}
+    if counts is None:
+        return row
+    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
+    return row | {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
+
+
+def describe_data(data: Data, config: Config) -> list[str]:
+    """The sizes of all corpora, as lines of text, with notes and problems."""
+    lines: list[str] = []
+    rows = report_on_data(data, config)
+    for name in dict.fromkeys(row["corpus"] for row in rows):
+        parts = [row for row in rows if row["corpus"] == name]
+        if "num_kept" not in parts[0]:
+            lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append("note: a stream is not searched for slips and wrong languages; see `mt data check`")
+            continue
+        counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
+        dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
+        for row in parts if len(parts) > 1 else ():
+            times = row.get("times_per_epoch", 1)
+            weight = f", each {times:.3g} times an epoch" if times != 1 else ""
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
+    lines.extend(f"note: {note}" for note in notes_on_overlap(rows))
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read = sum(row["num_read"] for row in training)
+    num_dropped = sum(sum(row["dropped"].values()) for row in training)
+    if num_dropped > _MANY_DROPPED * num_read:
+        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
+    return [*lines, *map(str, data.problems)]
+
+
+def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on the pairs that are dropped because they contain an evaluation sentence, if there are any."""
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
+        found = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        contents = "a sentence of valid, test or extra_tests"
+        return [f"{found} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
+    return []

@@ -1,0 +1,30 @@
+"""Entries of every vocabulary: special tokens, bytes and markers of spaces; and tags, with which a text may begin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
+SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
+PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
+BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
+"""The entries for single bytes, in order of their values."""
+JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"
+ABSENT = NEVER_SEEN
+"""In an imported tokenizer, put before entries that are no pieces of its SentencePiece model."""
+_BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
+
+
+def untagged(text: str, tags: Sequence[str]) -> str:
+    """The text without its tag, if it has one."""
+    first, _, rest = text.partition(" ")
+    return rest if first in tags else text
+
+
+def character_ends(tokens: Sequence[str]) -> list[int]:
+    """For each token, the index of the token that completes its last character: a later one for bytes."""
+    ends = list(range(len(tokens)))
+    for index in reversed(range(len(tokens) - 1)):
+        if tokens[index] in _BYTES and tokens[index + 1] in _CONTINUATIONS:
+            ends[index] = ends[index + 1]
+    return ends

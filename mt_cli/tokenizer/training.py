@@ -1,0 +1,133 @@
+"""Vocabularies learnt from text."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import tokenizers
+from tokenizers import normalizers
+
+from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.errors import ConfigError
+from mt_cli.machine.console import Progress
+from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
+from mt_cli.tokenizer.special import (
+    BYTES,
+    JOINER,
+    NEVER_SEEN,
+    SPACE,
+    SPECIAL_TOKENS,
+    untagged,
+)
+from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.trust import (
+    MAX_ENTRY_CHARACTERS,
+    check_model,
+)
+
+_MIN_SUBWORDS = 16
+_MAX_CHARACTERS = 0.75
+"""Maximum share of sub-words that are single characters. Chinese captions (3,600 characters) needed close to the fewest
+tokens with this share at 1,000 to 4,000 entries, and up to a fifth more tokens without a limit."""
+
+
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
+    """A tokenizer with a vocabulary learnt from `texts`, and an entry for each tag.
+
+    The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
+    so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
+    Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts, or so large
+    that no tokenizer file may have the entries. Nothing is learnt from texts that are longer than an entry may be.
+    """
+    if config.algorithm == "sentencepiece":
+        raise ConfigError(
+            "tokenizer.algorithm: sentencepiece models are imported (mt import) and not trained; use bpe or unigram"
+        )
+    markers = str.maketrans("", "", JOINER + SPACE + NEVER_SEEN)
+    texts = list(texts) if isinstance(texts, Iterator) else texts
+    cleaned = _Reread(
+        lambda: (untagged(text, tags).translate(markers) for text in texts if len(text) <= MAX_ENTRY_CHARACTERS)
+    )
+    limit = _character_limit(config, tags)
+    backend = _trained_backend(cleaned, config, tags)
+    if limit is not None and (backend is None or sum(len(entry) == 1 for entry in backend.get_vocab()) > limit):
+        backend = _trained_backend(cleaned, config, tags, limit)
+    if backend is None:
+        raise ConfigError(
+            f"tokenizer.vocab_size: {config.vocab_size or DEFAULT_SUBWORDS:,} entries cannot hold all characters "
+            "of the text; make it larger, or set tokenizer.byte_fallback to true"
+        )
+    state = json.loads(backend.to_str())
+    state["added_tokens"] = []  # As plain entries, the special tokens cannot be matched in text.
+    if config.algorithm == "unigram":
+        state["model"]["byte_fallback"] = config.byte_fallback
+        # Without training text, the space has no probability.
+        state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
+    try:
+        check_model(state["model"], SPECIAL_TOKENS)
+    except ValueError as error:
+        raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
+    return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
+
+
+@dataclass(frozen=True)
+class _Reread:
+    """Texts that are read again for each iteration."""
+
+    read: Callable[[], Iterator[str]]
+
+    def __iter__(self) -> Iterator[str]:
+        return self.read()
+
+
+def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Config) -> TokenizerPair:
+    """The tokenizers of a config, trained on the pairs that each call of `pairs` reads again."""
+
+    def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
+        with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:
+            texts = _Reread(lambda: bar.over(pair[side] for pair in pairs() for side in sides))
+            return train_tokenizer(texts, config.tokenizer, tags)
+
+    if config.tokenizer.shared:
+        shared = learn("", (0, 1), config.corpus.tags)
+        return shared, shared
+    return learn("source ", (0,), config.corpus.tags), learn("target ", (1,), ())
+
+
+def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None:
+    """Maximum number of single-character entries; None without bytes. Raises ConfigError if the bytes do not fit."""
+    if not has_bytes(config):
+        return None
+    num_entries, num_fixed = config.vocab_size or DEFAULT_SUBWORDS, len(SPECIAL_TOKENS) + len(tags) + len(BYTES)
+    if num_entries < num_fixed + _MIN_SUBWORDS:
+        raise ConfigError(
+            f"tokenizer.vocab_size: {num_entries:,} is too small for {num_fixed:,} special tokens, tags and bytes; "
+            f"use at least {num_fixed + _MIN_SUBWORDS:,} (thousands are usual), or set tokenizer.byte_fallback to false"
+        )
+    return int((num_entries - num_fixed) * _MAX_CHARACTERS)
+
+
+def _trained_backend(
+    texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], max_characters: int | None = None
+) -> tokenizers.Tokenizer | None:
+    """A backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
+    backend, trainer = untrained_backend(config, tags)
+    normalizer = backend.normalizer
+    if max_characters is not None:
+        counts = Counter(chain.from_iterable(map(normalizer.normalize_str, texts)))
+        rare = sorted(counts, key=lambda character: (-counts[character], character))[max_characters:]
+        spaces = str.maketrans(dict.fromkeys(rare, SPACE))
+        texts = (normalizer.normalize_str(text).translate(spaces) for text in texts)
+        backend.normalizer = normalizers.Sequence([])
+    try:
+        backend.train_from_iterator(texts, trainer)
+    except Exception as error:  # The library raises bare `Exception`s.
+        if "not large enough to contain all chars" not in str(error):
+            raise
+        return None
+    backend.normalizer = normalizer
+    return backend

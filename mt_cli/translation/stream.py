@@ -1,0 +1,47 @@
+"""Lines to translations: in blocks, in the order of the lines, shared out by several processes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mt_cli.translation.lines import Translation
+    from mt_cli.translation.translator import Translator
+
+_FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
+
+
+def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Lines in blocks that are translated together; the first blocks are small, so that results appear soon."""
+    iterator, size = iter(lines), _FIRST_BLOCK
+    while block := list(islice(iterator, size)):
+        yield block
+        size = min(2 * size, _LARGEST_BLOCK)
+
+
+def translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
+    """The translations of lines, shared out by several processes; the first one alone gets them."""
+    from mt_cli.machine.group import is_main, spread
+
+    found = spread(lambda share: translator.translate_fully(share, **search), lines)
+    yield from found if is_main() else ()
+
+
+def format_json(item: Translation) -> str:
+    """A translation with its details as one line of JSON."""
+    assert item.details is not None
+    row = {
+        "source": item.source,
+        "translation": item.text,
+        "score": round(item.score, 4),
+        "hypotheses": [{"text": text, "score": round(score, 4)} for text, score in item.hypotheses],
+        "source_tokens": item.details.source_tokens,
+        "tokens": item.details.tokens,
+        "token_scores": [round(score, 4) for score in item.details.token_scores],
+        "alignment": item.details.alignment,
+        "word_alignment": item.details.word_alignment,
+    }
+    return json.dumps(row, ensure_ascii=False)
