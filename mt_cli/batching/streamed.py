@@ -17,7 +17,7 @@ from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.machine.cpus import in_threads
-from mt_cli.machine.group import spread
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.tokenizer import Tokenizer
 
 
@@ -31,9 +31,14 @@ class StreamedPairs:
     num_pools = None
 
     def __init__(
-        self, config: CorpusConfig, tokenizers: Sequence[Tokenizer], evaluation_hashes: Sequence[Hashes], seed: int
+        self,
+        config: CorpusConfig,
+        tokenizers: Sequence[Tokenizer],
+        evaluation_hashes: Sequence[Hashes],
+        seed: int,
+        group: Group = ALONE,
     ) -> None:
-        self._config, self._tokenizers, self._seed = config, tokenizers, seed
+        self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes = evaluation_hashes
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
         """For each corpus, the number of rows read since the start by status, as in `STATUS_NAMES`."""
@@ -52,7 +57,7 @@ class StreamedPairs:
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
         """The ids of the rows that are kept. Several processes encode a share of the blocks each, and exchange them."""
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
-        encoded = spread(self._encode_blocks, [block for _, block in blocks])
+        encoded = self._group.spread(self._encode_blocks, [block for _, block in blocks])
         batches, part_sizes = [], [0] * len(buffer)
         for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
             batches.append(batch.filter(pa.array(is_kept)))

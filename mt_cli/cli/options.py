@@ -15,6 +15,7 @@ from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
+from mt_cli.machine.group import ALONE, Group
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -106,16 +107,16 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Context manager inside which the processes of a launcher work together; with several devices, this is one.
+def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: None) -> Iterator[Group]:
+    """Context manager that gives the group of processes of a launcher; with several devices, this is one.
 
     `if_lost` says what to do if one of them is lost. `check` raises errors of the command line before processes are
     started. Torch is not loaded if there are none.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
-        yield
+        yield ALONE
         return
-    from mt_cli.machine.group import joined, launch, launched_processes
+    from mt_cli.machine.launcher import joined, launch, launched_processes
 
     number = launched_processes()
     if number is None:
@@ -123,8 +124,8 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
         sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with joined(if_lost):
-        yield
+    with joined(if_lost) as group:
+        yield group
 
 
 def refuse_launcher(command: str) -> None:
@@ -204,6 +205,7 @@ def load_translator(
     engine: str = "mt",
     checkpoint: str | None = None,
     num_threads: int | None = None,
+    group: Group = ALONE,
 ) -> Translator:
     """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
     from mt_cli.machine.devices import keep_memory
@@ -220,7 +222,7 @@ def load_translator(
                 raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
             path = path[0]
         return hooks.load_served(path, device, num_threads)
-    translator = Translator.load(path, device, precision, checkpoint, num_threads)
+    translator = Translator.load(path, device, precision, checkpoint, num_threads, group)
     keep_memory()
     return translator
 

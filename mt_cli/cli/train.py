@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -15,9 +15,6 @@ from mt_cli.cli.options import (
 )
 from mt_cli.machine.console import show_progress
 from mt_cli.machine.cpus import spin_less_if_busy
-
-if TYPE_CHECKING:
-    pass
 
 
 def add(app: typer.Typer) -> None:
@@ -37,10 +34,10 @@ def train(
     NAME is `name` in the config. If that run exists and is not finished, it is resumed.
     """
     if_lost = "what was saved last is kept, the same command resumes there"
-    with together(devices, if_lost, check=lambda: load_config(config, overrides)):
+    with together(devices, if_lost, check=lambda: load_config(config, overrides)) as group:
         loaded = load_config(config, overrides)
         show_progress(progress)
         spin_less_if_busy()
         from mt_cli.run import train as run
 
-        run.train(loaded, RUNS, fresh)
+        run.train(loaded, RUNS, fresh, group)

@@ -85,7 +85,7 @@ def translate(
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
 
-    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch):
+    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
         _check_sources(sentences, input_file, interactive)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         if attention and len(sentences or ()) != 1:
@@ -101,14 +101,12 @@ def translate(
         }
         if alignment:
             writers[Output(alignment)] = _format_alignment
-        from mt_cli.machine.group import is_main, num_processes
-
-        if num_processes() > 1:
+        if group.size > 1:
             check_shared(sentences, input_file)
-        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+        translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
-        items = (item for block in lines for item in translated(translator, block, search))
-        _write_translations(translator, items, writers if is_main() else {}, attention)
+        items = (item for block in lines for item in translated(translator, block, search, group))
+        _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from mt_cli.batching.batches import batches_in_order, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.machine.group import spread
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.training.objective import Objective
 
 
@@ -29,9 +29,13 @@ class TokenScores:
 
 @torch.inference_mode()
 def score_tokens(
-    objective: Objective, pairs: EncodedPairs, batch_tokens: int, indices: Sequence[int] | None = None
+    objective: Objective,
+    pairs: EncodedPairs,
+    batch_tokens: int,
+    indices: Sequence[int] | None = None,
+    group: Group = ALONE,
 ) -> TokenScores:
-    """The scores over all pairs, or over those with the given indices; several processes share them out."""
+    """The scores over all pairs, or over those with the given indices; the processes of a group share them out."""
     objective.eval()
     device = next(objective.parameters()).device
     chosen = range(len(pairs)) if indices is None else indices
@@ -43,6 +47,6 @@ def score_tokens(
         found = [(objective(batch.to(device)), batch.num_target_tokens) for batch in collated]
         return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in found]
 
-    of_batches = spread(scores, batches_in_order(lengths, batch_tokens))
+    of_batches = group.spread(scores, batches_in_order(lengths, batch_tokens))
     cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*of_batches, strict=True))
     return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)

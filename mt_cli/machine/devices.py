@@ -17,12 +17,12 @@ import torch
 
 from mt_cli.errors import InputError
 from mt_cli.machine.cpus import threads_if_busy
-from mt_cli.machine.group import local_rank, num_processes
+from mt_cli.machine.group import ALONE, Group
 
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str, group: Group = ALONE) -> torch.device:
     """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
 
     In each of several processes of a machine, `auto` and `cuda` are a CUDA device of its own.
@@ -33,10 +33,10 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise InputError(f"unknown device {name!r}; use auto, cpu, cuda, cuda:1 or mps") from None
-    if num_processes() > 1 and device.type != "cpu":
+    if group.size > 1 and device.type != "cpu":
         if device.type == "mps" or device.index is not None:
             raise InputError(f"device {name}: several processes need one device each; use auto, cuda or cpu")
-        device = torch.device("cuda", local_rank())
+        device = torch.device("cuda", group.local_rank)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f"device {name}: this PyTorch ({torch.__version__}) finds no CUDA device; see `mt doctor`")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():

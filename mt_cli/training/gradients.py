@@ -16,7 +16,7 @@ from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
-from mt_cli.machine.group import add_up, num_processes
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
 
@@ -49,8 +49,8 @@ class Gradients:
     needs_equal_shares = False
     """Whether all processes must compute equally many micro-batches of a step."""
 
-    def __init__(self, objective: Objective, compute_dtype: torch.dtype) -> None:
-        self.objective = objective
+    def __init__(self, objective: Objective, compute_dtype: torch.dtype, group: Group = ALONE) -> None:
+        self.objective, self.group = objective, group
         self.device = next(objective.parameters()).device
         self.scaler = GradScaler(self.device.type, init_scale=2.0**13, enabled=compute_dtype == torch.float16)
         self._loss = _LossAndGradients(objective, self.scaler)
@@ -77,7 +77,7 @@ class Gradients:
                 torch._foreach_copy_(weights, self.parameters)
         found = [self._add(batch, num_target_tokens) for batch in micro_batches]
         sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
-        return sums if num_processes() == 1 else self._added_up(sums)
+        return sums if self.group.size == 1 else self._added_up(sums)
 
     def _added_up(self, sums: LossSums) -> LossSums:
         """Add up the gradients and the sums of all processes."""
@@ -85,7 +85,7 @@ class Gradients:
             if weight.grad is None:  # This process had no micro-batch at the end of the epoch.
                 weight.grad = torch.zeros_like(weight)
         values = torch.stack([each.float() for each in vars(sums).values()])
-        add_up([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
+        self.group.all_reduce([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
         return LossSums(*values)
 
     def clip(self, max_norm: float) -> Tensor:

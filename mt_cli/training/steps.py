@@ -19,7 +19,6 @@ from mt_cli.config.sections import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
-from mt_cli.machine.group import num_processes, rank
 from mt_cli.training.gradients import Gradients
 from mt_cli.training.optimizer import set_rate, step_if
 
@@ -82,7 +81,7 @@ def optimization_steps(
         for step in in_threads(lambda step: step.collate(gradients), _steps(batches, config, position)):
             objective.train()
             objective.step = position.step + 1
-            seeded = step.seeded(config.seed, objective.step, gradients.device)
+            seeded = step.seeded(config.seed, objective.step, gradients)
             sums = gradients.accumulate(seeded, step.num_target_tokens)
             gradients.scaler.unscale_(optimizer)
             grad_norm = gradients.clip(config.max_grad_norm or math.inf)
@@ -123,8 +122,10 @@ class _Step:
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
     def collate(self, gradients: Gradients) -> _Step:
-        batches = [collate(each.pairs, each.indices) for each in self.placed[rank() :: num_processes()]]
-        if gradients.needs_equal_shares and len(batches) * num_processes() < len(self.placed):
+        batches = [
+            collate(each.pairs, each.indices) for each in self.placed[gradients.group.rank :: gradients.group.size]
+        ]
+        if gradients.needs_equal_shares and len(batches) * gradients.group.size < len(self.placed):
             batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
         return replace(
             self,
@@ -132,9 +133,10 @@ class _Step:
             micro_batches=[batch.pin_memory() for batch in batches] if gradients.device.type == "cuda" else batches,
         )
 
-    def seeded(self, seed: int, step: int, device: torch.device) -> Iterator[Batch]:
+    def seeded(self, seed: int, step: int, gradients: Gradients) -> Iterator[Batch]:
         """The micro-batches on a device; random numbers that follow one depend only on the seed and its place."""
-        for place, batch in zip(count(rank(), num_processes()), self.micro_batches, strict=False):
+        group, device = gradients.group, gradients.device
+        for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):
             seed_device(device, seed, step, place)
             yield batch.to(device)
 

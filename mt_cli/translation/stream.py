@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mt_cli.machine.group import Group
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
 
@@ -22,12 +23,10 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
         size = min(2 * size, _LARGEST_BLOCK)
 
 
-def translated(translator: Translator, lines: list[str], search: dict[str, Any]) -> Iterator[Translation]:
-    """The translations of lines, shared out by several processes; the first one alone gets them."""
-    from mt_cli.machine.group import is_main, spread
-
-    found = spread(lambda share: translator.translate_fully(share, **search), lines)
-    yield from found if is_main() else ()
+def translated(translator: Translator, lines: list[str], search: dict[str, Any], group: Group) -> list[Translation]:
+    """The translations of lines, which the processes of a group share out; the main one alone gets them."""
+    found = group.spread(lambda share: translator.translate_fully(share, **search), lines)
+    return group.on_main(lambda: found) or []
 
 
 def format_json(item: Translation) -> str:

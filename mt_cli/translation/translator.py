@@ -21,6 +21,7 @@ from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
 from mt_cli.machine.devices import pick_device, pick_precision, use_threads
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS, UNK_ID
@@ -75,17 +76,19 @@ class Translator:
         precision: str = "auto",
         checkpoint: str | None = None,
         num_threads: int | None = None,
+        group: Group = ALONE,
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
         Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
         first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
-        hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does.
+        hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does. Each process of a
+        `group` has a GPU of its own.
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
-        torch_device, corpus = pick_device(device), first.config.corpus
+        torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         engine = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)

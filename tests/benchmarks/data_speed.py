@@ -14,7 +14,6 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from mt_cli.tokenizer.training import train_tokenizer
 from numbered_pairs import numbered_pairs, write_files, write_validation_files
 
 from mt_cli.batching.encoded import encode_corpus
@@ -23,6 +22,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
 
 
 def encode_batch_seconds(tokenizers: list[Tokenizer], paths: tuple[Path, Path], block: int = 10_000) -> float:

@@ -12,12 +12,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mt_cli.tokenizer.training import train_tokenizer
-
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 _NUM_TRAINING = 800
 _ALGORITHMS = ("word_level", "bpe", "unigram", "char")

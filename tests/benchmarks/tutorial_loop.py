@@ -10,12 +10,12 @@ import sys
 import time
 
 import torch
-from mt_cli.tokenizer.training import train_tokenizer
 from numbered_pairs import some_pairs
 from torch import nn
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 LENGTH, BATCH = 350, 8
 

@@ -1049,13 +1049,12 @@ def test_published_models(isolated, seeds, published, tmp_path, family):
 @pytest.fixture(scope="module")
 def made_runs(trained, published, tmp_path_factory):
     """Runs with a tokenizer of each kind."""
-    from mt_cli.tokenizer.training import train_tokenizer
-
     from mt_cli.checkpoint.lineage import write_run
     from mt_cli.checkpoint.trained import TrainedRun
     from mt_cli.config.sections import TokenizerConfig
     from mt_cli.extras.exchange.importing import import_model
     from mt_cli.model.transformer import Transformer
+    from mt_cli.tokenizer.training import train_tokenizer
 
     folder, run, made = tmp_path_factory.mktemp("runs"), TrainedRun.load(trained), []
     for algorithm in ("word_level", "bpe", "unigram", "char"):

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.batching.batches import PlacedBatch
 from mt_cli.batching.encoded import SIDES, EncodedPairs, encode_corpora, encode_corpus
@@ -16,6 +15,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import hashes_of
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 

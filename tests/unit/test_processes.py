@@ -68,10 +68,9 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
 
 
 def test_what_processes_send_each_other_can_be_pickled():
-    from mt_cli.tokenizer.training import train_tokenizer
-
     from mt_cli.checkpoint.state import RunState
     from mt_cli.config.sections import TokenizerConfig
+    from mt_cli.tokenizer.training import train_tokenizer
 
     tokenizer = train_tokenizer(["a b c"], TokenizerConfig())
     first, second = pickle.loads(pickle.dumps((tokenizer, tokenizer)))

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.batching.batches import MixedPairs, count_batches, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs, encode_block
@@ -17,6 +16,7 @@ from mt_cli.extras.subword_sampling import sampling
 from mt_cli.extras.subword_sampling.pairs import ResegmentedPairs
 from mt_cli.extras.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
 from mt_cli.tokenizer.special import BYTES, UNK_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 TEXTS = [
     "the cat sat on the other mat, then the cathedral's matter was settled: 14 cats!",

@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
+from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.sentences import sentences_of, split_point, units
 from mt_cli.translation.translator import Translator
 

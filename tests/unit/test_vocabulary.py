@@ -1,10 +1,10 @@
 import pytest
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.extras.fine_tuning.vocabulary_extension import extended, spellings
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
 
 OLD = ["the dog sleeps.", "a cat, and the dogs!", "who sees 2 cats?", "<2xx> the end"]
 NEW = [

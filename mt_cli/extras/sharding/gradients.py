@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -20,7 +21,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from mt_cli.batching.batches import Batch
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
-from mt_cli.machine.group import add_up, is_main, num_processes
+from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import LossSums, Objective
@@ -60,10 +61,10 @@ class ShardedGradients(Gradients):
 
     needs_equal_shares = True
 
-    def __init__(self, objective: Objective, device: torch.device, compute_dtype: torch.dtype) -> None:
+    def __init__(self, objective: Objective, device: torch.device, compute_dtype: torch.dtype, group: Group) -> None:
         self._mean_loss = _MeanLoss(objective)
         _shard(self._mean_loss, objective.model, device, compute_dtype)
-        super().__init__(objective, torch.float32)
+        super().__init__(objective, torch.float32, group)
 
     def clip(self, max_norm: float) -> Tensor:
         """Scale the gradient down to a norm of at most `max_norm`; return its norm before, of all shards together."""
@@ -85,7 +86,7 @@ class ShardedGradients(Gradients):
 
     def _added_up(self, sums: LossSums) -> LossSums:
         values = torch.stack([each.float() for each in vars(sums).values()])
-        add_up([values])
+        self.group.all_reduce([values])
         return LossSums(*values)
 
 
@@ -93,7 +94,7 @@ def _shard(loss: nn.Module, model: Transformer, device: torch.device, compute_dt
     """Replace the weights of a loss by uninitialised shards on a device; its model's layers are gathered singly."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    mesh = init_device_mesh(device.type, (num_processes(),))
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     dtype = None if compute_dtype == torch.float32 else compute_dtype
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     buffers = dict(loss.named_buffers())
@@ -109,9 +110,9 @@ def _shard(loss: nn.Module, model: Transformer, device: torch.device, compute_dt
 
 @torch.no_grad()
 def scatter(value: Tensor | None, shard: Tensor) -> None:
-    """Fill the shards of all processes with a whole tensor of the main process; `value` of the others is not read."""
+    """Fill the shards of all processes with a whole tensor of the main process, which is None in the others."""
     assert isinstance(shard, DTensor)
-    sent = value if value is not None and is_main() else torch.empty(shard.shape, dtype=shard.dtype)
+    sent = torch.empty(shard.shape, dtype=shard.dtype) if value is None else value
     shard.copy_(distribute_tensor(sent.to(shard.device), shard.device_mesh, shard.placements))
 
 
