@@ -187,7 +187,7 @@ def forced(monkeypatch):
 
 def test_models_and_searches_ask_for_the_kind_of_device_in_one_place(root):
     package = root / "mt_cli"
-    paths = [*(package / "model").glob("*.py"), *(package / "decoding").glob("*.py"), package / "objective.py"]
+    paths = [*(package / "model").glob("*.py"), *(package / "decoding").glob("*.py"), package / "training/objective.py"]
     found = [path.name for path in paths for _ in re.findall(r"device\.type|is_cuda", path.read_text(encoding="utf-8"))]
     assert found == ["kernels.py"]
 
