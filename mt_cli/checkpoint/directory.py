@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
-from mt_cli.config.sections import Config, InitConfig, may_change
+from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.machine.storage import (
     check_plain,
@@ -33,7 +33,6 @@ from mt_cli.machine.storage import (
     write_atomically,
     write_text,
 )
-from mt_cli.model.trainable import add_adapters
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
@@ -122,18 +121,15 @@ class RunDirectory:
         """Write the weights that adapters are added to; raises MtError if they cannot be written."""
         save_checkpoint(self.base_path, model, {})
 
-    def add_adapters(self, model: Transformer, config: InitConfig) -> None:
-        """Fill a model with the weights that `save_base` wrote, and add the adapters of a config, if it has any.
+    def fill_base(self, model: Transformer) -> None:
+        """Fill a model with the weights that `save_base` wrote.
 
         Raises RunError if the weights are missing or damaged, or do not fit.
         """
-        if config.adapter_rank is None:
-            return
         if not self.base_path.exists():
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
         with self._opened_base() as checkpoint:
             checkpoint.fill(model)
-        add_adapters(model, config)
 
     @contextmanager
     def _opened_base(self) -> Iterator[Checkpoint]:
@@ -175,6 +171,13 @@ class RunDirectory:
     def states(self) -> list[Path]:
         """The files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
+
+    def newest_state(self) -> RunState | None:
+        """The state in the newest file that is not damaged; None if there is no such file."""
+        for path in self.states():
+            with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
+                return checkpoint.state
+        return None
 
     def checkpoint(self, name: str | None = None) -> Path:
         """The file of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
@@ -285,12 +288,15 @@ class RunDirectory:
     def _path_of_step(self, step: int) -> Path:
         return self.last_path.with_name(f"step-{step}.safetensors")
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Context manager that keeps other processes out; it makes the directory, and removes it if it stays empty.
+    def locked(self, group: Group = ALONE) -> AbstractContextManager[None]:
+        """Context manager that keeps other programs out; it makes the directory, and removes it if it stays empty.
 
-        Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
+        The main process of a group does that for all. Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
         """
+        return group.on_main(self._locked) or nullcontext()
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
             self._take_lock()

@@ -111,6 +111,8 @@ class RunState:
     """Fingerprints of the corpora and tokenizers that the run began with."""
     parents: list[Ancestor] = field(default_factory=list)
     """The run whose weights this run began with, or of a mean of runs, these."""
+    launch_id: str = ""
+    """The launch in which the run began, if a launcher started its processes; see `Group`."""
     averaged_steps: list[int] | None = None
     """If the weights saved with this state are a mean of checkpoints: the steps of these."""
 

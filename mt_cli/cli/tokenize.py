@@ -20,7 +20,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import show_progress
+from mt_cli.machine.console import say, show_progress
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -59,9 +59,10 @@ def tokenize(
 
 
 def _tokenizer_report(config: Config) -> Iterator[str]:
+    from mt_cli.corpus.cache import Cache
     from mt_cli.run.plan import prepare_new
 
-    config, data, _ = prepare_new(config, RUNS / ".cache")
+    config, data, _ = prepare_new(config, Cache(RUNS / ".cache", say))
     shared = ", one for both languages" if config.tokenizer.shared else ""
     trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
     yield f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}"

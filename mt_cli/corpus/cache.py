@@ -14,7 +14,7 @@ import secrets
 import shutil
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,13 +55,22 @@ def digest_of_file(path: Path) -> str:
 
 
 class Cache:
-    """A folder of entries. Each is created once, by this process or another, and verified before use.
+    """A folder of entries. Each is created once, by this process or another, and verified when it is first used.
 
-    The folder is created with the first entry. `say` receives lines for the user.
+    The folder is created with the first entry. `say` receives lines for the user. What an object has verified and
+    loaded it gives again without reading it: a command makes one of them.
     """
 
     def __init__(self, path: Path, say: Callable[[str], object] = lambda message: None) -> None:
         self.path, self._say = path, say
+        self._loaded: dict[Any, Any] = {}
+
+    def once(self, key: Hashable, work: Callable[[], T]) -> T:
+        """The result of `work`, which is called only if this object has no result for the key."""
+        if key not in self._loaded:
+            self._loaded[key] = work()
+        found: T = self._loaded[key]
+        return found
 
     def entry(self, name: str, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
         """The result of `load` for the folder `name`, which `make` fills unless it exists and is intact.
@@ -69,7 +78,9 @@ class Cache:
         The folder may be deleted when `load` has returned: files that are read later must be open by then. Raises
         MtError if the folder cannot be written; also errors of `make`. Nothing is left behind then.
         """
-        folder = self.path / name
+        return self.once(name, lambda: self._verified(self.path / name, make, load))
+
+    def _verified(self, folder: Path, make: Callable[[Path], object], load: Callable[[Path], T]) -> T:
         for _ in range(_NUM_ATTEMPTS):
             if damage := _damage_of(folder):
                 if os.path.lexists(folder):

@@ -125,6 +125,13 @@ def read_corpora(
     corpus cannot be read, or holds no pair, and MtError if the disk is full.
     """
     stream_rows = stream_rows if config.is_streaming else None
+    given = config.model_dump_json(), seed, stream_rows
+    return cache.once(given, lambda: _read_corpora(config, seed, cache, advance, stream_rows))
+
+
+def _read_corpora(
+    config: CorpusConfig, seed: int, cache: Cache, advance: Advance, stream_rows: int | None
+) -> dict[str, Corpus]:
     key = _fingerprint(config, seed, stream_rows)
 
     def store(folder: Path) -> None:

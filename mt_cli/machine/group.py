@@ -32,6 +32,8 @@ class Group:
     size: int = 1
     local_rank: int = 0
     """The number of this process among those of its machine, from 0."""
+    launch_id: str = ""
+    """The same after a launcher has started its processes again; empty if nothing tells starts apart."""
 
     def on_main(self, work: Callable[[], T]) -> T | None:
         """The result of `work` in the main process; the others go on with None, without waiting."""

@@ -142,7 +142,8 @@ def _join() -> tuple[Group, Any]:
         for number, handler in previous.items():
             signal.signal(number, handler)
     store.set_timeout(_TIMEOUT)
-    return Group(rank, num_processes, int(os.environ["LOCAL_RANK"])), own
+    launch_id = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} of process {os.getppid()}"
+    return Group(rank, num_processes, int(os.environ["LOCAL_RANK"]), launch_id), own
 
 
 def _use_loopback() -> None:

@@ -52,7 +52,7 @@ class Data:
 
 
 def prepare(
-    config: Config, cache_path: Path, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
+    config: Config, cache: Cache, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
 ) -> Data:
     """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
 
@@ -62,7 +62,6 @@ def prepare(
     """
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")
-    cache = Cache(cache_path, say)
     corpora = read(config, cache, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)

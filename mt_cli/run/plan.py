@@ -1,20 +1,88 @@
-"""The config that a run has: that of its file, with what presets, a parent and an earlier start add."""
+"""What a start of `mt train` does: decided once, before anything is built, from the config, the run and the machine."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.lineage import ancestor_of
+from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
 from mt_cli.errors import InputError, RunError
+from mt_cli.machine.console import say
+from mt_cli.machine.group import Group
+from mt_cli.machine.storage import write_text
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.batch_size import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.data import Data, prepare
-from mt_cli.run.setup import with_batch_tokens
+from mt_cli.run.report import finished_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.steps import Position
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The decisions of the main process, which the others get. They never change."""
+
+    config: Config
+    """Complete: no preset and no `auto` is left."""
+    tokenizers: TokenizerPair
+    state: RunState
+    """That of the newest checkpoint or, of a new run, the first one."""
+    changed: Sequence[str] = ()
+    """A line for each option that is not as it was when the run was saved."""
+    report: dict[str, Any] | None = None
+    """The report of a run that is finished."""
+    is_new: bool = False
+    parent: hooks.Parent | None = None
+    """The run that a new one begins with; the main process alone has it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "parent": None}
+
+
+def decide(
+    config: Config, directory: RunDirectory, cache: Cache, device: torch.device, fresh: bool, group: Group
+) -> Plan:
+    """Decide what a start does, in the main process, and make the directory of a new run.
+
+    An existing run is not changed before the corpora have been read and the model is known to fit the machine. Raises
+    the errors of `prepare_new` and `_plan_to_resume`, and DeviceMemoryError.
+    """
+    if (not fresh or _began_in(group.launch_id, directory)) and directory.can_resume():
+        return _plan_to_resume(config, directory, cache)
+    config, data, parent = prepare_new(config, cache, directory.path, num_processes=group.size)
+    sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
+    check_memory(config, sizes, device, group.size)
+    if config.training.batch_tokens == "auto":
+        config = with_batch_tokens(config, automatic_batch_tokens(config, data, device))
+    if fresh and not directory.is_empty():
+        say(f"The old run was moved to {directory.move_aside()}.")
+    directory.create(config, data.tokenizers)
+    if config.init.adapter_rank is not None and parent is not None:
+        model = Transformer(config.model, *sizes)
+        parent.fill(model)
+        directory.save_base(model)
+    state = RunState(Position(group.size), launch_id=group.launch_id)
+    if parent is not None:
+        state.parents, state.longest_source = [ancestor_of(parent.run)], parent.run.max_tokens
+    return Plan(config, data.tokenizers, state, is_new=True, parent=parent)
 
 
 def prepare_new(
-    config: Config, cache_path: Path, path: Path | None = None, stream_rows: int | None = None
+    config: Config,
+    cache: Cache,
+    path: Path | None = None,
+    stream_rows: int | None = None,
+    num_processes: int = 1,
 ) -> tuple[Config, Data, hooks.Parent | None]:
     """The config of a new run with all its values, its data and its parent; see `prepare` for `stream_rows`.
 
@@ -25,19 +93,26 @@ def prepare_new(
     tokenizers, parent, data = None, None, None
     num_own = len(config.corpus.train)
     if config.init.run is not None:
-        config, tokenizers, parent = hooks.adopt(config, cache_path, path, stream_rows)
-        config = hooks.with_replay(config, parent.run, cache_path)
+        config, tokenizers, parent = hooks.adopt(config, cache, path, stream_rows)
+        config = hooks.with_replay(config, parent.run, cache)
     if config.preset is not None:
-        known = hooks.Circumstances(tokenizers=tokenizers, num_own=num_own, stream_rows=stream_rows)
-        config, data = hooks.resolve_preset(config, cache_path, known)
-    return config, data or prepare(config, cache_path, tokenizers, stream_rows), parent
+        known = hooks.Circumstances(None, tokenizers, num_own, stream_rows, num_processes)
+        config, data = hooks.resolve_preset(config, cache, known)
+    return config, data or prepare(config, cache, tokenizers, stream_rows), parent
 
 
-def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, TokenizerPair, list[str]]:
-    """Check that the run in a directory can resume with a config; raises RunError if it cannot.
+def _began_in(launch_id: str, directory: RunDirectory) -> bool:
+    """Whether a run began after the launcher of this process: `--fresh` has done its work then."""
+    with suppress(RunError):
+        state = directory.newest_state() if launch_id else None
+        return state is not None and state.launch_id == launch_id
+    return False
 
-    Returns the config, with what the run chose for `preset: auto` and `batch_tokens: auto`, the tokenizers of the run,
-    and a line for each option that changed.
+
+def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Plan:
+    """The plan to resume the run in a directory with a config; raises RunError if it cannot.
+
+    What the run chose for `preset: auto` and `batch_tokens: auto` is kept.
     """
     try:
         previous = directory.config()
@@ -51,7 +126,12 @@ def config_to_resume(directory: RunDirectory, config: Config) -> tuple[Config, T
         config = hooks.replayed_before(config, previous)
     if config.preset is not None:
         known = hooks.Circumstances(previous, tokenizers, num_own=num_own)
-        config, _ = hooks.resolve_preset(config, directory.path.parent / ".cache", known)
+        config, _ = hooks.resolve_preset(config, cache, known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
-    return config, tokenizers, directory.check_resumable(previous, config)
+    changed = directory.check_resumable(previous, config)
+    state = directory.newest_state() or RunState()  # Without a usable one, loading a checkpoint says what is wrong.
+    report = finished_report(directory, config, state)
+    if report is not None:
+        write_text(directory.config_path, config.to_yaml())
+    return Plan(config, tokenizers, state, changed, report)

@@ -9,56 +9,64 @@ import torch
 
 from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.sections import Config, TrainingConfig
-from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.console import say
-from mt_cli.machine.devices import describe_hardware, memory_of, pick_device, pick_precision, precision_of
-from mt_cli.machine.group import is_main, num_processes
-from mt_cli.machine.storage import format_bytes
-from mt_cli.model.trainable import freeze
-from mt_cli.model.transformer import Transformer, outline
+from mt_cli.config.sections import Config
+from mt_cli.machine.devices import describe_hardware, pick_precision, precision_of, seed_everything
+from mt_cli.machine.group import Group
+from mt_cli.model.trainable import add_adapters, freeze
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.batch_size import is_sharded
 from mt_cli.run.data import Data, count_epoch, fingerprints_of, training_pairs
 from mt_cli.run.data_report import describe_data
+from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
+from mt_cli.training.gradients import Gradients
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import count_steps
 
-_SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
-_BYTES_PER_PARAMETER = 16
-
 
 class Setup:
-    """What a run works with, from its first step to its last. Training and loading change weights and average.
+    """What a run works with, from its first step to its last. Loading a checkpoint and training change its weights.
 
     If the model is sharded, the main process alone has its weights, and they are on the CPU.
     """
 
-    def __init__(self, directory: RunDirectory, config: Config, model: Transformer, data: Data) -> None:
-        training = config.training
-        self.is_sharded = is_sharded(training)
-        if self.is_sharded and not is_main():
-            model = hooks.skeleton(model)
-        self.directory, self.config, self.model, self.data = directory, config, model, data
-        self.device = pick_device(training.device) if self.is_sharded else next(model.parameters()).device
-        self.dtype = pick_precision(training.precision, self.device)
+    def __init__(self, plan: Plan, data: Data, directory: RunDirectory, device: torch.device, group: Group) -> None:
+        config, training = plan.config, plan.config.training
+        self.plan, self.config, self.data, self.directory, self.group = plan, config, data, directory, group
+        self.device, self.dtype = device, pick_precision(training.precision, device)
         self.precision = precision_of(self.dtype)
+        self.is_sharded = is_sharded(training, group.size)
+        self.model = model = self._build()
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
         self.num_trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
-        self.validator = Validator(self.objective, data, config, self.dtype, self.device)
-        self.fingerprints = fingerprints_of(data.corpora, config) | directory.fixed_digests()
-        self.pairs = training_pairs(data, config)
-        self._num_batches = count_epoch(self.pairs, config)
-        self.count_steps(num_processes())
+        self.validator = Validator(self.objective, data, config, self.dtype, device)
+        self.validator.allow(plan.state.longest_source)
+        own = group.on_main(lambda: fingerprints_of(data.corpora, config) | directory.fixed_digests())
+        self.fingerprints = own or {}
+        """Of the main process alone, which saves them."""
+        self.pairs = training_pairs(data, config, group)
+        self._count_steps(plan.state.position.num_processes)
 
-    def count_steps(self, num_processes: int) -> None:
+    def _build(self) -> Transformer:
+        """The model, with adapters if the config has them; with `shard_model`, of other processes, only its shapes."""
+        config = self.config
+        model = new_model(config, self.data.tokenizers)
+        if not self.is_sharded:
+            model.to(self.device)
+        if config.init.adapter_rank is not None:
+            self.group.on_main(lambda: self.directory.fill_base(model))
+            add_adapters(model, config.init)
+        return (self.group.on_main(lambda: model) or hooks.skeleton(model)) if self.is_sharded else model
+
+    def _count_steps(self, num_processes: int) -> None:
         """Count the steps of a run that began with this number of processes."""
-        training, num_batches = self.config.training, self._num_batches
+        training, num_batches = self.config.training, count_epoch(self.pairs, self.config)
         self.step_tokens = training.tokens_per_batch * training.micro_batches_per_step * num_processes
         """Largest number of tokens of a step."""
         self.steps_per_epoch = None
@@ -84,7 +92,7 @@ class Setup:
         steps = f"{self.steps_per_epoch:,} an epoch" if self.steps_per_epoch else unknown
         steps += f", at most {self.num_steps:,} in all" if self.num_steps else ""
         frozen = f", {self.num_trained:,} trained" if self.num_trained < self.num_parameters else ""
-        num_threads, number = torch.get_num_threads(), num_processes()
+        num_threads, number = torch.get_num_threads(), self.group.size
         together = f"; {number} processes" if number > 1 else ""
         if (num_micro_batches := self.step_tokens // training.tokens_per_batch) % number:
             together += f", some of which wait: a step has {num_micro_batches} micro-batches"
@@ -101,58 +109,12 @@ class Setup:
         ]
 
 
-def is_sharded(config: TrainingConfig) -> bool:
-    """Whether the processes of a training share out its weights."""
-    return config.shard_model and num_processes() > 1
-
-
-def new_model(config: Config, data: Data, device: torch.device, parent: hooks.Parent | None = None) -> Transformer:
-    """The model of a config on its device, with the weights of its parent if there is one, and frozen parts.
-
-    If it will be sharded, it is on the CPU. Raises DeviceMemoryError if the machine cannot hold it.
-    """
-    sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
-    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    shared_by = num_processes() if is_sharded(config.training) else 1
-    needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
-    if needed > available:
-        raise DeviceMemoryError(
-            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
-            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
-        )
-    model = Transformer(config.model, *sizes)
-    if parent is not None:
-        parent.fill(model)
+def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
+    """The model of a config, on the CPU, with random weights that depend only on the seed, and with frozen parts."""
+    seed_everything(config.training.seed)
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in tokenizers))
     freeze(model, config.init.freeze)
-    return model if is_sharded(config.training) else model.to(device)
-
-
-def resolve_batch_tokens(config: Config, model: Transformer, data: Data) -> Config:
-    """The config with a number for `batch_tokens: auto`; on a GPU, found by trying batches of the longest pairs."""
-    if config.training.batch_tokens != "auto":
-        return config
-    device = next(model.parameters()).device
-    size = _SMALLEST_BATCH
-    if device.type == "cuda":
-        objective = Objective(model, config.training)
-        dtype = pick_precision(config.training.precision, device)
-        source = target = config.corpus.max_tokens
-        largest = _LARGEST_BATCH
-        if not config.corpus.is_streaming:
-            lengths = data.encoded["train"].lengths()
-            source, target = (int(side.max()) for side in lengths)
-            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
-        size = largest_batch(
-            lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
-        )
-        torch.cuda.empty_cache()
-    say(f"training.batch_tokens: auto is {size:,} here")
-    return with_batch_tokens(config, size)
-
-
-def with_batch_tokens(config: Config, size: int) -> Config:
-    """The config with a number for `training.batch_tokens`."""
-    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
+    return model
 
 
 class Whole:
@@ -164,7 +126,7 @@ class Whole:
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self.gradients = Gradients(setup.objective, setup.dtype)
+        self.gradients = Gradients(setup.objective, setup.dtype, setup.group)
         self.optimizer, self.average = setup.optimizer, setup.average
 
     @contextmanager

@@ -77,7 +77,7 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
     with directory.locked():
         steps = _chosen_steps(directory, last, best)
         run = TrainedRun.load(path, is_merged=False)
-        data = prepare(run.config, path.parent / ".cache", run.tokenizers)
+        data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
         setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)
         state = run.state

@@ -44,10 +44,11 @@ def data_check(
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     check_output(clean)
+    from mt_cli.corpus.cache import Cache
     from mt_cli.extras.data_check.report import examine, format_examination, write_clean
     from mt_cli.run.plan import prepare_new
 
-    loaded, data, _ = prepare_new(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=loaded.corpus.shuffle_buffer)
     report = examine(data, loaded)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     if clean is not None:
@@ -67,9 +68,10 @@ def data_show(
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
     loaded = load_config(config, overrides)
+    from mt_cli.corpus.cache import Cache
     from mt_cli.extras.data_check.report import shown_pairs
     from mt_cli.run.plan import prepare_new
 
-    loaded, data, _ = prepare_new(loaded, RUNS / ".cache", stream_rows=loaded.corpus.shuffle_buffer)
+    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=loaded.corpus.shuffle_buffer)
     lines = shown_pairs(data, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")

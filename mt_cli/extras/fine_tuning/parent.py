@@ -16,7 +16,6 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.extras.fine_tuning.vocabulary_extension import extended_pair, spellings
-from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
@@ -64,7 +63,7 @@ class Parent:
 
 
 def adopt(
-    config: Config, cache_path: Path, path: Path | None, stream_rows: int | None
+    config: Config, cache: Cache, path: Path | None, stream_rows: int | None
 ) -> tuple[Config, TokenizerPair, Parent]:
     """The config with what it takes from its parent, the tokenizers of this, and the parent."""
     assert config.init.run is not None
@@ -79,7 +78,7 @@ def adopt(
             return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
-    pairs = tokenizer_pairs(read(config, Cache(cache_path, say), stream_rows), config)
+    pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
     limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
     tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, limit, is_shared)
     source, target = (spellings(*each) for each in zip(run.tokenizers, tokenizers, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from mt_cli.checkpoint.directory import is_imported
@@ -20,7 +19,7 @@ from mt_cli.run.data import fingerprints_of, read
 Tree = dict[str, Any]
 
 
-def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
+def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
     """The config with the corpora of its parent, if `init.replay` asks for them and it does not have them yet.
 
     Weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same languages
@@ -41,10 +40,10 @@ def with_replay(config: Config, run: TrainedRun, cache_path: Path) -> Config:
     if is_imported(parent):
         raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
     _check_tags(config, parent)
-    _check_unchanged(run, cache_path)
+    _check_unchanged(run, cache)
     new = [_dumped(source) for source in own.train]
     old = _adopted(theirs.train, theirs, own, parent.name)
-    train = read(_with_corpora(config, train=[*new, *old]), Cache(cache_path, say))["train"]
+    train = read(_with_corpora(config, train=[*new, *old]), cache)["train"]
     counts = [train.num_kept(part) for part in train.parts]
     totals = [
         sum(number * (source.get("weight") or 1.0) for number, source in zip(some, sources, strict=True))
@@ -79,11 +78,11 @@ def _is_mixed(own: CorpusConfig, theirs: CorpusConfig, name: str) -> bool:
     return {source.name for source in own.train}.issuperset(f"{name}/{title}" for title in names_of(theirs.train))
 
 
-def _check_unchanged(run: TrainedRun, cache_path: Path) -> None:
+def _check_unchanged(run: TrainedRun, cache: Cache) -> None:
     """Raise CorpusError unless the corpora of the parent have the text that it was trained on."""
     before = run.state.fingerprints
     try:
-        now = fingerprints_of(read(run.config, Cache(cache_path, say)), run.config)
+        now = fingerprints_of(read(run.config, cache), run.config)
     except CorpusError as error:
         raise CorpusError(f"{error} (init.replay reads the corpora of {run.config.name} again)") from None
     if changed := [name for name, digest in now.items() if before.get(name, digest) != digest]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from mt_cli.corpus.rows import Pair
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import pick_device
-from mt_cli.machine.group import num_processes
 from mt_cli.run.data import Data, count_epoch, prepare, read, sample, training_pairs
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import count_steps
@@ -120,40 +118,42 @@ class Circumstances:
     """How many of the corpora of `train` are the run's own; the others are replayed."""
     stream_rows: int | None = None
     """See `prepare`."""
+    num_processes: int = 1
+    """Those that will train."""
 
 
-def decide(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Decision:
+def decide(config: Config, cache: Cache, known: Circumstances = Circumstances()) -> Decision:
     """The values for `preset: auto`.
 
     Tokenizer and model follow from the text. The tokenizer is then trained, and the length of the run follows from the
     tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
     """
-    facts = find_facts(config, cache_path, known)
+    facts = find_facts(config, cache, known)
     choices = choose(facts)
     resolved = _with_choices(config, choices, known.previous)
     if config.corpus.is_streaming:
         return Decision(facts, choices, resolved, None)
-    data = prepare(resolved, cache_path, known.tokenizers, known.stream_rows)
+    data = prepare(resolved, cache, known.tokenizers, known.stream_rows)
     counted = resolved
     if resolved.training.batch_tokens == "auto":
         size = known.previous.training.tokens_per_batch if known.previous else _AUTOMATIC_BATCH
         counted = resolved.model_copy(update={"training": resolved.training.model_copy(update={"batch_tokens": size})})
     num_batches = count_epoch(training_pairs(data, counted), counted)
     assert num_batches is not None
-    choices = choose(facts, Epoch(num_batches, counted.training))
+    choices = choose(facts, Epoch(num_batches, counted.training, known.num_processes))
     return Decision(facts, choices, _with_choices(config, choices, known.previous), data)
 
 
 def resolve_preset(
     config: Config,
-    cache_path: Path,
+    cache: Cache,
     known: Circumstances = Circumstances(),
 ) -> tuple[Config, Data | None]:
     """The config with values in place of `preset: auto`, and its data if they were read.
 
     What is chosen, and why, is printed unless a run resumes. Raises the errors of `decide`.
     """
-    found = decide(config, cache_path, known)
+    found = decide(config, cache, known)
     for line in describe(found.facts, found.choices, config, found.config) if known.previous is None else ():
         say(line)
     return found.config, found.data
@@ -164,12 +164,12 @@ def _with_choices(config: Config, choices: Choices, previous: Config | None) -> 
     return with_values(config, values if previous is None else _kept(values, previous))
 
 
-def find_facts(config: Config, cache_path: Path, known: Circumstances = Circumstances()) -> Facts:
+def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstances()) -> Facts:
     """The facts of the training corpora of a config; raises CorpusError if a corpus cannot be read."""
     num_pairs: int | None = None
     num_replayed = 0
     pairs: Sequence[Pair]
-    corpora = read(config, Cache(cache_path, say), known.stream_rows)
+    corpora = read(config, cache, known.stream_rows)
     if config.corpus.is_streaming:
         pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
     else:
@@ -284,7 +284,7 @@ def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, C
     else:
         num_epochs = min(max(round(_num_tokens(level) / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
         num_steps = epoch.num_steps(num_epochs)
-        size = f" of {epoch.training.tokens_per_batch:,} tokens" if num_processes() == 1 else " of one process"
+        size = f" of {epoch.training.tokens_per_batch:,} tokens" if epoch.num_processes == 1 else " of one process"
         length = {
             "max_steps": Choice(None, "max_epochs ends the run"),
             "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),

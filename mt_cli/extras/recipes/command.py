@@ -78,12 +78,13 @@ def init(
     from pydantic import TypeAdapter
 
     from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
+    from mt_cli.corpus.cache import Cache
     from mt_cli.extras.recipes.new_config import new_config
 
     tree = {key: given[key] for key in chosen} | ({"subset": subset} if subset else {})
     kind: type[Source] = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}[chosen[0]]  # type: ignore[assignment]
     found = new_config(
-        TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, RUNS / ".cache"
+        TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, Cache(RUNS / ".cache", say)
     )
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)

@@ -37,9 +37,7 @@ class NewConfig:
     """What was chosen and why, for people."""
 
 
-def new_config(
-    source: Source, languages: tuple[str | None, str | None], name: str | None, cache_path: Path
-) -> NewConfig:
+def new_config(source: Source, languages: tuple[str | None, str | None], name: str | None, cache: Cache) -> NewConfig:
     """A config that trains on a source; `languages` and `name` are used where they are given.
 
     Raises CorpusError if the source cannot be read, and InputError if its languages cannot be found.
@@ -48,7 +46,7 @@ def new_config(
     both = corpus["source"], corpus["target"]
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
-    found = decide(config, cache_path)
+    found = decide(config, cache)
     heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
     text = _as_yaml(tree, found, heading)
     if config_of_text(text, "mt init") != found.config:
