@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
@@ -16,6 +15,7 @@ from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_files import RunFiles
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID
+from mt_cli.tokenizer.training import train_tokenizer
 
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 

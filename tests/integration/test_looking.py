@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
-from mt_cli.tokenizer.training import train_tokenizer
 
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
@@ -14,6 +13,7 @@ from mt_cli.errors import InputError
 from mt_cli.extras.inspection.trace import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.translator import Translator
 
 

@@ -5,15 +5,15 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from mt_cli.tokenizer.training import train_tokenizer
 from tokenizers import models, normalizers
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, InputError, RunError
 from mt_cli.extras.exchange.sentencepiece import Pieces, tokenizer_of
-from mt_cli.tokenizer.tokenizer import trust
+from mt_cli.tokenizer import trust
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.tokenizer.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
 
 ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
