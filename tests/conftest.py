@@ -243,9 +243,9 @@ def offline(monkeypatch):
 
 PROGRAM = """
 import os, torch
-from mt_cli import processes
+from mt_cli.machine import group as processes
 from mt_cli.errors import InputError
-from mt_cli.processes import *
+from mt_cli.machine.group import *
 
 {body}
 """

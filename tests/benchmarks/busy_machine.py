@@ -86,7 +86,7 @@ def train_for(options: argparse.Namespace, num_threads: int, variables: dict[str
 
 PYTHON_USE = """
 import sys
-from mt_cli.translator import Translator
+from mt_cli.translation.translator import Translator
 translator = Translator.load(sys.argv[1])
 translator.translate(open(sys.argv[2], encoding="utf-8").read().splitlines())
 """

@@ -263,7 +263,7 @@ def tolerance_of(tag):
 
 
 # Where bf16 is fast, Muon orthogonalises in bf16 whatever the precision of training, and rounding does not stay small.
-EXACT_MUON = "from mt_cli import optimizer; optimizer.has_fast_bf16 = lambda device: False"
+EXACT_MUON = "from mt_cli.training import optimizer; optimizer.has_fast_bf16 = lambda device: False"
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_fifty_steps_of_several_processes_are_those_of_one(finished, run_of_one,
 HASTY = """
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.experiment import run
-from mt_cli.processes import is_main
+from mt_cli.machine.group import is_main
 
 class Clock:
     @staticmethod
@@ -388,7 +388,7 @@ def test_processes_that_their_launcher_starts_again_resume(forked, run_of_one, t
 
 
 SCARCE = """
-from mt_cli.objective import Objective
+from mt_cli.training.objective import Objective
 
 def scarce(self, batch):
     if os.environ["RANK"] == "1" and batch.num_sentences > {limit} and torch.is_grad_enabled():
@@ -474,7 +474,7 @@ def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held
 
 ASKED = """
 import signal
-from mt_cli import processes
+from mt_cli.machine import group as processes
 
 received = []
 signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
@@ -503,7 +503,7 @@ def test_a_worker_whose_launcher_was_killed_before_it_could_notice_stops_at_once
 WAITING = """
 import os, signal
 import torch.distributed.rendezvous
-from mt_cli import processes
+from mt_cli.machine import group as processes
 
 def wait(*options, **more):
     yield os.kill(os.getpid(), signal.SIGUSR2)
@@ -584,7 +584,7 @@ def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_pa
     """A launcher may start the processes again before and after that."""
     options = {"max_steps": 2}
     finished("again", 2, **options)
-    fails = {"body": "from mt_cli.processes import joined\nwith joined():\n    raise ValueError"}
+    fails = {"body": "from mt_cli.machine.group import joined\nwith joined():\n    raise ValueError"}
     for restarts in range(3):
         statuses, _, _ = forked(
             command("again", "--fresh", **options), 2, restarts=restarts, **({} if restarts else fails)

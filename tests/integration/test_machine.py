@@ -7,7 +7,7 @@ import pytest
 MEMORY = """
 import resource
 import torch
-from mt_cli.hardware import keep_memory, memory_of, memory_used
+from mt_cli.machine.devices import keep_memory, memory_of, memory_used
 
 cpu = torch.device("cpu")
 before = memory_used(cpu)
@@ -34,7 +34,7 @@ def test_memory_grows_by_the_size_of_a_tensor_and_kept_memory_is_not_requested_a
 
 SHARE_OF_WAITING = """
 import os, time
-from mt_cli import cpus
+from mt_cli.machine import cpus
 
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 hog = os.fork()

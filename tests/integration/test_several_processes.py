@@ -131,7 +131,7 @@ with joined():
 
 NAMELESS = """
 import socket
-from mt_cli import processes
+from mt_cli.machine import group as processes
 
 def unknown(host, *rest, **options):
     if host == "nameless.invalid":

@@ -1,17 +1,17 @@
 LAWS = """
 from types import SimpleNamespace
-from mt_cli.averaging import MovingAverage
+from mt_cli.training.averaging import MovingAverage
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.experiment.shards import Shards
+from mt_cli.extras.sharding.trained import Shards
 from mt_cli.model.transformer import Transformer
-from mt_cli.objective import Objective
-from mt_cli.optimizer import build_optimizer, set_rate, step_if
-from mt_cli.processes import _alone
-from mt_cli.sharding import ShardedGradients, skeleton, whole
-from mt_cli.training import Gradients
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
+from mt_cli.machine.group import _alone
+from mt_cli.extras.sharding.gradients import ShardedGradients, skeleton, whole
+from mt_cli.training.steps import Gradients
 
 torch.manual_seed(0)
 sides = [[[4 + (row * place) % 20 for place in range(1, row + length)] for row in range(1, 10)] for length in (2, 3)]
