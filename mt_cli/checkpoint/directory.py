@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,6 +21,7 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import DamagedFileError, RunError
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
     check_plain,
     check_regular,
@@ -291,7 +292,9 @@ class RunDirectory:
     def locked(self, group: Group = ALONE) -> AbstractContextManager[None]:
         """Context manager that keeps other programs out; it makes the directory, and removes it if it stays empty.
 
-        The main process of a group does that for all. Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
+        The main process of a group does that for all.
+
+        Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
         """
         return group.on_main(self._locked) or nullcontext()
 

@@ -54,7 +54,9 @@ class TrainedRun:
                 add_adapters(planned, config.init)
                 saved.check_fits(planned)  # Before memory is allocated.
                 model = Transformer(config.model, *sizes)
-                directory.add_adapters(model, config.init)
+                if config.init.adapter_rank is not None:
+                    directory.fill_base(model)
+                    add_adapters(model, config.init)
                 saved.fill(model)
                 if is_merged:
                     merge_adapters(model)

@@ -157,3 +157,16 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     options = config.evaluation
     tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
     return Scorer.of(language, tokenizer, options.num_resamples)
+
+
+def best_metric_of(config: Config, scorer: Scorer) -> str:
+    """The metric that selects the best checkpoint of a run."""
+    metric = config.training.best_metric
+    return scorer.default_metric if metric == "auto" else metric
+
+
+def measure_of(config: Config) -> str:
+    """That metric with the tokenizer of BLEU; values of different measures cannot be compared."""
+    scorer = scorer_of(config, "valid")
+    metric = best_metric_of(config, scorer)
+    return f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric

@@ -25,6 +25,7 @@ from mt_cli.errors import CorpusError
 from mt_cli.evaluation.texts import languages_of
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.special import untagged
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
@@ -117,12 +118,12 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
     return mask
 
 
-def training_pairs(data: Data, config: Config) -> TrainingPairs:
+def training_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
     """The pairs of `train` in the proportions of the config, or its stream; with sampled segmentations if asked."""
     corpus, training = config.corpus, config.training
     pairs: TrainingPairs
     if corpus.is_streaming:
-        pairs = StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed)
+        pairs = StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed, group)
     else:
         times = times_per_epoch(data, config)
         pairs = MixedPairs(data.encoded["train"], times, training.tokens_per_batch, training.seed)

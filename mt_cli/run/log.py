@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -14,7 +14,6 @@ from mt_cli.machine.console import Progress, say
 from mt_cli.machine.cpus import CpuContention
 from mt_cli.machine.devices import memory_used
 from mt_cli.model.kernels import is_cpu
-from mt_cli.run.records import Tracker
 from mt_cli.training.optimizer import weight_and_update_norms
 from mt_cli.training.steps import StepReport
 
@@ -39,12 +38,12 @@ class TrainingLog:
         self,
         config: TrainingConfig,
         state: RunState,
-        tracker: Tracker,
+        write_metrics: Callable[[int, Mapping[str, float]], None],
         bar: Progress,
         optimizer: torch.optim.Optimizer,
         parts: Sequence[str] = (),
     ) -> None:
-        self._config, self._state, self._tracker, self._bar = config, state, tracker, bar
+        self._config, self._state, self._write_metrics, self._bar = config, state, write_metrics, bar
         self._optimizer, self._parts = optimizer, parts
         self._unread: list[StepReport] = []
         self._num_splits = 0
@@ -130,7 +129,7 @@ class TrainingLog:
         if len(self._parts) > 1:
             seen = zip(self._parts, state.position.num_pairs, strict=False)
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
-        self._tracker.write_metrics(report.step, state.elapsed_seconds, metrics)
+        self._write_metrics(report.step, metrics)
         state.unlogged.clear()
         if is_cpu(report.cross_entropy):
             self._watch_other_programs()

@@ -28,7 +28,7 @@ _MAX_FILE_BYTES = 2**30
 _TOO_LARGE = 1e100
 
 
-class Tracker:
+class Records:
     """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
 
     Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when that state was saved.
@@ -50,7 +50,7 @@ class Tracker:
             for row in [] if is_validated else rows:
                 self._add_points(row)
 
-    def __enter__(self) -> Tracker:
+    def __enter__(self) -> Records:
         self._previous_hook, threading.excepthook = threading.excepthook, self._report_failed_thread
         return self
 
@@ -115,32 +115,6 @@ class Tracker:
                     os.fsync(file.fileno())
                     sizes[path.name] = file.tell()
         return sizes
-
-
-class NoTracker(Tracker):
-    """Writes nothing, for processes beside the main one."""
-
-    def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
-        pass
-
-    def __enter__(self) -> NoTracker:
-        return self
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        pass
-
-    def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Write nothing."""
-
-    def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
-        """Write nothing."""
-
-    def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
-        """Write nothing."""
-
-    def flush(self) -> dict[str, int]:
-        """Write nothing; return no sizes."""
-        return {}
 
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:

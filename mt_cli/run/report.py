@@ -7,39 +7,42 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, FiniteFloat, model_validator
 
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
+from mt_cli.config.sections import Config
 from mt_cli.evaluation.evaluate import evaluate, format_scores, write_hypotheses
-from mt_cli.evaluation.texts import METRICS, scorer_of
+from mt_cli.evaluation.texts import METRICS, measure_of, scorer_of
 from mt_cli.machine.console import clock
 from mt_cli.machine.devices import describe_hardware, describe_versions
 from mt_cli.machine.storage import write_text
 from mt_cli.run.data_report import report_on_data
 from mt_cli.run.records import write_hparams
-from mt_cli.run.setup import Setup
 from mt_cli.training.steps import StepReport
 from mt_cli.translation.translator import Translator
 
+if TYPE_CHECKING:
+    from mt_cli.run.setup import Setup
 
-def finished_report(setup: Setup, state: RunState) -> dict[str, Any] | None:
-    """The report of a run that is finished under the present config; None if there is more to do."""
-    directory = setup.directory
-    if state.reason_to_stop(setup.config.training):
+
+def finished_report(directory: RunDirectory, config: Config, state: RunState) -> dict[str, Any] | None:
+    """The report of a run that is finished under a config; None if there is more to do."""
+    if state.reason_to_stop(config.training):
         # A report that cannot be read is written again.
         with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             report: dict[str, Any] = directory.report()
             format_summary(report, directory.path)
-            tokenizer = scorer_of(setup.config, report["split"]).bleu_tokenizer
+            tokenizer = scorer_of(config, report["split"]).bleu_tokenizer
             best = directory.best_state()
             if (
                 report["num_steps"] == state.position.step
                 and f"|tok:{tokenizer}" in report["bleu"]["signature"]
                 and best is not None
-                and best.best_metric == setup.validator.measure
+                and best.best_metric == measure_of(config)
             ):
                 return report
     return None

@@ -1,15 +1,18 @@
-"""Resuming a run: finding, checking and loading a saved state, and going back to one after divergence."""
+"""Loading the checkpoint that training begins from: the first one of a new run, the last one, or one before divergence."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from typing import Any
 
+import torch
+
+from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
-from mt_cli.machine.group import num_processes
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.log import TooManyBadStepsError
@@ -19,16 +22,42 @@ from mt_cli.run.setup import Setup
 _MAX_RESTARTS = 2
 
 
-def resume(setup: Setup, changed: list[str]) -> RunState:
-    """Load the last usable state; raises RunError if there is none, or corpora or tokenizers changed."""
-    state = _load_state(setup)
+def restore(setup: Setup) -> RunState:
+    """Fill a setup from the newest usable checkpoint, and return the state; a new run resumes from step 0.
+
+    Raises RunError if there is none, or corpora or tokenizers changed.
+    """
+    return _shared(setup, lambda: _first(setup) if setup.plan.is_new else _last(setup))
+
+
+def _first(setup: Setup) -> RunState:
+    """Save the state before the first step, and load it."""
+    plan, directory, state = setup.plan, setup.directory, setup.plan.state
+    if plan.parent is not None and plan.config.init.adapter_rank is None:  # With adapters, these are the base.
+        plan.parent.fill(setup.model)
+    save_state(setup, state)
+    return _load(setup)
+
+
+def _last(setup: Setup) -> RunState:
+    state = _load(setup)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
-    if (number := state.position.num_processes) != num_processes():
+    if (number := state.position.num_processes) != setup.group.size:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
-    if changed:
-        say("\n  ".join(["The config has changed:", *changed]))
+    if setup.plan.changed:
+        say("\n  ".join(["The config has changed:", *setup.plan.changed]))
+    reconcile_best(setup, state)
     return state
+
+
+def save_state(setup: Setup, state: RunState) -> None:
+    """Save everything that resuming needs, with the weights of a setup."""
+    state.fingerprints, state.longest_source = setup.fingerprints, setup.validator.longest_source
+    step, keep_last = state.position.step, setup.config.training.keep_last
+    good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
+    setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
+    setup.directory.keep_validated([each.step for each in state.validations])
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
@@ -36,6 +65,10 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
+    return _shared(setup, lambda: _before_divergence(setup, diverged, error))
+
+
+def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     directory = setup.directory
     if diverged.num_restarts >= _MAX_RESTARTS:
         write_bad_batch(setup, error.last)
@@ -45,7 +78,7 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
             "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
         ) from None
     try:
-        state = _load_state(setup, lambda state, checkpoint: not state.num_bad_steps_in_row and checkpoint.is_finite())
+        state = _load(setup, lambda state, checkpoint: not state.num_bad_steps_in_row and checkpoint.is_finite())
     except RunError:
         write_bad_batch(setup, error.last)
         raise
@@ -57,16 +90,14 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
     return state
 
 
-def _load_state(
-    setup: Setup, is_usable: Callable[[RunState, Checkpoint], bool] = lambda state, checkpoint: True
-) -> RunState:
+def _load(setup: Setup, is_usable: Callable[[RunState, Checkpoint], bool] = lambda state, checkpoint: True) -> RunState:
     """Fill model, optimizer and random generators from the newest usable state; return the rest of it."""
     directory, skipped = setup.directory, list[str]()
     for path in directory.states():
         try:
             with open_checkpoint(path) as checkpoint:
                 state = checkpoint.state
-                check_data(setup, state)
+                check_data(directory, setup.fingerprints, state)
                 if not is_usable(state, checkpoint):
                     continue
                 average = None if setup.average is None else setup.average.weights
@@ -82,14 +113,14 @@ def _load_state(
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
 
 
-def check_data(setup: Setup, state: RunState) -> None:
-    """Raise RunError unless corpora and tokenizers are those that a state was trained on."""
-    setup.directory.check_fixed(state.fingerprints)
-    now, before = setup.fingerprints, state.fingerprints
+def check_data(directory: RunDirectory, now: dict[str, str], state: RunState) -> None:
+    """Raise RunError unless corpora and tokenizers, by their fingerprints, are those that a state was trained on."""
+    directory.check_fixed(state.fingerprints)
+    before = state.fingerprints
     changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
     if changed:
         raise RunError(
-            f"{', '.join(changed)}: source or target text has changed since {setup.directory.path} began; restore it, "
+            f"{', '.join(changed)}: source or target text has changed since {directory.path} began; restore it, "
             "or use --fresh to start over (the old run is moved aside)"
         )
 
@@ -100,8 +131,8 @@ def is_good(state: RunState, model: Transformer) -> bool:
 
 
 def reconcile_best(setup: Setup, state: RunState) -> None:
-    """Make the state and the best checkpoint agree about the best step."""
-    directory = setup.directory
+    """Make the state and the best checkpoint agree about the best step, and about the metric that chooses it."""
+    directory, measure = setup.directory, setup.validator.measure
     directory.restore_best(state.best_step)
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
@@ -116,38 +147,39 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
         with setup.deployed():
             directory.save_best(setup.model, asdict(state))
-    if state.best_step and state.best_metric != setup.validator.measure:
-        with setup.deployed():
-            _choose_best_again(setup, state)
+    if state.best_step and state.best_metric != measure:
+        say(f"The best checkpoint was chosen by {state.best_metric}; the next validation begins anew, by {measure}.")
+        state.reset_best(measure)
 
 
-def _choose_best_again(setup: Setup, state: RunState) -> None:
-    """Validate all saved weights with another metric than before, and save the best ones as such."""
-    model, directory, validator = setup.model, setup.directory, setup.validator
-    best = current = {name: weight.clone() for name, weight in model.state_dict().items()}
-    validated, number = directory.validated(), setup.config.training.num_validated_kept
-    candidates = {state.best_step: directory.best_path}
-    say(f"The best checkpoint is chosen again, by {validator.measure}, among the saved ones:")
-    for path in (*directory.states(), *validated.values()):
-        try:
-            with open_checkpoint(path) as checkpoint:
-                candidates.setdefault(checkpoint.state.position.step, path)
-        except DamagedFileError as error:
-            say(f"  {error}; skipped")
-    state.reset_best(validator.measure)
-    for step, path in sorted(candidates.items()):
-        if step:
-            with open_checkpoint(path) as checkpoint:
-                checkpoint.fill(model)
-            found = validator.validate()
-            say(f"  step {step:>6,}  {validator.describe(found)}")
-            if step in validated and state.keep_validation(step, found.value, found.loss, number):
-                directory.save_validated(
-                    model, asdict(replace(state, position=replace(state.position, step=step))), step
-                )
-            if state.is_better(found.value, found.loss):
-                state.set_best(step, found.value, found.loss, validator.measure)
-                best = {name: weight.clone() for name, weight in model.state_dict().items()}
-    model.load_state_dict(best)
-    directory.save_best(model, asdict(state))
-    model.load_state_dict(current)
+def _shared(setup: Setup, find: Callable[[], RunState]) -> RunState:
+    """The state that `find` gives in the main process; model, optimizer and average become those of the main one.
+
+    If the model is sharded, the main process keeps these to itself.
+    """
+    group = setup.group
+    if group.size == 1:
+        return find()
+    state, tensors = group.from_main(lambda: (find(), {} if setup.is_sharded else _to_cpu(_tensors_of(setup))))
+    if group.rank == 0:
+        return state
+    if tensors:
+        setup.model.load_state_dict(tensors["model"])
+        setup.optimizer.load_state_dict(tensors["optimizer"])
+        if setup.average is not None:
+            for name, weight in setup.average.weights.items():
+                weight.copy_(tensors["average"][name])
+    return replace(state, tracked_bytes={})
+
+
+def _tensors_of(setup: Setup) -> dict[str, Any]:
+    average = {} if setup.average is None else dict(setup.average.weights)
+    return {"model": setup.model.state_dict(), "optimizer": setup.optimizer.state_dict(), "average": average}
+
+
+def _to_cpu(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _to_cpu(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_to_cpu, value))
+    return value.cpu() if isinstance(value, torch.Tensor) else value

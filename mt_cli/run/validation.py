@@ -14,10 +14,10 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.texts import scorer_of
+from mt_cli.evaluation.texts import best_metric_of, measure_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import Progress, fitted
-from mt_cli.machine.group import spread
+from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.data import Data, longest_source
 from mt_cli.training.averaging import in_format
@@ -61,10 +61,9 @@ class Validator:
         self.longest_source = longest_source(data, config)
         """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
         self._scorer = scorer_of(config, "valid")
-        metric = config.training.best_metric
-        self.best_metric = self._scorer.default_metric if metric == "auto" else metric
+        self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
-        self.measure = f"bleu/{self._scorer.bleu_tokenizer}" if self.best_metric == "bleu" else self.best_metric
+        self.measure = measure_of(config)
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
 
     def allow(self, longest_source: int | None) -> None:
@@ -77,12 +76,12 @@ class Validator:
         shown = "" if self.best_metric == "loss" else f"{self.best_metric} {found.value:.2f}  "
         return f"{shown}valid loss {found.loss:.3f}"
 
-    def validate(self, model: Transformer | None = None) -> Validation:
-        """Score the model as it is now, or another one; several processes share out the sentences."""
+    def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
+        """Score the model as it is now, or another one; the processes of a group share out the sentences."""
         data, config = self._data, self._config
         model = in_format(model or self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
-        tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch)
+        tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
@@ -90,7 +89,7 @@ class Validator:
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.decoding.greedy
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
-            hypotheses = spread(lambda share: _translated(translator, share), sources)
+            hypotheses = group.spread(lambda share: _translated(translator, share), sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         scores = self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
@@ -99,7 +98,7 @@ class Validator:
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
             **{f"valid/{name}": each["score"] for name, each in scores.items()},
-            **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective).items()},
+            **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
         number = config.training.num_pictures
@@ -107,7 +106,7 @@ class Validator:
         pictures = hooks.attention_pictures(translator, samples, number) if is_drawn else {}
         return Validation(value, metrics, samples, pictures)
 
-    def _part_losses(self, objective: Objective) -> dict[str, float]:
+    def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:
         """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
         names = names_of(self._config.corpus.train)
         if len(names) < 2 or "train" not in self._data.encoded:
@@ -118,7 +117,7 @@ class Validator:
             if size:  # Spread evenly over the part.
                 indices = sorted({start + place * size // _PAIRS_PER_PART for place in range(_PAIRS_PER_PART)})
                 batch_tokens = self._config.training.tokens_per_batch
-                losses[name] = score_tokens(objective, pairs, batch_tokens, indices).loss
+                losses[name] = score_tokens(objective, pairs, batch_tokens, indices, group).loss
             start += size
         return losses
 

@@ -17,16 +17,19 @@ from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
 from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage, write_run
 from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, last_of
 from mt_cli.checkpoint.trained import TrainedRun, load_together
+from mt_cli.corpus.cache import Cache
 from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import keep_memory, pick_device
+from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.machine.storage import real_path
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import prepare
+from mt_cli.run.data import fingerprints_of, prepare
 from mt_cli.run.records import read_rows
 from mt_cli.run.resuming import check_data
 from mt_cli.run.setup import Setup
+from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import mean, replaced
+from mt_cli.training.objective import Objective
 
 
 def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
@@ -62,7 +65,7 @@ def average_at_end(setup: Setup, state: RunState) -> None:
     chosen = {tuple(sorted(each.step for each in some)) for some in (last_of(known, number), best_of(known, number))}
     for steps in sorted(chosen):
         if len(steps) > 1:
-            say(_try_mean(setup, state, steps))
+            say(_try_mean(setup.directory, setup.model, setup.validator, state, steps))
 
 
 def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
@@ -79,14 +82,15 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         run = TrainedRun.load(path, is_merged=False)
         data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
-        setup = Setup(directory, run.config, run.model.to(pick_device(run.config.training.device)), data)
-        state = run.state
-        check_data(setup, state)
-        setup.validator.allow(state.longest_source)
-        found = setup.validator.validate()
-        state.set_best(state.best_step, found.value, found.loss, setup.validator.measure)
-        present = f"best so far, of step {state.best_step:,}: {setup.validator.describe(found)}"
-        return [present, _try_mean(setup, state, steps)]
+        device, training, state = pick_device(run.config.training.device), run.config.training, run.state
+        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.fixed_digests(), state)
+        objective = Objective(run.model.to(device), training)
+        validator = Validator(objective, data, run.config, pick_precision(training.precision, device), device)
+        validator.allow(state.longest_source)
+        found = validator.validate()
+        state.set_best(state.best_step, found.value, found.loss, validator.measure)
+        present = f"best so far, of step {state.best_step:,}: {validator.describe(found)}"
+        return [present, _try_mean(directory, run.model, validator, state, steps)]
 
 
 def _chosen_steps(directory: RunDirectory, last: int | None, best: int | None) -> tuple[int, ...]:
@@ -133,16 +137,17 @@ def _available(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:
     return [each for each in state.validations if each.step in paths]
 
 
-def _try_mean(setup: Setup, state: RunState, steps: tuple[int, ...]) -> str:
+def _try_mean(
+    directory: RunDirectory, model: Transformer, validator: Validator, state: RunState, steps: tuple[int, ...]
+) -> str:
     """Validate the mean of the checkpoints of some steps and make it the best if it is better; return a line on it."""
-    directory, validator = setup.directory, setup.validator
     paths = directory.validated()
-    with replaced(setup.model, mean_of([paths[step] for step in steps], setup.model)):
+    with replaced(model, mean_of([paths[step] for step in steps], model)):
         found = validator.validate()
         is_better = state.is_better(found.value, found.loss)
         if is_better:
             state.set_best(steps[-1], found.value, found.loss, validator.measure)
-            directory.save_average(setup.model, asdict(state), steps)
+            directory.save_average(model, asdict(state), steps)
     verdict = "the new best" if is_better else "not better, the best checkpoint stays"
     return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(found)}; {verdict}"
 

@@ -83,6 +83,7 @@ class Epoch:
     num_batches: int
     training: TrainingConfig
     """Without the length of the run."""
+    num_processes: int = 1
 
     @property
     def num_tokens(self) -> int:

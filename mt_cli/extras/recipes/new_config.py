@@ -13,6 +13,7 @@ from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, HeldOu
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import LANGUAGE_CODE, code_of, is_known, language_of_texts, primary
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.corpus.sources import read_rows

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from mt_cli.extras.sharding.gradients import ShardedGradients, scatter, skeleton, whole
-from mt_cli.machine.group import is_main, of_main
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.setup import Setup, Whole
 from mt_cli.training.averaging import MovingAverage, with_weights
@@ -32,16 +32,16 @@ class Shards(Whole):
         self._setup = setup
         training = setup.config.training
         self._model = skeleton(setup.model)
-        self.gradients = ShardedGradients(Objective(self._model, training), setup.device, setup.dtype)
+        self.gradients = ShardedGradients(Objective(self._model, training), setup.device, setup.dtype, setup.group)
         for weight, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
-            scatter(weight.detach(), shard)
+            scatter(setup.group.on_main(weight.detach), shard)
         self.optimizer = build_optimizer(self._model, training)
         self._scatter_moments()
         self.average = None
         if setup.average is not None and training.ema_decay is not None:
             self.average = MovingAverage(self._model, training.ema_decay)
             for name, average in setup.average.weights.items():
-                scatter(average, self.average.weights[name])
+                scatter(setup.group.on_main(average.detach), self.average.weights[name])
 
     def _scatter_moments(self) -> None:
         """Fill the optimizer's state: tensors are sharded as their weights, and numbers are the same everywhere."""
@@ -51,11 +51,12 @@ class Shards(Whole):
         def numbers() -> dict[int, dict[str, Any]]:
             return _changed(moments, lambda value: None if value.dim() else value.clone())
 
-        state = of_main(numbers)
+        group = self._setup.group
+        state = group.from_main(numbers)
         for index, values in state.items():
             for name in [name for name, value in values.items() if value is None]:
                 values[name] = torch.empty_like(weights[index])
-                scatter(moments[index][name] if is_main() else None, values[name])
+                scatter(group.on_main(partial(_at, moments, index, name)), values[name])
         _load(self.optimizer, state)
 
     @contextmanager
@@ -68,7 +69,7 @@ class Shards(Whole):
         average, stored_average = _named(self.average), _named(setup.average)
         weights = []
         for (name, stored), shard in zip(setup.model.named_parameters(), self._model.parameters(), strict=True):
-            value = _stored(average.get(name, shard), stored_average.get(name, stored))
+            value = self._stored(average.get(name, shard), stored_average.get(name, stored))
             weights.append(value.to(setup.dtype))
         model = with_weights(setup.model, weights, self._model.buffers())
         with setup.deployed():
@@ -79,30 +80,29 @@ class Shards(Whole):
         """Bring the setup of the main process up to date."""
         setup = self._setup
         for stored, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
-            _stored(shard, stored)
+            self._stored(shard, stored)
         for name, average in _named(setup.average).items():
-            _stored(_named(self.average)[name], average)
-        state = _changed(self.optimizer.state_dict()["state"], _on_main)
-        if is_main():
-            _load(setup.optimizer, state)
+            self._stored(_named(self.average)[name], average)
+        state = _changed(self.optimizer.state_dict()["state"], self._on_main)
+        setup.group.on_main(lambda: _load(setup.optimizer, state))
+
+    @torch.no_grad()
+    def _stored(self, shard: Tensor, stored: Tensor) -> Tensor:
+        """The whole tensor of a shard, which the main process copies to another one."""
+        value = whole(shard)
+        self._setup.group.on_main(lambda: stored.copy_(value))
+        return value
+
+    def _on_main(self, shard: Tensor) -> Tensor | None:
+        return self._setup.group.on_main(whole(shard).cpu)
+
+
+def _at(moments: dict[int, dict[str, Tensor]], index: int, name: str) -> Tensor:
+    return moments[index][name]
 
 
 def _named(average: MovingAverage | None) -> dict[str, Tensor]:
     return {} if average is None else average.weights
-
-
-@torch.no_grad()
-def _stored(shard: Tensor, stored: Tensor) -> Tensor:
-    """The whole tensor of a shard, which the main process copies to another one."""
-    value = whole(shard)
-    if is_main():
-        stored.copy_(value)
-    return value
-
-
-def _on_main(shard: Tensor) -> Tensor | None:
-    value = whole(shard)
-    return value.cpu() if is_main() else None
 
 
 def _changed(state: dict[int, dict[str, Tensor]], change: Callable[[Tensor], T]) -> dict[int, dict[str, T]]:

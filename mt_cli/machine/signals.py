@@ -1,75 +1,40 @@
-"""When a run saves, validates and stops, and the signals that request it. Knows no model or file."""
+"""Signals that ask a training to stop or to save. Knows no steps, models or files."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from mt_cli.errors import RunInterruptedError
 from mt_cli.machine.console import say
-from mt_cli.machine.group import agreed, num_processes
-from mt_cli.training.steps import StepReport
-
-
-def follow(
-    reports: Iterable[StepReport],
-    *,
-    log: Callable[[StepReport], None],
-    is_time_to_validate: Callable[[], bool],
-    validate: Callable[[], None],
-    is_time_to_save: Callable[[], bool],
-    save: Callable[[], None],
-    reason_to_stop: Callable[[], str | None],
-    is_interrupted: Callable[[], bool],
-) -> str:
-    """Consume the reports of the optimisation until there is a reason to stop, and return that reason.
-
-    `validate` and `save` must do nothing when called again for the same state. A validation that happens only
-    because the run ends comes after the last save, so that a run resumed from there equals one that never stopped.
-    Raises RunInterruptedError after a signal, with the state saved.
-    """
-    for report in reports:
-        log(report)
-        if is_time_to_save() or is_interrupted() or reason_to_stop():
-            save()
-        if is_time_to_validate() and not is_interrupted():
-            validate()
-            save()
-        if is_interrupted():
-            save()
-            raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
-        if reason := reason_to_stop():
-            save()
-            validate()
-            return reason
-    raise AssertionError("the optimisation never ends by itself")
+from mt_cli.machine.group import ALONE, Group
 
 
 class Signals:
     """Requests that signals made since training began, to stop or to save, in any process."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: Group = ALONE) -> None:
+        self._group = group
         self._is_received = self._is_agreed = False
         self._is_save_received = self._is_save_agreed = False
 
     @property
     def is_stop_requested(self) -> bool:
         """Whether to stop; several processes agree on it once a step."""
-        return self._is_received if num_processes() == 1 else self._is_agreed
+        return self._is_received if self._group.size == 1 else self._is_agreed
 
     def agreed(self, seconds: float) -> float:
         """The `seconds` of the main process; from now on, all processes know of each other's signals."""
         is_save_received, self._is_save_received = self._is_save_received, False
-        seconds, (self._is_agreed, is_save_agreed) = agreed(seconds, self._is_received, is_save_received)
+        seconds, (self._is_agreed, is_save_agreed) = self._group.agree(seconds, self._is_received, is_save_received)
         self._is_save_agreed |= is_save_agreed
         return seconds
 
     def take_save_request(self) -> bool:
         """Whether SIGUSR1 was received since the last call; several processes agree on it once a step."""
-        requested = self._is_save_received if num_processes() == 1 else self._is_save_agreed
+        requested = self._is_save_received if self._group.size == 1 else self._is_save_agreed
         self._is_save_received = self._is_save_agreed = False
         return requested
 

@@ -1,0 +1,230 @@
+"""The loop of training: what happens after each step, and when a run saves, validates and stops."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Protocol
+
+from mt_cli import hooks
+from mt_cli.checkpoint.state import RunState
+from mt_cli.corpus.sources import names_of
+from mt_cli.errors import RunInterruptedError
+from mt_cli.machine.console import Progress, clock, say
+from mt_cli.machine.signals import Signals
+from mt_cli.machine.storage import remove
+from mt_cli.run.log import TooManyBadStepsError, TrainingLog
+from mt_cli.run.records import Records
+from mt_cli.run.resuming import go_back, save_state
+from mt_cli.run.setup import Setup, Whole
+from mt_cli.run.validation import sample_lines
+from mt_cli.training.optimizer import learning_rate
+from mt_cli.training.steps import StepReport, optimization_steps
+
+
+def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
+    """Train until there is a reason to stop; return it with the last state. Goes back if training diverges.
+
+    Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
+    """
+    while True:
+        try:
+            return state, _train_from(setup, state)
+        except TooManyBadStepsError as error:
+            state = go_back(setup, state, error)
+
+
+def _train_from(setup: Setup, state: RunState) -> str:
+    """Train from a state until there is a reason to stop; return that."""
+    training, step, group = setup.config.training, state.position.step, setup.group
+    seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
+    with ExitStack() as stack:
+        records = group.on_main(lambda: stack.enter_context(Records(setup.directory.path, step, state.tracked_bytes)))
+        bar = stack.enter_context(Progress("train", setup.num_steps, "step", step, max_seconds=seconds))
+        signals = stack.enter_context(Signals(group).recorded())
+        loop = Loop(setup, state, records, bar, signals)
+        if state.begins_with_parent:
+            loop.validate_parent()
+        loop.save()
+        if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
+            loop.validate()
+            loop.save()
+        if reason := loop.reason_to_stop():
+            loop.validate()
+            return reason
+        group.on_main(lambda: remove(setup.directory.report_path))  # It describes an end that no longer holds.
+        return follow(loop)
+
+
+class Actions(Protocol):
+    """What `follow` asks of a loop. `validate` and `save` do nothing when called again for the same state."""
+
+    def steps(self) -> Iterator[StepReport]:
+        """Train without end."""
+
+    def log(self, report: StepReport) -> None:
+        """Take note of a step."""
+
+    def is_time_to_save(self) -> bool:
+        """Whether to save after this step."""
+
+    def is_time_to_validate(self) -> bool:
+        """Whether to validate after this step."""
+
+    def is_interrupted(self) -> bool:
+        """Whether to stop after this step, with everything saved."""
+
+    def reason_to_stop(self) -> str | None:
+        """Why the run ends with this step."""
+
+    def save(self) -> None:
+        """Save everything that resuming needs."""
+
+    def validate(self) -> None:
+        """Score the validation set."""
+
+
+def follow(loop: Actions) -> str:
+    """Train until there is a reason to stop, and return that reason.
+
+    A validation that happens only because the run ends comes after the last save, so that a run resumed from there
+    equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
+    """
+    for report in loop.steps():
+        loop.log(report)
+        if loop.is_time_to_save() or loop.is_interrupted() or loop.reason_to_stop():
+            loop.save()
+        if loop.is_time_to_validate() and not loop.is_interrupted():
+            loop.validate()
+            loop.save()
+        if loop.is_interrupted():
+            loop.save()
+            raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
+        if reason := loop.reason_to_stop():
+            loop.save()
+            loop.validate()
+            return reason
+    raise AssertionError("the optimisation never ends by itself")
+
+
+class Loop:
+    """The actions of training between two restarts. The main process alone has `records`, and saves."""
+
+    def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
+        self._setup, self._state, self._records, self._signals = setup, state, records, signals
+        self._trained = trained = hooks.Shards(setup) if setup.is_sharded else Whole(setup)
+        training, parts = setup.config.training, names_of(setup.config.corpus.train)
+        self._log = TrainingLog(training, state, self._write_metrics, bar, trained.optimizer, parts)
+        scaler = trained.gradients.scaler
+        scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
+        self._saved: tuple[int, int] | None = None
+        self._saved_at = state.elapsed_seconds
+        """When training began, or the step of the last save ended."""
+
+    def steps(self) -> Iterator[StepReport]:
+        """Train, and count the time that passes."""
+        setup, state, training = self._setup, self._state, self._setup.config.training
+        factor, num_steps = 0.5**state.num_restarts, setup.num_steps
+        steps = optimization_steps(
+            self._trained.gradients,
+            self._trained.optimizer,
+            setup.pairs,
+            training,
+            lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
+            state.position,
+        )
+        started_at = time.monotonic() - state.elapsed_seconds
+        for report in steps:
+            if self._trained.average is not None:
+                self._trained.average.update(report.step)
+            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
+            yield report
+            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
+            if self._saved is not None and self._saved[0] == report.step:
+                self._saved_at = state.elapsed_seconds
+
+    def log(self, report: StepReport) -> None:
+        """Add a step to the log; raises TooManyBadStepsError if training has diverged."""
+        self._log.add(report)
+
+    def is_time_to_save(self) -> bool:
+        """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
+        minutes = self._setup.config.training.save_every_minutes
+        is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
+        return self._signals.take_save_request() or is_overdue
+
+    def is_time_to_validate(self) -> bool:
+        """Whether the config schedules a validation after this step."""
+        return self._state.is_validation_due(self._setup.config.training)
+
+    def is_interrupted(self) -> bool:
+        """Whether a signal asks to stop."""
+        return self._signals.is_stop_requested
+
+    def reason_to_stop(self) -> str | None:
+        """The option of the config that ends the run here."""
+        return self._state.reason_to_stop(self._setup.config.training)
+
+    def save(self) -> None:
+        """Save everything that resuming needs; once per step, and again after a validation."""
+        self._read()
+        now = (self._state.position.step, self._state.validated_step)
+        if self._saved != now:
+            self._trained.store()
+            if self._records is not None:
+                self._state.tracked_bytes = self._records.flush()
+                save_state(self._setup, self._state)
+            self._saved = now
+
+    def validate_parent(self) -> None:
+        """Score the validation set with the weights of another run, with which training begins."""
+        setup, state = self._setup, self._state
+        with self._trained.deployed() as model:
+            found = setup.validator.validate(model, setup.group)
+        state.set_parent(found.value, setup.validator.measure)
+        self._write_metrics(0, found.metrics)
+        names = " and ".join(parent.run for parent in state.parents)
+        say(f"  {names} on valid, before the first step: {setup.validator.describe(found)}")
+
+    def validate(self) -> None:
+        """Score the validation set and save the weights if they are the best so far; once per step."""
+        setup, state, step = self._setup, self._state, self._state.position.step
+        if state.validated_step == step:
+            return
+        self._read()
+        training = setup.config.training
+        with self._trained.deployed() as model:
+            found = setup.validator.validate(model, setup.group)
+            is_best = state.add_validation(found.value, found.loss, setup.validator.measure, training.warmup_steps)
+            is_kept = state.keep_validation(step, found.value, found.loss, training.num_validated_kept)
+            if self._records is not None and is_kept:
+                setup.directory.save_validated(setup.model, asdict(state), step)
+            if self._records is not None and is_best:
+                setup.directory.save_best(setup.model, asdict(state))
+        self._write_metrics(step, found.metrics)
+        if self._records is not None:
+            self._records.write_samples(step, found.samples)
+            self._records.write_pictures(step, found.pictures)
+        epoch = step / setup.steps_per_epoch if setup.steps_per_epoch else float(state.position.epoch)
+        accuracy, bleu, chrf = (found.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
+        say(
+            f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
+            f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
+            f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
+            + ("  best" if is_best else "")
+            + ("  below the parent" if state.is_below_parent(found.value, setup.validator.measure) else "")
+        )
+        for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
+            say(line)
+
+    def _write_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
+        if self._records is not None:
+            self._records.write_metrics(step, self._state.elapsed_seconds, metrics)
+
+    def _read(self) -> None:
+        """Bring the state up to date, waiting for a GPU."""
+        self._log.read()
+        self._state.loss_scale = self._trained.gradients.scaler.state_dict()
