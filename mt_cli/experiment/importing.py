@@ -82,7 +82,11 @@ def _read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tu
     tree = {"name": name, "corpus": corpus | _unknown_corpus(found.tags), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
     source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+    target = Tokenizer.load(folder / "tokenizer.target.json")
+    if config.tokenizer.is_single:
+        if target.to_json() != source.to_json():
+            raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
+        target = source
     weights = read_safetensors(weights_path)
     try:
         planned = outline(config.model, source.vocab_size, target.vocab_size)
@@ -137,8 +141,10 @@ class _GenerationConfig(BaseModel):
 
     num_beams: int | None = Field(default=None, ge=1, le=1000)
     length_penalty: float | None = Field(default=None, ge=0, le=10)
-    no_repeat_ngram_size: int | None = Field(default=None, ge=0)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
     suppress_tokens: tuple[int, ...] | None = None
+    forced_bos_token_id: None = None
+    """No option of `decoding` has this."""
 
 
 def _read_optional(path: Path, kind: type[T]) -> T:
