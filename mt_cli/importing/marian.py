@@ -199,10 +199,8 @@ def _check_tables(weights: Mapping[str, Tensor], sizes: Sequence[int], found: _D
     Tables that are one table may be stored under each of their names.
     """
     source, target = sizes
-    for key, declared, size in (
-        ("vocab_size", found.vocab_size, source),
-        ("decoder_vocab_size", found.decoder_vocab_size, target),
-    ):
+    pairs = {"vocab_size": (found.vocab_size, source), "decoder_vocab_size": (found.decoder_vocab_size, target)}
+    for key, (declared, size) in pairs.items():
         if declared not in (None, size):
             raise ValueError(f"{key} is {declared:,}, and the vocabulary has {size:,} entries")
     tables = {_SHARED: source, _SOURCE_TABLE: source, _TARGET_TABLE: target, _PROJECTION: target}
