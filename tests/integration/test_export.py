@@ -264,13 +264,17 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
     assert everything_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
 def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
     monkeypatch.setattr(
         f"mt_cli.extras.exchange.{kind}.describe", lambda *options: signal.raise_signal(getattr(signal, name))
     )
-    assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # It may be ignored, as under `nohup`.
+    try:
+        assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
+    finally:
+        signal.signal(signal.SIGHUP, previous)
     assert everything_in(tmp_path) == []
 
 
