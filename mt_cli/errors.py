@@ -15,6 +15,8 @@ The command line prints the message of an `MtError` on one line, without a trace
 keeps its traceback.
 """
 
+import re
+
 
 class MtError(Exception):
     """A failure whose message says what was found, where, and what to do."""
@@ -71,7 +73,8 @@ def reason(error: Exception) -> str:
         place, message = ".".join(map(str, first["loc"])), first["msg"].lower()
         return f"{place}: {message}" if place else message
     text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
-    return text.removeprefix("Error while serializing: I/O error: ").lower()  # The prefix is that of safetensors.
+    text = text.removeprefix("Error while serializing: I/O error: ")  # This prefix, and such a number, are of Rust.
+    return re.sub(r" \(os error [0-9]+\)$", "", text).lower()
 
 
 def one_line(error: BaseException) -> str:

@@ -53,5 +53,4 @@ def write_run(
             save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)
         except InputError as error:
-            problem = str(error).replace(str(folder), str(output))
-            raise RunError(f"{output}: the run cannot be read again, so nothing of it is kept: {problem}") from None
+            raise RunError(f"{output}: the run cannot be read again, so nothing of it is kept: {error}") from None

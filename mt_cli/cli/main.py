@@ -95,10 +95,14 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 def _handle_signals(termination: Any) -> None:
-    """Set the handler of SIGTERM, restore that of SIGINT, and ignore SIGUSR1, which makes training save."""
+    """Set the handler of SIGTERM, restore those of SIGINT and SIGHUP, and ignore SIGUSR1, which makes training save.
+
+    SIGHUP stays ignored where it was, as under `nohup`.
+    """
     with suppress(ValueError):  # Only the main thread can set handlers.
-        if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
-            signal.signal(signal.SIGINT, _interrupt)
+        for number in (signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGINT)):
+            if signal.getsignal(number) == signal.SIG_DFL:  # As `mt_cli.__main__` leaves it.
+                signal.signal(number, _interrupt)
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)

@@ -171,12 +171,15 @@ _Sources = Annotated[tuple[_Source, ...], _not_empty, _one_or_more(_Source)]
 _SourcesOrShare = Annotated[tuple[_SourceOrShare, ...], _not_empty, _one_or_more(_SourceOrShare)]
 
 
+_ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+
+
 class CorpusConfig(Section):
     """Training, validation and test corpora. Each is one source or a list of sources."""
 
-    source: str = Field(min_length=1)
+    source: str = Field(min_length=1, pattern=_ONE_LINE)
     """Source language, as named in the data (`en`)."""
-    target: str = Field(min_length=1)
+    target: str = Field(min_length=1, pattern=_ONE_LINE)
     """Target language."""
     train: _Sources
     """Training pairs. The tokenizers are trained on them alone."""

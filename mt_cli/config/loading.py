@@ -26,6 +26,8 @@ MAX_CONFIG_BYTES = 1_000_000
 _MAX_ALIASES = 30
 _MAX_EXPANDED = 2_000_000
 _MAX_DIGITS = 1_000
+_LONGEST_SHOWN = 80
+"""Characters of a key in a message."""
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -71,7 +73,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, yaml.ScalarNode):
                 continue
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                problem = f"the key `{key.value}` occurs twice"
+                problem = f"the key `{_shown(key.value)}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -261,6 +263,12 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
     return f"{where}found {shown}; {message}"
 
 
+def _shown(key: str | int) -> str:
+    """A key for a message, on one line of limited length."""
+    name = str(key)
+    return name if name.isprintable() and len(name) <= _LONGEST_SHOWN else f"{name!r:.{_LONGEST_SHOWN}}"
+
+
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:
     """The key as written in the file, without tags of unions and indices into single sources, and its section."""
     parts: list[str] = []
@@ -270,7 +278,7 @@ def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> 
         elif isinstance(part, int) and not isinstance(tree, list | tuple):
             continue
         else:
-            parts.append(str(part))
+            parts.append(_shown(part))
             if isinstance(tree, dict):
                 tree = tree.get(part)
             elif isinstance(part, int) and part < len(tree):

@@ -177,7 +177,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
             raise refusal(folder, error, "; give another folder") from None
         removals.callback(shutil.rmtree, unfinished, ignore_errors=True)
         with writing(folder):
-            yield unfinished
+            try:
+                yield unfinished
+            except MtError as error:  # The name will be gone.
+                raise type(error)(str(error).replace(str(unfinished), str(folder))) from error.__cause__
             mode = unfinished.stat().st_mode & 0o666
             for path in [*unfinished.rglob("*"), unfinished]:
                 if path.is_file():

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
+from tokenizers import pre_tokenizers
 
 from mt_cli.config.sections import Config
 from mt_cli.errors import RunError, one_line
@@ -85,6 +86,13 @@ class Tokenizer:
         if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")
         return tokenizer
+
+    def is_of(self, algorithm: str) -> bool:
+        """Whether the tokenizer may come from this value of `tokenizer.algorithm`."""
+        kind = type(self._backend.model).__name__
+        if isinstance(self._backend.pre_tokenizer, pre_tokenizers.Metaspace):  # Only imported ones have it.
+            return algorithm == "sentencepiece"
+        return {"bpe": "BPE", "unigram": "Unigram"}.get(algorithm, "WordLevel") == kind and algorithm != "sentencepiece"
 
     def model(self) -> dict[str, Any]:
         """The vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
@@ -190,8 +198,13 @@ def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
     tags = config.corpus.tags
     if config.tokenizer.is_single:
         shared = Tokenizer.load(folder / "tokenizer.json", tags)
-        return shared, shared
-    return Tokenizer.load(folder / "tokenizer.source.json", tags), Tokenizer.load(folder / "tokenizer.target.json")
+        pair = shared, shared
+    else:
+        target = Tokenizer.load(folder / "tokenizer.target.json")
+        pair = Tokenizer.load(folder / "tokenizer.source.json", tags), target
+    if not all(tokenizer.is_of(config.tokenizer.algorithm) for tokenizer in pair):
+        raise RunError(f"{folder}: its tokenizers are not of tokenizer.algorithm: {config.tokenizer.algorithm}")
+    return pair
 
 
 _KEYS_OF_STEPS |= {"post_processor": "processors", "decoder": "decoders"}

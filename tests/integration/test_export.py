@@ -264,22 +264,26 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
     assert everything_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
 def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
     monkeypatch.setattr(
-        "mt_cli.extras.exchange.bundle._describe", lambda *options: signal.raise_signal(getattr(signal, name))
+        f"mt_cli.extras.exchange.{kind}.describe", lambda *options: signal.raise_signal(getattr(signal, name))
     )
-    assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
+    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # It may be ignored, as under `nohup`.
+    try:
+        assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
+    finally:
+        signal.signal(signal.SIGHUP, previous)
     assert everything_in(tmp_path) == []
 
 
 def test_an_export_that_is_killed_leaves_its_name_free(mt, run_together, trained, tmp_path):
     [(status, *_)] = run_together(
         "from pathlib import Path\n"
-        "from mt_cli.checkpoint.trained import TrainedRun; from mt_cli.export import models\n"
-        "models._describe = lambda *options: os.kill(os.getpid(), 9)\n"
-        f"models.export_bundle(TrainedRun.load(Path({str(trained)!r})), Path('folder/model'))",
+        "from mt_cli.checkpoint.trained import TrainedRun; from mt_cli.extras.exchange import bundle\n"
+        "bundle.describe = lambda *options: os.kill(os.getpid(), 9)\n"
+        f"bundle.export_bundle(TrainedRun.load(Path({str(trained)!r})), Path('folder/model'))",
         number=1,
     )
     assert status == -signal.SIGKILL

@@ -10,6 +10,7 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
 from mt_cli.extras.exchange import huggingface
+from mt_cli.extras.exchange.bundle import export_bundle
 from mt_cli.extras.exchange.card import model_card
 from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
@@ -67,6 +68,17 @@ def test_a_model_that_no_class_can_hold_is_refused_by_name(shared_run, tmp_path,
     with pytest.raises(InputError, match=named):
         export_huggingface(with_random_model(shared_run, options), tmp_path / "model", SENTENCES, "card")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_bundle_with_two_tokenizers_for_one_vocabulary_is_refused(shared_run, mt, tmp_path):
+    export_bundle(with_random_model(shared_run, {"tie_embeddings": "all"}), tmp_path / "bundle")
+    path = tmp_path / "bundle/tokenizer.target.json"
+    tree = json.loads(path.read_text(encoding="utf-8"))
+    words = [word for word in tree["model"]["vocab"] if not word.startswith("[")]
+    tree["model"]["vocab"] |= dict(zip(words, reversed([tree["model"]["vocab"][word] for word in words]), strict=True))
+    path.write_text(json.dumps(tree))
+    status, _, err = mt("import", "bundle", "--output", "runs/again")
+    assert (status, err) == (2, "mt: bundle: tokenizer.shared is true, and its two tokenizers differ\n")
 
 
 def test_an_export_that_disagrees_is_removed(shared_run, tmp_path, monkeypatch):

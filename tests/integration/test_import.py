@@ -349,10 +349,24 @@ def with_weight(name, change):
     return change_file
 
 
+def with_more_weights(name, like, change=torch.zeros_like):
+    """Another weight, made of one of the others."""
+
+    def change_file(folder):
+        path = folder / "model.safetensors"
+        weights = load_file(path)
+        save_file(weights | {name: change(weights[like]).contiguous()}, path)
+
+    return change_file
+
+
+TABLE = "model.shared.weight"
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (without_last_entries, "do not fit its description"),
+        (without_last_entries, "pad_token_id is "),
         (with_charsmap(b"", b"abc"), "damaged normalisation"),
         (with_charsmap(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0"), "damaged normalisation"),
         (with_pieces(lambda proto: proto.pieces.add(piece="x" * 10**6, type=1)), "a piece of more than 512 characters"),
@@ -368,13 +382,35 @@ def with_weight(name, change):
         (lambda folder: (folder / "generation_config.json").write_text("3"), "generation_config.json: cannot be read"),
         (with_options(encoder_layers=1), "belongs to no layer"),
         (with_options(encoder_layers=3), "do not fit its description"),
+        (with_options(vocab_size=50), "vocab_size is 50, and the vocabulary has"),
+        (with_options(decoder_vocab_size=50), "decoder_vocab_size is 50, and the vocabulary has"),
+        (with_options(share_encoder_decoder_embeddings=False), "there is no model.encoder.embed_tokens.weight"),
+        (with_options(tie_word_embeddings=False), "tie_word_embeddings is false, and there is no lm_head.weight"),
+        (
+            with_more_weights("model.encoder.embed_tokens.weight", TABLE),
+            "embed_tokens.weight differs from model.shared",
+        ),
+        (
+            with_more_weights("model.decoder.embed_tokens.weight", TABLE),
+            "embed_tokens.weight differs from model.shared",
+        ),
+        (with_more_weights("lm_head.weight", TABLE), "lm_head.weight differs from model.shared.weight"),
+        (with_more_weights("model.encoder.embed_positions.weight", TABLE), "other values than sines and cosines"),
+        (with_more_weights("model.encoder.layernorm_embedding.weight", TABLE), "belongs to no layer"),
+        (with_options(eos_token_id=1), "eos_token_id is 1, and the vocabulary has </s> the id 0"),
+        (with_options(pad_token_id=7, decoder_start_token_id=7), "pad_token_id is 7, and the vocabulary has <pad> the"),
+        (with_options(model_type="a\nb"), "the model is of type 'a\\nb', not marian"),
+        (
+            lambda folder: (folder / "generation_config.json").write_text('{"forced_bos_token_id": 7}'),
+            "generation_config.json: cannot be read: forced_bos_token_id: input should be null",
+        ),
         (with_options(d_model=65536), "do not fit its description"),
         (
             with_options(dropout=5.0),
             "config.json: not the config.json of a Marian model: dropout: input should be less",
         ),
         (with_options(eos_token_id=-5), "eos_token_id"),
-        (with_options(eos_token_id=99_999), "do not fit its description"),
+        (with_options(eos_token_id=99_999), "eos_token_id is 99,999, and the vocabulary has </s> the id 0"),
         (with_weights(lambda weight: weight.to(torch.int8)), "not finite numbers"),
         (with_weights(lambda weight: weight * float("nan")), "not finite numbers"),
         (lambda folder: (folder / "config.json").unlink(), "has no model: no config.json, decoder.yml or model.json"),
@@ -538,13 +574,13 @@ def test_an_entry_of_a_vocabulary_is_read_as_yaml_spells_it():
         assert marian_files._unquoted("'" + text.replace("'", "''") + "'") == text
 
 
-def with_array(name, change):
-    """A change of one of the arrays of Marian."""
+def with_array(name, change, new_name=None):
+    """A change of one of the arrays of Marian, or another array made of it."""
 
     def change_file(folder):
         with np.load(folder / "model.npz") as file:
             arrays = {each: file[each] for each in file.files}
-        np.savez(folder / "model.npz", **arrays | {name: change(arrays[name])})
+        np.savez(folder / "model.npz", **arrays | {new_name or name: change(arrays[name])})
 
     return change_file
 
@@ -565,7 +601,10 @@ def with_options_of_marian(key, value):
     [
         (lambda folder: (folder / "model.npz").write_bytes(b"PK"), "model.npz: cannot be read"),
         (lambda folder: (folder / "model.npz").unlink(), "model.npz"),
-        (lambda folder: (folder / "decoder.yml").write_text("models: [../x.npz]\n"), "is not beside it"),
+        (
+            lambda folder: (folder / "decoder.yml").write_text("models: [../x.npz]\n"),
+            "'../x.npz' is not the name of a file beside it",
+        ),
         (lambda folder: (folder / "decoder.yml").write_text("{}"), "names no models"),
         (lambda folder: (folder / "vocab.yml").write_text("a b c\n"), "not an entry of a vocabulary"),
         (lambda folder: (folder / "vocab.yml").write_bytes(b'"\xff": 0\n'), "vocab.yml: not UTF-8 at byte 1"),
@@ -577,6 +616,22 @@ def with_options_of_marian(key, value):
         (with_array("decoder_l1_self_Wq", lambda array: array[0, 0]), "decoder_l1_self_Wq is no matrix"),
         (with_array("Wemb", lambda array: array.astype(np.complex64)), "Wemb has values of type complex64"),
         (with_array("Wemb", lambda array: array.astype(np.int64)), "Wemb has values of type int64"),
+        (
+            with_array("encoder_l1_self_Wq", lambda array: array, "encoder_l9_self_Wq"),
+            "'encoder_l9_self_Wq' belongs to no",
+        ),
+        (with_options_of_marian("enc-depth", "1"), "belongs to no layer"),
+        (with_options_of_marian("dim-emb", "'a\n\n  b'"), "not supported: dim-emb 'a\\nb'"),
+        (
+            lambda folder: (folder / "decoder.yml").write_text('models: ["a\\nb"]\n'),
+            "'a\\nb' is not the name of a file",
+        ),
+        (
+            lambda folder: (folder / "decoder.yml").write_text(
+                "models: [model.npz]\nvocabs: [vocab.yml, vocab.yml]\nbeam-size: 0"
+            ),
+            "mt: opus-en-de: not supported: num_beams: input should be greater",
+        ),
         (with_options_of_marian("dim-emb", ".inf"), "not supported: dim-emb inf"),
         (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML: a number of more than 1,000 characters"),
         (with_options_of_marian("dec-depth", "[" * 3000), "not valid YAML"),
@@ -594,6 +649,22 @@ def test_damaged_files_of_marian_are_refused(marian, mt, tmp_path, damage, messa
     assert status == 2
     assert message in err and err.count("mt: ") == 1, err
     assert not (tmp_path / "runs").exists()
+
+
+def test_separate_tables_of_one_vocabulary_stay_separate(marian, mt, tmp_path):
+    folder, theirs, _ = marian()
+    write_native(theirs, folder, tmp_path / "opus-en-de")
+    path = tmp_path / "opus-en-de/model.npz"
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+    table = arrays.pop("Wemb")
+    np.savez(path, **arrays, encoder_Wemb=table, decoder_Wemb=2 * table)
+    status, _, err = mt("import", "opus-en-de", "--output", "runs/opus")
+    assert status == 0, err
+    model = TrainedRun.load(tmp_path / "runs/opus").model
+    assert torch.equal(2 * model.source_embedding.table.weight, model.target_embedding.table.weight)
+    assert torch.equal(model.projection.weight, model.target_embedding.table.weight)
+    assert model.source_embedding.table.weight[4:].any()
 
 
 def test_the_bundle_of_an_imported_model_is_imported_with_both_tokenizers(marian, mt, tmp_path):
@@ -624,12 +695,12 @@ def test_a_bundle_becomes_a_run_again(mt, trained, tmp_path):
     assert (status, "has no weights" in err) == (2, True)
 
 
-def with_description(**changes):
-    """A change of the options of the model of a bundle."""
+def with_description(section="model", **changes):
+    """A change of the options of the model of a bundle, or of another section."""
 
     def change(folder):
         tree = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        tree["model"] |= changes
+        tree[section] |= changes
         (folder / "model.json").write_text(json.dumps(tree))
 
     return change
@@ -639,6 +710,9 @@ def with_description(**changes):
     ("damage", "message"),
     [
         (with_description(d_model=65536, d_ff=2**20), "the model that is described has"),
+        (with_description("tokenizer", algorithm="sentencepiece"), "not of tokenizer.algorithm: sentencepiece"),
+        (with_description("tokenizer", algorithm="bpe"), "not of tokenizer.algorithm: bpe"),
+        (with_description(**{"a\nb": 1}), "model.'a\\nb': unknown key"),
         (with_description(num_encoder_layers=2), "cannot be imported: error(s) in loading state_dict"),
         (with_complex_weights, "model.safetensors: cannot be read: "),
         (with_weights(lambda weight: weight.to(torch.int32)), "int32, not finite numbers"),

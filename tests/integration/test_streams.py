@@ -260,3 +260,20 @@ def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(run, tmp_p
     assert result.stderr == ""
     assert result.returncode == -2  # For a shell, 130.
     assert bool(result.stdout) == (moment == "end")
+
+
+@pytest.mark.parametrize("ending", ["sys.exit(130)", "signal.raise_signal(signal.SIGINT)"])
+def test_an_interrupted_command_has_its_status_also_if_more_signals_follow(run, root, ending):
+    code = (
+        "import atexit, signal, sys\n"
+        "import mt_cli.__main__ as program, mt_cli.cli.main as cli\n"
+        "@atexit.register\n"
+        "def hurry():\n"
+        "    [signal.raise_signal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]\n"
+        f"def interrupted():\n    cli._handle_signals(cli._interrupt)\n    {ending}\n"
+        "cli.main = interrupted\n"
+        "program.main()\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(root)}
+    result = run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")

@@ -135,6 +135,12 @@ def test_a_folder_that_fails_leaves_nothing_behind(tmp_path, error, expected):
     assert everything_in(tmp_path) == [("a", True)]
 
 
+def test_the_error_for_a_new_folder_has_its_name_and_not_that_of_the_unfinished_one(tmp_path):
+    with pytest.raises(MtError) as caught, new_folder(tmp_path / "new") as folder:
+        write_atomically(folder / "file", lambda temporary: Path(temporary).rename(folder / "missing" / "x"))
+    assert str(caught.value) == f"{tmp_path / 'new' / 'file'}: cannot be written: no such file or directory"
+
+
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
 def test_what_another_process_makes_in_the_meantime_stays(tmp_path, kind):
     theirs = tmp_path / "new"

@@ -49,9 +49,13 @@ def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tup
     both = languages[0] or found.source_language, languages[1] or found.target_language
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
     tree = {"name": name, "corpus": corpus | unknown_corpus(found.tags), "tokenizer": found.tokenizer}
-    config = parse_config(tree | {"model": found.model, "decoding": found.decoding}, str(path))
+    config = parse_config(tree | {"model": found.model, "decoding": found.decoding.model_dump(mode="json")}, str(path))
     source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-    target = source if config.tokenizer.is_single else Tokenizer.load(folder / "tokenizer.target.json")
+    target = Tokenizer.load(folder / "tokenizer.target.json")
+    if config.tokenizer.is_single:
+        if target.to_json() != source.to_json():
+            raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")
+        target = source
     weights = read_safetensors(weights_path)
     try:
         planned = outline(config.model, source.vocab_size, target.vocab_size)

@@ -52,7 +52,6 @@ def load_served(folder: str | Path, device: str = "auto", num_threads: int | Non
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         found = read_description(folder)
-        decoding = DecodingConfig.model_validate(found.decoding)
         source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
@@ -62,7 +61,7 @@ def load_served(folder: str | Path, device: str = "auto", num_threads: int | Non
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language
-    return Translator(engine, tokenizers, decoding, found.max_tokens, found.tags, languages)
+    return Translator(engine, tokenizers, found.decoding, found.max_tokens, found.tags, languages)
 
 
 class CTranslate2Engine:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.machine.storage import read_regular
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
 
@@ -22,7 +23,7 @@ class Description(BaseModel):
     architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
     model: dict[str, Any]
     tokenizer: dict[str, Any]
-    decoding: dict[str, Any]
+    decoding: DecodingConfig
     source_language: str
     target_language: str
     tags: tuple[str, ...]
@@ -42,7 +43,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
     description = Description(
         model=config.model.model_dump(mode="json"),
         tokenizer=config.tokenizer.model_dump(mode="json"),
-        decoding=config.decoding.model_dump(mode="json"),
+        decoding=config.decoding,
         source_language=config.corpus.source,
         target_language=config.corpus.target,
         tags=config.corpus.tags,

@@ -76,8 +76,10 @@ class _GenerationConfig(BaseModel):
 
     num_beams: int | None = Field(default=None, ge=1, le=1000)
     length_penalty: float | None = Field(default=None, ge=0, le=10)
-    no_repeat_ngram_size: int | None = Field(default=None, ge=0)
+    no_repeat_ngram_size: int | None = Field(default=None, ge=0, lt=2**31)
     suppress_tokens: tuple[int, ...] | None = None
+    forced_bos_token_id: None = None
+    """No option of `decoding` has this."""
 
 
 def _read_optional(path: Path, kind: type[T]) -> T:

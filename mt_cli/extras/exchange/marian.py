@@ -28,6 +28,7 @@ from mt_cli.extras.exchange.exported import read_exported_tokenizer, tokenizer_o
 from mt_cli.extras.exchange.marian_files import is_native, read_native
 from mt_cli.extras.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
 from mt_cli.machine.storage import read_regular, reading
+from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -41,6 +42,12 @@ _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
     "relu": "relu",
     "gelu": "gelu",
 }
+_SHARED, _BIAS, _PROJECTION = "model.shared.weight", "final_logits_bias", "lm_head.weight"
+_SOURCE_TABLE, _TARGET_TABLE = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+_EMBEDDINGS = _SHARED, _SOURCE_TABLE, _TARGET_TABLE
+_POSITIONS = {"model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"}
+_HALF_PRECISION = 1e-2
+"""Largest difference between sines and their values in a file, which may be in half precision."""
 _TAG = re.compile(r">>\S+<<")
 
 
@@ -105,7 +112,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     """
     if is_native(folder):
         tree, vocabularies, weights = read_native(folder)
-        found = _description(folder / "decoder.yml", tree)
+        found = _native_description(tree, folder)
     else:
         found = _description(folder / "config.json")
         if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
@@ -120,6 +127,7 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
     for vocabulary in vocabularies:
         if reserved := sorted(vocabulary.keys() & set(SPECIAL_TOKENS)):
             raise InputError(f"{folder}: not supported: an entry is called {reserved[0]}, as a special token of mt")
+    _check_ids(folder, found, vocabularies[-1])
     is_shared = len(vocabularies) == 1
     pieces = [read_pieces(folder / f"{side}.spm") for side in ("source", "target")]
     target = _side(vocabularies[-1], pieces if is_shared else pieces[1:], found.pad_token_id, found.eos_token_id)
@@ -154,10 +162,10 @@ def _filled(
     """Our model with the weights; raises InputError, before memory is allocated, if these do not fit it."""
     try:
         config = _model_config(found)
-        _check_tables(weights, table_sizes, found.d_model)
+        check_finite(weights)
+        _check_tables(weights, table_sizes, found)
         planned = outline(config, len(source.rows), len(target.rows))
         check_outline(planned, weights)
-        check_finite(weights)
         ours = _our_weights(weights, planned, source, target)
         check_names(planned, ours)
         model = Transformer(config, len(source.rows), len(target.rows))
@@ -186,32 +194,88 @@ def _model_config(found: _Description) -> ModelConfig:
     )
 
 
-def _check_tables(weights: Mapping[str, Tensor], sizes: Sequence[int], d_model: int) -> None:
-    """Raise ValueError unless tables and bias have the sizes of the vocabularies, of the source and of the target."""
+def _check_tables(weights: Mapping[str, Tensor], sizes: Sequence[int], found: _Description) -> None:
+    """Raise ValueError unless tables and bias fit the vocabularies, of the source and of the target, and are as tied.
+
+    Tables that are one table may be stored under each of their names.
+    """
     source, target = sizes
-    tables = {"model.shared": source, "model.encoder.embed_tokens": source}
-    tables |= {"model.decoder.embed_tokens": target, "lm_head": target}
-    for table, size in tables.items():
-        shape = list(weights[f"{table}.weight"].shape) if f"{table}.weight" in weights else [size, d_model]
-        if shape != [size, d_model]:
-            raise ValueError(f"{table}.weight is {shape}, and the vocabulary has {size:,} entries")
-    if weights["final_logits_bias"].numel() != target:
-        raise ValueError(f"final_logits_bias has another size than the vocabulary of {target:,} entries")
+    pairs = {"vocab_size": (found.vocab_size, source), "decoder_vocab_size": (found.decoder_vocab_size, target)}
+    for key, (declared, size) in pairs.items():
+        if declared not in (None, size):
+            raise ValueError(f"{key} is {declared:,}, and the vocabulary has {size:,} entries")
+    tables = {_SHARED: source, _SOURCE_TABLE: source, _TARGET_TABLE: target, _PROJECTION: target}
+    for name, size in tables.items():
+        shape = list(weights[name].shape) if name in weights else [size, found.d_model]
+        if shape != [size, found.d_model]:
+            raise ValueError(f"{name} is {shape}, and the vocabulary has {size:,} entries")
+    if weights[_BIAS].numel() != target:
+        raise ValueError(f"{_BIAS} has another size than the vocabulary of {target:,} entries")
+    _check_ties(weights, found)
+    for name in _POSITIONS & weights.keys():
+        if not _has_sines(weights[name], found.d_model):
+            raise ValueError(f"{name} has other values than sines and cosines")
 
 
-def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Description:
-    """The description in a file, or in a tree of it that was read already."""
+def _check_ties(weights: Mapping[str, Tensor], found: _Description) -> None:
+    """Raise ValueError unless tables that are said to be one are equal, and those that are said not to be are there.
+
+    Without `tie_word_embeddings`, `transformers` ties no tables at all.
+    """
+    target = _TARGET_TABLE if _TARGET_TABLE in weights else _SHARED
+    for key, value, names in (
+        ("share_encoder_decoder_embeddings", found.share_encoder_decoder_embeddings, _EMBEDDINGS),
+        ("tie_word_embeddings", found.tie_word_embeddings, (target, _PROJECTION)),
+    ):
+        present = [name for name in names if name in weights]
+        different = [name for name in present if not torch.equal(weights[name], weights[present[0]])]
+        missing = [name for name in names[1:] if name not in weights]
+        if value and found.tie_word_embeddings and different:
+            raise ValueError(f"{key} is true, and {different[0]} differs from {present[0]}")
+        if not value and missing:
+            raise ValueError(f"{key} is false, and there is no {missing[0]}")
+
+
+def _has_sines(table: Tensor, d_model: int) -> bool:
+    if table.ndim != 2 or table.shape[1] != d_model:
+        return False
+    expected = sinusoids(len(table), d_model)[:, interleaved(d_model).argsort()]
+    return torch.allclose(table, expected, rtol=0, atol=_HALF_PRECISION)
+
+
+def _check_ids(folder: Path, found: _Description, target: Mapping[str, int]) -> None:
+    """Raise InputError unless the end and the padding of the description have their entries in the vocabulary."""
+    for key, index, name in (
+        ("eos_token_id", found.eos_token_id, "</s>"),
+        ("pad_token_id", found.pad_token_id, "<pad>"),
+    ):
+        if target.get(name) != index:
+            has = f"{name} the id {target[name]:,}" if name in target else f"no {name}"
+            raise InputError(f"{folder}: {key} is {index:,}, and the vocabulary has {has}")
+
+
+def _description(path: Path) -> _Description:
+    """The description in `config.json`."""
+    with reading(path):
+        content = read_regular(path, _MAX_JSON_BYTES)
     try:
-        if tree is not None:
-            found = _Description.model_validate(tree)
-        else:
-            with reading(path):
-                content = read_regular(path, _MAX_JSON_BYTES)
-            found = _Description.model_validate_json(content)
+        return _supported(_Description.model_validate_json(content), path)
     except ValueError as error:
         raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
+
+
+def _native_description(tree: Mapping[str, Any], folder: Path) -> _Description:
+    """The description in the options of Marian's own files, with the names of `config.json`."""
+    try:
+        return _supported(_Description.model_validate(tree), folder)
+    except ValueError as error:
+        raise InputError(f"{folder}: not supported: {reason(error)}") from None
+
+
+def _supported(found: _Description, origin: Path) -> _Description:
+    """The same description; raises InputError if a run cannot have what it describes."""
     for is_problem, problem in (
-        (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type[:60]}, not marian"),
+        (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type!r:.60}, not marian"),
         (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function!r:.60}"),
         (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
         (found.normalize_before, "norms come first (normalize_before)"),
@@ -221,7 +285,7 @@ def _description(path: Path, tree: Mapping[str, Any] | None = None) -> _Descript
         (found.d_model % 2 == 1 or found.d_model % found.encoder_attention_heads > 0, f"d_model {found.d_model}"),
     ):
         if is_problem:
-            raise InputError(f"{path}: not supported: {problem}")
+            raise InputError(f"{origin}: not supported: {problem}")
     return found
 
 
@@ -307,22 +371,21 @@ def _our_weights(theirs: Mapping[str, Tensor], model: Transformer, source: _Side
     order = interleaved(model.config.d_model)
     found = {}
     layers = {their_name(name): name for name in model.state_dict() if name.startswith(("encoder", "decoder"))}
-    is_layer = re.compile(r"\.layers\.|coder\.layer_norm\.")
-    if more := [name for name in theirs if is_layer.search(name) and name not in layers]:
-        raise KeyError(f"{more[0]} belongs to no layer")
+    if more := sorted(theirs.keys() - layers.keys() - {*_EMBEDDINGS, _BIAS, _PROJECTION, *_POSITIONS}):
+        raise ValueError(f"{more[0]!r:.120} belongs to no layer")
     for their, name in layers.items():
         found[name] = reordered(theirs[their], name, order)
-    shared = theirs.get("model.shared.weight")
+    shared = theirs.get(_SHARED)
     tables = {
-        "source_embedding.table.weight": (theirs.get("model.encoder.embed_tokens.weight", shared), source),
-        "target_embedding.table.weight": (theirs.get("model.decoder.embed_tokens.weight", shared), target),
+        "source_embedding.table.weight": (theirs.get(_SOURCE_TABLE, shared), source),
+        "target_embedding.table.weight": (theirs.get(_TARGET_TABLE, shared), target),
     }
-    tables["projection.weight"] = theirs.get("lm_head.weight", tables["target_embedding.table.weight"][0]), target
+    tables["projection.weight"] = theirs.get(_PROJECTION, tables["target_embedding.table.weight"][0]), target
     for name, (table, side) in tables.items():
         if table is None:
             raise KeyError(name)
         found[name] = table[side.rows][:, order]
-    bias = theirs["final_logits_bias"].flatten()[target.rows]
+    bias = theirs[_BIAS].flatten()[target.rows]
     if target.rows[PAD_ID] == target.rows[SOS_ID]:  # Our exports have both, with their own biases.
         bias[[PAD_ID, SOS_ID]] = _NEVER
     bias[target.num_known :] = _NEVER

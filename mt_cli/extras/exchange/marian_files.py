@@ -44,6 +44,18 @@ _PARTS = {"Wq": "q_proj", "Wk": "k_proj", "Wv": "v_proj", "Wo": "out_proj"}
 _BLOCKS = {"self": "self_attn", "context": "encoder_attn"}
 
 
+class _Weights(dict[str, Tensor]):
+    """Weights by name, which know what was used of them."""
+
+    def __init__(self, weights: Mapping[str, Tensor]) -> None:
+        super().__init__(weights)
+        self.used: set[str] = set()
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.used.add(name)
+        return super().__getitem__(name)
+
+
 def is_native(folder: Path) -> bool:
     """Whether a folder has a model in Marian's own format."""
     return (folder / "decoder.yml").exists() and not (folder / "config.json").exists()
@@ -59,12 +71,14 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
     arrays = read_arrays(path)
     options = _options(path, arrays)
     try:
-        weights = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype == np.float32}
+        weights = _Weights({name: torch.from_numpy(each) for name, each in arrays.items() if each.dtype == np.float32})
         found = dict(_layers(weights, options)) | _tables(weights, [len(each) for each in vocabularies])
     except KeyError as error:
         raise InputError(f"{path}: has no weight {error}") from None
     except (ValueError, IndexError, RuntimeError) as error:
         raise InputError(f"{path}: its weights do not have the shapes of a Transformer: {one_line(error)}") from None
+    if more := sorted(weights.keys() - weights.used):
+        raise InputError(f"{path}: not supported: {more[0]!r:.120} belongs to no layer")
     for vocabulary in vocabularies:
         vocabulary[_PAD] = len(vocabulary)
     heads, d_ff = options["transformer-heads"], options["transformer-dim-ffn"]
@@ -78,7 +92,7 @@ def read_native(folder: Path) -> tuple[dict[str, Any], list[dict[str, int]], dic
         **{f"{stack}_{key}": value for stack in ("encoder", "decoder") for key, value in sizes.items()},
         "activation_function": options["transformer-ffn-activation"],
         "scale_embedding": True,
-        "share_encoder_decoder_embeddings": len(vocabularies) == 1,
+        "share_encoder_decoder_embeddings": "model.shared.weight" in found,
         "tie_word_embeddings": "lm_head.weight" not in found,
         **{"pad_token_id": vocabularies[-1][_PAD], "decoder_start_token_id": vocabularies[-1][_PAD]},
         **{"eos_token_id": vocabularies[0]["</s>"], "num_beams": decoder.get("beam-size", 6)},
@@ -110,8 +124,8 @@ def _name(folder: Path, decoder: Mapping[str, Any], key: str, index: int = 0) ->
         raise InputError(f"{folder / 'decoder.yml'}: names no {key}")
     if key == "models" and len(names) > 1:
         raise InputError(f"{folder / 'decoder.yml'}: an ensemble of {len(names)} models; import them one by one")
-    if Path(names[index]).name != names[index]:
-        raise InputError(f"{folder / 'decoder.yml'}: {names[index]} is not beside it")
+    if Path(names[index]).name != names[index] or not names[index].isprintable():
+        raise InputError(f"{folder / 'decoder.yml'}: {names[index]!r:.120} is not the name of a file beside it")
     return str(names[index])
 
 
@@ -182,7 +196,7 @@ def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str
     options["transformer-ffn-activation"] = str(options.get("transformer-ffn-activation", "swish"))
     for key in ("dim-emb", "enc-depth", "dec-depth", "transformer-heads", "transformer-dim-ffn"):
         if type(options.get(key)) is not int or not 0 < options[key] < 2**31:
-            raise InputError(f"{path}: not supported: {key} {str(options.get(key))[:60]}")
+            raise InputError(f"{path}: not supported: {key} {options.get(key)!r:.60}")
     for key, value in _REQUIRED.items():
         if key in options and options[key] != value:
             raise InputError(f"{path}: not supported: {key} {options[key]!r:.60}")
@@ -234,17 +248,17 @@ def _tables(weights: Mapping[str, Tensor], sizes: list[int]) -> dict[str, Tensor
     tables = [_matrix(weights, name) for name in names]
     for table, size in zip(tables, (sizes[0], sizes[-1]), strict=True):
         if len(table) != size:
-            raise InputError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
+            raise ValueError(f"its tables have {len(table):,} rows, and its vocabularies {size:,} entries")
     found = {}
-    if "Wemb" in weights:
+    if set(names) == {"Wemb"} and len(sizes) == 1:
         found["model.shared.weight"] = _with_zeros(tables[0])
     else:
         found["model.encoder.embed_tokens.weight"] = _with_zeros(tables[0])
         found["model.decoder.embed_tokens.weight"] = _with_zeros(tables[1])
-    for name, is_transposed in (("decoder_ff_logit_out_W", True), ("decoder_ff_logit_out_Wt", False)):
-        if name in weights:
-            table = _matrix(weights, name)
-            found["lm_head.weight"] = _with_zeros(table.T if is_transposed else table)
+    projection, transposed = "decoder_ff_logit_out_Wt", "decoder_ff_logit_out_W"
+    if projection in weights or transposed in weights:
+        table = _matrix(weights, projection) if projection in weights else _matrix(weights, transposed).T
+        found["lm_head.weight"] = _with_zeros(table)
     bias = weights["decoder_ff_logit_out_b"].flatten()
     found["final_logits_bias"] = torch.cat([bias, bias.new_full((1,), -1e9)])[None]
     return found
