@@ -243,9 +243,10 @@ def offline(monkeypatch):
 
 PROGRAM = """
 import os, torch
-from mt_cli.machine import group as processes
 from mt_cli.errors import InputError
-from mt_cli.machine.group import *
+from mt_cli.machine import group as groups
+from mt_cli.machine import launcher
+from mt_cli.machine.launcher import joined
 
 {body}
 """

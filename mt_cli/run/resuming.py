@@ -1,4 +1,4 @@
-"""Loading the checkpoint that training begins from: the first one of a new run, the last one, or one before divergence."""
+"""Loading the checkpoint that training begins from: of step 0, of the last step, or of one before divergence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def restore(setup: Setup) -> RunState:
 
 def _first(setup: Setup) -> RunState:
     """Save the state before the first step, and load it."""
-    plan, directory, state = setup.plan, setup.directory, setup.plan.state
+    plan, state = setup.plan, setup.plan.state
     if plan.parent is not None and plan.config.init.adapter_rank is None:  # With adapters, these are the base.
         plan.parent.fill(setup.model)
     save_state(setup, state)

@@ -18,6 +18,7 @@ from numbered_pairs import write_files, write_validation_files
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cache
+from mt_cli.corpus.cache import Cache
 from mt_cli.machine.console import show_progress
 from mt_cli.machine.storage import size_of
 from mt_cli.run.data import prepare
@@ -55,12 +56,12 @@ def main() -> None:
     for num_pairs in options.pairs:
         folder = options.work / f"cache-{num_pairs}"
         config = config_of(options.work, num_pairs)
-        prepare(config, folder)
+        prepare(config, Cache(folder))
         seconds: dict[str, list[float]] = {"verified": [], "trusted": []}
         for _ in range(options.rounds):
             for name, found in seconds.items():
                 cache._damage_of = verify if name == "verified" else lambda folder: ""
-                found.append(seconds_of(lambda config=config, folder=folder: prepare(config, folder)))
+                found.append(seconds_of(lambda config=config, folder=folder: prepare(config, Cache(folder))))
         cache._damage_of = verify
         medians = {f"seconds_{name}": round(statistics.median(found), 3) for name, found in seconds.items()}
         print(json.dumps({"pairs": num_pairs, "cache_mb": round(size_of([folder]) / 1e6), **medians}), flush=True)

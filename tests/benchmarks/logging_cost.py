@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from mt_cli.config.loading import load_config
+from mt_cli.extras.inspection import pictures
 from mt_cli.run import log, records, validation
 from mt_cli.run import report as reporting
 from mt_cli.run import train as run
@@ -40,12 +41,12 @@ def main():
     arguments = parser.parse_args()
     config = load_config(arguments.config, arguments.set)
     for owner, name in (
-        (records.Tracker, "write_metrics"),
-        (records.Tracker, "write_samples"),
-        (records.Tracker, "write_pictures"),
+        (records.Records, "write_metrics"),
+        (records.Records, "write_samples"),
+        (records.Records, "write_pictures"),
         (log, "weight_and_update_norms"),
         (log, "memory_used"),
-        (validation, "_pictures"),
+        (pictures, "attention_pictures"),
         (validation.Validator, "_part_losses"),
         (reporting, "write_hparams"),
     ):

@@ -19,6 +19,7 @@ from numbered_pairs import caption_files
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import parse_config
+from mt_cli.corpus.cache import Cache
 from mt_cli.machine.devices import keep_memory, seed_everything
 from mt_cli.model.trainable import add_adapters
 from mt_cli.run.data import prepare
@@ -67,7 +68,7 @@ class Trainer:
 
     def __init__(self, sections: dict[str, dict[str, Any]], threads: int, folder: Path) -> None:
         config = parse_config(config_of(sections, threads), "option_costs")
-        data = prepare(config, folder / "cache")
+        data = prepare(config, Cache(folder / "cache"))
         seed_everything(1)
         model = new_model(config, data, torch.device("cpu"))
         add_adapters(model, config.init)

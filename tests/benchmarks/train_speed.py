@@ -29,6 +29,7 @@ from numbered_pairs import CAPTIONS, caption_files
 from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
 from mt_cli.run.data import prepare, training_pairs
 
 HERE = Path(__file__).parent
@@ -144,7 +145,7 @@ def loop(command: list[str], folder: Path) -> tuple[float, float]:
 
 def batches_for_peers(folder: Path, steps: int) -> Path:
     config = our_config(steps, "fp32")
-    data = prepare(config, folder / "runs" / ".cache")
+    data = prepare(config, Cache(folder / "runs" / ".cache"))
     placed = epoch_batches(training_pairs(data, config), 4096, 1, 0)
     batches = [collate(each.pairs, each.indices) for each, _ in zip(placed, range(steps), strict=False)]
     saved = [

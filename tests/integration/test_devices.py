@@ -299,14 +299,14 @@ from mt_cli.machine.group import is_main
 class Clock:
     @staticmethod
     def monotonic():
-        return time.monotonic() * (1 if is_main() else 1e6)
+        return time.monotonic() * (1 if os.environ["RANK"] == "0" else 1e6)
 
 def note(self, model, state, optimizer, step, *rest):
     print("saved", step)
     save_state(self, model, state, optimizer, step, *rest)
 
 save_state, RunDirectory.save_state = RunDirectory.save_state, note
-run.time = Clock
+loop.time = Clock
 """
 
 
@@ -474,11 +474,11 @@ def test_workers_whose_launcher_is_killed_save_and_stop(launch, holding, is_held
 
 ASKED = """
 import signal
-from mt_cli.machine import group as processes
+from mt_cli.machine import launcher
 
 received = []
 signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
-processes._stop_without_launcher()
+launcher._stop_without_launcher()
 """
 TWICE = f"""{ASKED}
 stop = signal.getsignal(signal.SIGUSR2)
@@ -503,13 +503,13 @@ def test_a_worker_whose_launcher_was_killed_before_it_could_notice_stops_at_once
 WAITING = """
 import os, signal
 import torch.distributed.rendezvous
-from mt_cli.machine import group as processes
+from mt_cli.machine import launcher
 
 def wait(*options, **more):
     yield os.kill(os.getpid(), signal.SIGUSR2)
 
 sys.modules["torch.distributed.rendezvous"].rendezvous = wait
-with processes.joined():
+with launcher.joined():
     print("joined")
 """
 
@@ -584,7 +584,7 @@ def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_pa
     """A launcher may start the processes again before and after that."""
     options = {"max_steps": 2}
     finished("again", 2, **options)
-    fails = {"body": "from mt_cli.machine.group import joined\nwith joined():\n    raise ValueError"}
+    fails = {"body": "from mt_cli.machine.launcher import joined\nwith joined():\n    raise ValueError"}
     for restarts in range(3):
         statuses, _, _ = forked(
             command("again", "--fresh", **options), 2, restarts=restarts, **({} if restarts else fails)

@@ -17,7 +17,7 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat, load_config
 from mt_cli.config.sections import may_change
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.run import train as run
+from mt_cli.run import loop
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.train import train as train_run
 from mt_cli.run.validation import Validator
@@ -277,7 +277,7 @@ def test_the_time_between_two_saves_counts_from_the_end_of_the_first(train, monk
         seconds += 100
         saved.append(step)
 
-    monkeypatch.setattr(run, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=monotonic))
     monkeypatch.setattr(RunDirectory, "save_state", save_state)
     assert train("run", save_every_minutes=8 / 60, max_steps=12, validate_every_steps=100)[0] == 0
     assert saved == [0, 5, 10, 12]
@@ -438,8 +438,8 @@ def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
         assert "going back to step 6" in train("run", **options)[2]
     with monkeypatch.context() as patch:
         assert train("other", **options | {"max_steps": 6})[0] == 0
-        rate = run.learning_rate
-        patch.setattr(run, "learning_rate", lambda *arguments: rate(*arguments) / 2)
+        rate = loop.learning_rate
+        patch.setattr(loop, "learning_rate", lambda *arguments: rate(*arguments) / 2)
         assert train("other", **options)[0] == 0
     for kind in ("model", "average"):
         assert_equal(tensors_of(tmp_path, "run", "last", kind), tensors_of(tmp_path, "other", "last", kind))

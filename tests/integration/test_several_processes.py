@@ -3,28 +3,28 @@ import pytest
 
 def test_processes_share_sums_values_and_work_and_leave_the_status_of_success(run_together, tmp_path):
     body = """
-processes._BUCKET_BYTES = 40
+groups._BUCKET_BYTES = 40
 os.environ["MT_STATUS_FILE"] = "status"
 
 def sums_are_the_same_in_all_processes():
-    tensors = [torch.full((size,), float(rank() + 1)) for size in (3, 20, 1, 4)] + [torch.tensor(rank())]
-    add_up(tensors)
-    total = sum(range(1, num_processes() + 1))
-    assert all(tensor.eq(total).all() for tensor in tensors[:-1]) and tensors[-1] == total - num_processes()
+    tensors = [torch.full((size,), float(group.rank + 1)) for size in (3, 20, 1, 4)] + [torch.tensor(group.rank)]
+    group.all_reduce(tensors)
+    total = sum(range(1, group.size + 1))
+    assert all(tensor.eq(total).all() for tensor in tensors[:-1]) and tensors[-1] == total - group.size
 
 def values_are_the_same_in_all_processes():
-    assert gathered(rank()) == list(range(num_processes()))
-    assert of_main(lambda: (rank(), num_processes(), os.environ["RANK"])) == (0, 1, "0")  # It works alone.
-    assert agreed(1.5 + rank(), rank() == num_processes() - 1, False) == (1.5, [True, False])
-    assert agreed(1.5 + rank(), False) == (1.5, [False])
+    assert group.all_gather(group.rank) == list(range(group.size))
+    assert group.from_main(lambda: (group.rank, group.size, os.environ["RANK"])) == (0, 1, "0")  # It works alone.
+    assert group.agree(1.5 + group.rank, group.rank == group.size - 1, False) == (1.5, [True, False])
+    assert group.agree(1.5 + group.rank, False) == (1.5, [False])
 
 def shares_are_apart_and_their_results_together():
     for size in (0, 1, 2, 7):
         done = []
-        assert spread(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
+        assert group.spread(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
             -item for item in range(size)
         ]
-        assert done == list(range(size))[rank() :: num_processes()]
+        assert done == list(range(size))[group.rank :: group.size]
 
 def the_first_process_of_a_machine_works_before_the_others():
     def work():
@@ -33,15 +33,14 @@ def the_first_process_of_a_machine_works_before_the_others():
         import time; time.sleep(0.3)
         open("made", "w").close()
         return "made"
-    assert once_per_machine(work) == ("made" if rank() == 0 else "found")
+    assert group.once_per_machine(work) == ("made" if group.rank == 0 else "found")
 
-with joined():
+with joined() as group:
     for law in (
         sums_are_the_same_in_all_processes, values_are_the_same_in_all_processes,
         shares_are_apart_and_their_results_together, the_first_process_of_a_machine_works_before_the_others,
     ):
         law()
-assert num_processes() == 1
 """
     assert [(status, err) for status, _, err in run_together(body, 3)] == [(0, "")] * 3
     assert (tmp_path / "status").read_text() == "0"
@@ -53,7 +52,7 @@ def test_a_failure_leaves_its_status_and_ends_all_before_python_is_finalized(run
 import atexit
 os.environ["MT_STATUS_FILE"] = "status"
 atexit.register(print, "finalized")  # The handlers registered last run first.
-with joined():
+with joined() as group:
     atexit.register(print, "released")
     raise InputError("wrong data")
 """
@@ -66,12 +65,12 @@ with joined():
 @pytest.mark.parametrize("failing", [0, 1])
 def test_an_error_of_one_process_ends_all_with_its_message_alone(run_together, failing):
     body = f"""
-with joined():
-    gathered(0)
-    if rank() == {failing}:
+with joined() as group:
+    group.all_gather(0)
+    if group.rank == {failing}:
         raise InputError("wrong data")
     for _ in range(1000):
-        add_up([torch.ones(10)])
+        group.all_reduce([torch.ones(10)])
 """
     found = run_together(body, 3)
     assert [status for status, _, _ in found] == [2, 2, 2]
@@ -83,12 +82,12 @@ with joined():
 def test_a_process_that_is_killed_ends_the_others_with_one_message(run_together, lost):
     body = f"""
 import signal
-with joined(if_lost="start again"):
-    gathered(0)
-    if rank() == {lost}:
+with joined(if_lost="start again") as group:
+    group.all_gather(0)
+    if group.rank == {lost}:
         os.kill(os.getpid(), signal.SIGKILL)
     for _ in range(1000):
-        add_up([torch.ones(10)])
+        group.all_reduce([torch.ones(10)])
 """
     found = run_together(body, 3)
     messages = [err for _, _, err in found if err]
@@ -100,38 +99,38 @@ with joined(if_lost="start again"):
 def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
     body = """
 import typer
-with joined():
-    if rank() == 0:
+with joined() as group:
+    if group.rank == 0:
         raise typer.Exit(0)  # As for `mt translate ... | head -n 1`.
     for _ in range(1000):
-        add_up([torch.ones(10)])
+        group.all_reduce([torch.ones(10)])
 """
     found = run_together(body)
     assert [status for status, _, _ in found] == [0, 0], found
     assert found[1][2] == ""
 
 
-def test_processes_that_are_started_again_find_each_other_and_know_what_was_noted(run_together):
+def test_processes_that_are_started_again_find_each_other_and_know_their_launch(run_together):
     """The store of the launcher still has the addresses of the processes before them."""
     body = """
 import time
 time.sleep(0.5 * (int(os.environ["RANK"]) == 0))
-with joined():
-    assert gathered(rank()) == [0, 1] and num_restarts() == {restarts}
-    assert [was_noted(event) for event in ("first", "second")] == [{restarts} > 0, {restarts} > 1]
-    if rank() == 0:
-        note(["first", "second", "third"][{restarts}])
-    gathered(None)
+with joined() as group:
+    assert group.all_gather(group.rank) == [0, 1]
+    print(group.launch_id, flush=True)
     os._exit(0)  # Leaves its addresses in the store.
 """
+    launches = set()
     for restarts in range(3):
-        found = run_together(body.format(restarts=restarts), restarts=restarts)
+        found = run_together(body, restarts=restarts)
         assert [(status, err) for status, _, err in found] == [(0, ""), (0, "")]
+        launches |= {output for _, output, _ in found}
+    assert len(launches) == 1 and launches != {"\n"}
 
 
 NAMELESS = """
 import socket
-from mt_cli.machine import group as processes
+from mt_cli.machine import launcher
 
 def unknown(host, *rest, **options):
     if host == "nameless.invalid":
@@ -140,7 +139,7 @@ def unknown(host, *rest, **options):
 
 getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, unknown
 socket.gethostname = socket.getfqdn = lambda *name: "nameless.invalid"
-raise SystemExit(processes.launch(2, ["--version"]))
+raise SystemExit(launcher.launch(2, ["--version"]))
 """
 
 
@@ -181,7 +180,7 @@ def late(*arguments, **options):
 
 module = sys.modules["torch.distributed.rendezvous"]
 rendezvous, module.rendezvous = module.rendezvous, late
-with joined():
+with joined() as group:
     print("joined", flush=True)
     os._exit(0)
 """
@@ -206,7 +205,7 @@ def interrupt(number, frame):
 
 PrefixStore.wait = wait_and_be_stopped
 signal.signal(signal.SIGTERM, interrupt)
-with joined():
+with joined() as group:
     raise InputError("wrong")
 """
 

@@ -24,7 +24,7 @@ def new_setup(dtype=torch.float32, **options):
     model = Transformer(ModelConfig(**sizes, dropout=0.0, qkv_bias=False, tie_embeddings="all"), 31, 31)
     training = TrainingConfig(max_steps=10, learning_rate=1e-2, ema_decay=0.9, **options)
     setup = SimpleNamespace(
-        model=model if is_main() else skeleton(model), dtype=dtype, device=torch.device("cpu"),
+        model=model if group.rank == 0 else skeleton(model), dtype=dtype, device=torch.device("cpu"), group=group,
         config=SimpleNamespace(training=training),
     )
     setup.optimizer, setup.objective = build_optimizer(setup.model, training), Objective(setup.model, training)
@@ -33,8 +33,8 @@ def new_setup(dtype=torch.float32, **options):
     return setup, Objective(model, training).train()  # The second one is whole in every process.
 
 def my_share():
-    empty = [batches[0].without_targets()] if rank() == 1 else []  # This process lacks the third.
-    return batches[rank()::2] + empty
+    empty = [batches[0].without_targets()] if group.rank == 1 else []  # This process lacks the third.
+    return batches[group.rank::2] + empty
 
 def train(shards, steps):
     for step in steps:
@@ -51,9 +51,8 @@ def gradients_are_those_of_one_process(dtype, recompute_layers, tolerance):
     shards = Shards(setup)
     shards.gradients.objective.train()
     sums = shards.gradients.accumulate(my_share(), num_target_tokens)
-    with _alone():
-        expected = Gradients(objective, dtype)
-        expected_sums = expected.accumulate(batches, num_target_tokens)
+    expected = Gradients(objective, dtype)  # Of this process alone.
+    expected_sums = expected.accumulate(batches, num_target_tokens)
     pairs = list(zip(shards.gradients.parameters, expected.parameters, strict=True))
     assert all((whole(ours.grad) - theirs.grad).abs().max() <= tolerance for ours, theirs in pairs)
     for name, value in vars(sums).items():
@@ -76,7 +75,7 @@ def shards_stored_and_scattered_again_train_on_as_if_nothing_had_happened():
             shards = Shards(setup)
             list(train(shards, steps))
             shards.store()
-    if is_main():
+    if group.rank == 0:
         pairs = list(zip(stored(whole_setup), stored(parted_setup), strict=True))
         num_weights = len(list(whole_setup.model.parameters()))
         assert len(pairs) == (1 + 1 + 3) * num_weights and all(torch.equal(*pair) for pair in pairs)
@@ -91,8 +90,8 @@ def each_process_keeps_half_of_the_weights_moments_and_averages():
     num_weights = sum(each.numel() for each in shards.gradients.parameters)
     assert all_of_it == 4 * 4 * num_weights
     assert local <= 0.55 * all_of_it, (local, all_of_it)
-    assert sum(gathered(local)) == all_of_it
-    assert is_main() or all(weight.is_meta for weight in setup.model.parameters())
+    assert sum(group.all_gather(local)) == all_of_it
+    assert group.rank == 0 or all(weight.is_meta for weight in setup.model.parameters())
 
 def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_process():
     setup, _ = new_setup(torch.bfloat16)
@@ -104,7 +103,7 @@ def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_proce
         assert model.projection.weight is model.source_embedding.table.weight
         found = list(model.parameters())
         assert all(torch.equal(ours, theirs.bfloat16()) for ours, theirs in zip(found, expected, strict=True))
-        if is_main():
+        if group.rank == 0:
             assert all(torch.equal(*pair) for pair in zip(setup.model.parameters(), expected, strict=True))
 
 def a_batch_that_does_not_fit_is_not_split_but_an_error():
@@ -119,7 +118,7 @@ def a_batch_that_does_not_fit_is_not_split_but_an_error():
     else:
         raise AssertionError
 
-with joined():
+with joined() as group:
     gradients_are_those_of_one_process(torch.float32, True, 1e-6)
     gradients_are_those_of_one_process(torch.bfloat16, False, 1e-2)
     shards_stored_and_scattered_again_train_on_as_if_nothing_had_happened()

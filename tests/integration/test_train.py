@@ -14,7 +14,7 @@ import yaml
 from safetensors import safe_open
 
 from mt_cli.config.loading import load_config
-from mt_cli.run.policy import Signals
+from mt_cli.machine.signals import Signals
 from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator
 

@@ -9,27 +9,24 @@ import pytest
 import torch
 from torch.distributed.elastic.multiprocessing.api import SignalException
 
-from mt_cli.machine import group
+from mt_cli.errors import InputError
+from mt_cli.machine import launcher
 from mt_cli.machine.devices import pick_device, seed_device
+from mt_cli.machine.group import ALONE, Group
 
 
-def test_alone_every_function_is_neutral():
-    with group.joined():
-        assert (group.rank(), group.local_rank(), group.num_processes()) == (0, 0, 1)
-        assert group.is_main() and group.num_restarts() == 0
+def test_alone_every_method_is_neutral():
+    with launcher.joined() as group:
+        assert group == ALONE == Group(rank=0, size=1, local_rank=0, launch_id="")
         tensor = torch.arange(3.0)
-        group.add_up([tensor])
+        group.all_reduce([tensor])
         assert tensor.tolist() == [0, 1, 2]
         value = object()
-        assert group.of_main(lambda: value) is group.once_per_machine(lambda: value) is value
-        assert group.gathered(value) == [value]
+        assert group.from_main(lambda: value) is group.once_per_machine(lambda: value) is value
+        assert group.on_main(lambda: value) is value
+        assert group.all_gather(value) == [value]
         assert group.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
-        assert group.agreed(2.5, True, False) == (2.5, [True, False])
-
-
-def test_alone_nothing_is_noted():
-    group.note("event")
-    assert not group.was_noted("event")
+        assert group.agree(2.5, True, False) == (2.5, [True, False])
 
 
 def test_processes_that_cannot_join_are_an_error(monkeypatch):
@@ -38,8 +35,8 @@ def test_processes_that_cannot_join_are_an_error(monkeypatch):
         variables = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(group, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
-        with pytest.raises(group.InputError, match="cannot join"), group.joined():
+        monkeypatch.setattr(launcher, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
+        with pytest.raises(InputError, match="cannot join"), launcher.joined():
             pass
 
 
@@ -57,14 +54,14 @@ def test_several_processes_of_a_machine_have_a_device_each(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert pick_device("auto") == torch.device("cuda")
     for number in (0, 1, 2):
-        monkeypatch.setattr(group, "_member", group._Membership(number + 4, 8, number, None))
-        assert pick_device("cpu") == torch.device("cpu")
+        group = Group(number + 4, 8, number)
+        assert pick_device("cpu", group) == torch.device("cpu")
         if number < 2:
-            assert pick_device("auto") == pick_device("cuda") == torch.device("cuda", number)
-        with pytest.raises(group.InputError, match="one device each"):
-            pick_device("cuda:1")
-    with pytest.raises(group.InputError, match="there are 2 CUDA devices"):
-        pick_device("cuda")
+            assert pick_device("auto", group) == pick_device("cuda", group) == torch.device("cuda", number)
+        with pytest.raises(InputError, match="one device each"):
+            pick_device("cuda:1", group)
+    with pytest.raises(InputError, match="there are 2 CUDA devices"):
+        pick_device("cuda", group)
 
 
 def test_what_processes_send_each_other_can_be_pickled():
@@ -96,24 +93,24 @@ def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, wo
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name, value in variables.items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    with pytest.raises(group.InputError, match=re.escape(words)), group.joined():
+    with pytest.raises(InputError, match=re.escape(words)), launcher.joined():
         pass
 
 
 def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
-    assert group.launched_processes() is None
+    assert launcher.launched_processes() is None
     for name, value in LAUNCHED.items():
         monkeypatch.setenv(name, value)
-    assert group.launched_processes() == 2
+    assert launcher.launched_processes() == 2
 
 
 @pytest.mark.parametrize(("num_cpus", "num_gpus", "most"), [(1, 0, 2), (1, 8, 8), (16, 2, 16)])
 def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
-    monkeypatch.setattr("mt_cli.machine.group.num_usable_cpus", lambda: num_cpus)
+    monkeypatch.setattr("mt_cli.machine.launcher.num_usable_cpus", lambda: num_cpus)
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
-    group._check_number(most)
-    with pytest.raises(group.InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
-        group.launch(most + 1, ["train"])
+    launcher._check_number(most)
+    with pytest.raises(InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
+        launcher.launch(most + 1, ["train"])
 
 
 @pytest.fixture
@@ -129,7 +126,7 @@ def ended_by_a_signal(monkeypatch):
             return start
 
         monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
-        return group.launch(2, ["train"])
+        return launcher.launch(2, ["train"])
 
     for name in (
         "OMP_NUM_THREADS",
@@ -151,6 +148,6 @@ def test_after_a_signal_the_status_is_the_one_that_the_processes_left(ended_by_a
 
     def work():
         if left is not None:
-            group._leave_status(left)
+            launcher._leave_status(left)
 
     assert ended_by_a_signal(work) == status

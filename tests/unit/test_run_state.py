@@ -13,7 +13,7 @@ from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedS
 from mt_cli.config.sections import TrainingConfig
 from mt_cli.machine.console import Progress
 from mt_cli.run.log import TrainingLog
-from mt_cli.run.records import Tracker, read_rows
+from mt_cli.run.records import Records, read_rows
 from mt_cli.training.steps import Position, StepReport
 
 
@@ -38,9 +38,11 @@ def test_steps_saved_without_their_number_of_correct_tokens_can_be_read():
 def rows_of_steps(folder, *steps, unlogged=()):
     """The rows written for steps with these numbers of correct tokens out of ten; None: a step that was not finite."""
     weight = torch.nn.Parameter(torch.ones(1))
-    with Tracker(folder, 0, {}) as tracker, Progress("train", None, "step") as bar:
+    with Records(folder, 0, {}) as records, Progress("train", None, "step") as bar:
         config = TrainingConfig(log_every_steps=len(steps))
-        log = TrainingLog(config, RunState(unlogged=list(unlogged)), tracker, bar, torch.optim.AdamW([weight]))
+        state = RunState(unlogged=list(unlogged))
+        write = lambda step, metrics: records.write_metrics(step, state.elapsed_seconds, metrics)  # noqa: E731
+        log = TrainingLog(config, state, write, bar, torch.optim.AdamW([weight]))
         for step, num_correct in enumerate(steps, start=1):
             sums = torch.tensor(7.0), torch.tensor(float(num_correct or 0))
             log.add(

@@ -10,7 +10,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine import console
 from mt_cli.machine.console import Progress, show_progress
-from mt_cli.run.records import NoTracker, Tracker, read_rows, read_samples, write_hparams
+from mt_cli.run.records import Records, read_rows, read_samples, write_hparams
 
 
 def points(folder, tag):
@@ -18,14 +18,14 @@ def points(folder, tag):
 
 
 def test_a_tracker_opened_with_saved_sizes_forgets_what_came_later(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         for step in (1, 2, 3):
             tracker.write_metrics(step, step * 1.5, {"train/loss": 0.5**step})
             tracker.write_samples(step, [("a|b", "c", f"d{step}")])
             if step == 2:
                 sizes = tracker.flush()
         tracker.write_metrics(2, 4.0, {"valid/loss": 7.0})
-    with Tracker(tmp_path, 2, sizes) as tracker:
+    with Records(tmp_path, 2, sizes) as tracker:
         tracker.write_metrics(3, 9.0, {"train/loss": 0.25})
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [(row["step"], row["train/loss"]) for row in rows] == [(1, 0.5), (2, 0.25), (3, 0.25)]
@@ -39,12 +39,12 @@ def test_a_tracker_opened_with_saved_sizes_forgets_what_came_later(tmp_path):
 
 
 def test_a_validation_that_was_saved_is_kept(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         tracker.write_metrics(1, 1.0, {"train/loss": 0.5})
         tracker.write_metrics(1, 1.0, {"valid/loss": 7.0})
         tracker.write_samples(1, [("a", "b", "c")])
         sizes = tracker.flush()
-    with Tracker(tmp_path, 1, sizes):
+    with Records(tmp_path, 1, sizes):
         pass
     assert points(tmp_path, "train/loss") == [(1, 0.5)]
     assert points(tmp_path, "valid/loss") == [(1, 7.0)]
@@ -54,7 +54,7 @@ def test_a_validation_that_was_saved_is_kept(tmp_path):
 def test_a_row_that_a_crash_cut_off_is_forgotten(tmp_path):
     content = b'{"step": 1}\n{"step": 2}\n'
     (tmp_path / "metrics.jsonl").write_bytes(content + b'{"ste')
-    with Tracker(tmp_path, 5, {"metrics.jsonl": 1000}):
+    with Records(tmp_path, 5, {"metrics.jsonl": 1000}):
         pass
     assert (tmp_path / "metrics.jsonl").read_bytes() == content
 
@@ -62,7 +62,7 @@ def test_a_row_that_a_crash_cut_off_is_forgotten(tmp_path):
 @pytest.mark.parametrize("value", ["true", '"x"', "[1]", "{}", "null", "NaN", "Infinity", "1" + "0" * 400])
 def test_values_that_are_not_numbers_do_not_become_points(tmp_path, value):
     (tmp_path / "metrics.jsonl").write_text(f'{{"step": 1, "train/a": {value}, "train/b": 2.0}}\n{{"step": {value}}}\n')
-    with Tracker(tmp_path, 1, {"metrics.jsonl": 9999}):
+    with Records(tmp_path, 1, {"metrics.jsonl": 9999}):
         pass
     assert read_rows(tmp_path / "metrics.jsonl") == [{"step": 1, "train/b": 2.0}]
     assert points(tmp_path, "train/b") == [(1, 2.0)]
@@ -72,18 +72,18 @@ def test_a_resumed_run_leaves_out_tags_that_are_no_text(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text(json.dumps({"step": 3, "\ud800/loss": 1.0, "train/loss": 2.0}) + "\n", encoding="utf-8")
     assert read_rows(path) == [{"step": 3, "train/loss": 2.0}]
-    with Tracker(tmp_path, 3, {"metrics.jsonl": path.stat().st_size}) as tracker:
+    with Records(tmp_path, 3, {"metrics.jsonl": path.stat().st_size}) as tracker:
         tracker.flush()
 
 
 def test_numbers_that_json_cannot_represent_are_left_out(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         tracker.write_metrics(1, 1.0, {"train/loss": float("nan"), "train/grad_norm": float("inf"), "train/x": 1.0})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 1, "elapsed_seconds": 1.0, "train/x": 1.0}
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         (tmp_path / "metrics.jsonl").mkdir()
         with pytest.raises(MtError, match=r"metrics.jsonl: cannot be written: is a directory"):
             tracker.write_metrics(1, 1.0, {"train/loss": 1.0})
@@ -100,31 +100,19 @@ def test_a_full_disk_in_the_thread_of_tensorboard_is_one_error(tmp_path, monkeyp
     def write(self, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with pytest.raises(MtError, match="no space left on device"), Tracker(tmp_path, 0, {}) as tracker:
+    with pytest.raises(MtError, match="no space left on device"), Records(tmp_path, 0, {}) as tracker:
         monkeypatch.setattr(RecordWriter, "write", write)
         for step in range(10):
             tracker.write_metrics(step, 1.0, {"train/loss": 1.0})
             tracker.flush()
 
 
-def test_the_processes_beside_the_main_one_record_nothing(tmp_path):
-    with NoTracker(tmp_path, 0, {}) as tracker:
-        tracker.write_metrics(1, 1.0, {"train/loss": 1.0})
-        tracker.write_samples(1, [("a", "b", "c")])
-        tracker.write_pictures(1, {"picture": np.zeros((2, 2, 3), np.uint8)})
-        assert tracker.flush() == {}
-    assert not list(tmp_path.iterdir())
-    assert {name for name in vars(Tracker) if not name.startswith("_")} == {
-        name for name in vars(NoTracker) if not name.startswith("_")
-    }
-
-
 def test_samples_show_new_words_in_bold_even_after_a_restart(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         tracker.write_samples(1, [("a *b*", "r|f", "the cat sat")])
         tracker.write_samples(2, [("a *b*", "r|f", "the dog sat")])
         sizes = tracker.flush()
-    with Tracker(tmp_path, 2, sizes) as tracker:
+    with Records(tmp_path, 2, sizes) as tracker:
         tracker.write_samples(3, [("a *b*", "r|f", "the dog sat down")])
         tracker.write_samples(4, [("a *b*", "r|f", "the dog sat down")])
     rows = [text.splitlines()[2] for text in texts(tmp_path)]
@@ -148,14 +136,14 @@ def test_samples_show_new_words_in_bold_even_after_a_restart(tmp_path):
     ],
 )
 def test_marks_leave_the_spaces_of_a_text_as_they_are(tmp_path, before, after, marked):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         for step, text in enumerate((before, after)):
             tracker.write_samples(step, [("a", "b", text)])
     assert texts(tmp_path)[1].splitlines()[2].split("|")[-3].strip() == marked
 
 
 def test_tensorboard_has_pictures_and_hparams(tmp_path):
-    with Tracker(tmp_path, 0, {}) as tracker:
+    with Records(tmp_path, 0, {}) as tracker:
         tracker.write_pictures(3, {"attention/1": np.zeros((4, 6, 3), dtype=np.uint8)})
     write_hparams(tmp_path, 8, {"model.d_model": 16, "training.patience": None}, {"final/test_bleu": 30.0})
     board = EventAccumulator(str(tmp_path)).Reload()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import ModelConfig
+from mt_cli.corpus.cache import Cache
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import fitted
 from mt_cli.model.transformer import Transformer
@@ -68,7 +69,7 @@ def test_two_samples_are_shown_with_their_labels():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_validation_computes_in_the_format_of_training_and_leaves_the_weights_alone(tiny_tree, tmp_path, dtype):
     config = parse_config(tiny_tree, "tiny.yaml")
-    data = prepare(config, tmp_path)
+    data = prepare(config, Cache(tmp_path))
     model = Transformer(config.model, *(each.vocab_size for each in data.tokenizers))
     objective = Objective(model, config.training)
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
