@@ -8,6 +8,7 @@ import yaml
 from pyarrow import parquet
 
 from mt_cli.config.loading import load_config
+from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError
 from mt_cli.extras.recipes import command as beginning
 from mt_cli.extras.recipes.auto import resolve_preset
@@ -223,7 +224,7 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
         "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"],
     }
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache")
+    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), Cache(tmp_path / "cache"))
     assert config == load_config(tmp_path / "here.yaml")
 
 

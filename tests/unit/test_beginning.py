@@ -8,6 +8,7 @@ from pyarrow import parquet
 
 from mt_cli.config.corpora import FileSource, FilesSource
 from mt_cli.config.loading import config_of_text, parse_config
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.extras.exchange.huggingface import unsupported
@@ -31,7 +32,7 @@ def write(path, lines):
 
 def begun(source, languages=(None, None), name=None):
     """What `mt init` writes, read back."""
-    new = new_config(source, languages, name, Path("cache"))
+    new = new_config(source, languages, name, Cache(Path("cache")))
     assert config_of_text(new.text, "f.yaml") == new.config
     return new
 
@@ -140,7 +141,7 @@ def test_the_keys_of_a_translation_are_languages(empty_folder, kind, keys, langu
 def test_a_third_key_of_a_translation_is_asked_about(empty_folder):
     source = nested(empty_folder / "t.jsonl", ("en", "xyz", "uvw"), (ENGLISH, MADE_UP, MADE_UP))
     with pytest.raises(InputError, match=r"there are the languages en, xyz, uvw; choose with --source-language"):
-        new_config(source, (None, None), None, empty_folder)
+        new_config(source, (None, None), None, Cache(empty_folder))
     assert begun(source, ("en", "uvw")).config.corpus.languages == ("en", "uvw")
 
 
@@ -150,7 +151,9 @@ def test_the_side_whose_suffix_is_not_known_is_named(empty_folder, suffixes):
     write(empty_folder / "train.xyz", MADE_UP[::-1])
     side = ("source", "target")[suffixes.index("xyz")]
     with pytest.raises(InputError, match="xyz is no code that mt knows; if it is one") as caught:
-        new_config(FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, empty_folder)
+        new_config(
+            FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, Cache(empty_folder)
+        )
     assert f"the language of the {side} is neither" in str(caught.value)
     assert f"--{side}-language xyz" in str(caught.value)
 
@@ -158,7 +161,7 @@ def test_the_side_whose_suffix_is_not_known_is_named(empty_folder, suffixes):
 def test_no_language_is_suggested_for_text_that_may_be_in_any(empty_folder):
     write(empty_folder / "a.tsv", [f"{a}\t{b}" for a, b in zip(ENGLISH, MADE_UP, strict=True)])
     with pytest.raises(InputError, match=r"give its code with --target-language$"):
-        new_config(FileSource(file="a.tsv"), (None, None), None, empty_folder)
+        new_config(FileSource(file="a.tsv"), (None, None), None, Cache(empty_folder))
 
 
 def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empty_folder):
@@ -167,7 +170,7 @@ def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empt
     rows = [[" ".join(generator.choices(words, k=300)) for _ in range(2)] for _ in range(20)]
     write(empty_folder / "a.tsv", ["\t".join(row) for row in rows])
     with pytest.raises(CorpusError, match=r"every pair has more than corpus.max_tokens 256 .* split the texts into"):
-        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, empty_folder)
+        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, Cache(empty_folder))
 
 
 def test_a_config_says_what_cannot_be_exported_to_transformers(empty_folder):
