@@ -6,6 +6,8 @@ import sys
 import pytest
 import yaml
 
+from mt_cli.cli.streams import prompted_lines
+
 FINE = ("there", "there", "there")
 COMMANDS = {
     "help": "--help",
@@ -260,3 +262,19 @@ def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(run, tmp_p
     assert result.stderr == ""
     assert result.returncode == -2  # For a shell, 130.
     assert bool(result.stdout) == (moment == "end")
+
+
+def test_a_typed_line_that_is_not_utf8_is_refused_and_the_next_one_is_read(monkeypatch, capsys):
+    typed = iter(["one.", "caf\udce9", "two."])
+
+    def read(prompt):
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", read)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    assert list(prompted_lines()) == ["one.", "two."]
+    assert "'caf\\udce9' is not UTF-8 (0xE9); set the terminal to UTF-8" in capsys.readouterr().err
