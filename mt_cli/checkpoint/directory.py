@@ -24,6 +24,7 @@ from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.machine.storage import (
     check_plain,
     check_regular,
+    is_folder,
     read_regular,
     reading,
     refusal,
@@ -70,7 +71,7 @@ class RunDirectory:
 
     def config(self) -> Config:
         """The config of the run; raises RunError if this is no run directory."""
-        if not self.path.is_dir():
+        if not is_folder(self.path):
             near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
             raise RunError(f"{self.path}: no such run directory{hint}")

@@ -89,6 +89,7 @@ def joined(if_lost: str = "") -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        _ignore_signals()  # A launcher ends the others as soon as one has failed; their status is its status.
         own_status = _status_of(error)
         first_status = _status_of_first_failure(member, own_status)
         _failed_status = own_status if first_status is None else first_status
@@ -105,6 +106,12 @@ def joined(if_lost: str = "") -> Iterator[None]:
         dist.destroy_process_group()
     finally:
         _member = None
+
+
+def _ignore_signals() -> None:
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR2"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
 def _status_of(error: BaseException) -> int:

@@ -34,6 +34,14 @@ def is_wrong_path(error: OSError) -> bool:
     return error.errno in _WRONG_PATH
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a path is that of a folder; raises OSError if it cannot be used, as `Path.is_dir` up to Python 3.13."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+
+
 def refusal(path: Path, error: Exception, advice: str = "") -> MtError:
     """The error for an output that a user has named; of the work if there is no room, else of the command line."""
     is_of_work = isinstance(error, OSError) and is_out_of_room(error)

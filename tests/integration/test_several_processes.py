@@ -189,3 +189,28 @@ with joined():
 
 def test_no_process_ends_before_all_have_joined(run_together):
     assert [found[:2] for found in run_together(LATE)] == [(0, "joined\n")] * 2
+
+
+STOPPED = """
+import signal
+from torch.distributed import PrefixStore
+
+wait = PrefixStore.wait
+
+def wait_and_be_stopped(self, *arguments):
+    signal.raise_signal(signal.SIGTERM)  # As by a launcher that has seen the first failure.
+    return wait(self, *arguments)
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+PrefixStore.wait = wait_and_be_stopped
+signal.signal(signal.SIGTERM, interrupt)
+with joined():
+    raise InputError("wrong")
+"""
+
+
+def test_a_process_that_is_stopped_while_it_ends_has_the_status_of_the_first_failure(run_together):
+    found = run_together(STOPPED)
+    assert [status for status, *_ in found] == [2, 2], found
