@@ -138,37 +138,17 @@ def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
 
 
 @torch.no_grad()
-def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor]:
-    """Norm of all weights, and of the last update, recomputed from AdamW's averages; NaN before the first update.
-
-    Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high. A Muon update counts
-    with the root mean square that it is scaled to.
-    """
-    norms: tuple[list[Tensor], list[Tensor]] = [], []
+def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Norm of all weights together; NaN before the first update."""
+    squares: list[Tensor] = []
     for group in optimizer.param_groups:
         weights = [weight for weight in group["params"] if weight in optimizer.state]
-        if not weights:
-            continue
-        if _is_muon(group):
-            norms[0].extend(weight.square().sum() for weight in weights)
-            norms[1].extend(weight.new_tensor((_UPDATE_SIZE * group["lr"]) ** 2 * weight.numel()) for weight in weights)
-            continue
-        states = [optimizer.state[weight] for weight in weights]
-        (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.
-        if not step:  # All steps so far were skipped, after which a fused optimizer has averages of zero.
-            continue
-        correction = math.sqrt(1 - beta2**step)
-        roots = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
-        torch._foreach_add_(roots, group["eps"] * correction)
-        updates = torch._foreach_div([state["exp_avg"] for state in states], roots)
-        torch._foreach_mul_(updates, group["lr"] * correction / (1 - beta1**step))
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, weights, alpha=group["lr"] * group["weight_decay"])
-        for found, tensors in zip(norms, (weights, list(updates)), strict=True):
-            found.extend(norm.square() for norm in torch._foreach_norm(tensors))
-    if not norms[0]:
-        return torch.tensor(math.nan), torch.tensor(math.nan)
-    return torch.stack(norms[0]).sum().sqrt(), torch.stack(norms[1]).sum().sqrt()
+        if weights and _is_muon(group):
+            squares.extend(weight.square().sum() for weight in weights)
+        # All are updated at the same steps; a fused optimizer also has a state if all steps so far were skipped.
+        elif weights and float(optimizer.state[weights[0]]["step"]):
+            squares.extend(norm.square() for norm in torch._foreach_norm(weights))
+    return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
 
 
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:

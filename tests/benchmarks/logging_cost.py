@@ -44,7 +44,7 @@ def main():
         (records.Records, "write_metrics"),
         (records.Records, "write_samples"),
         (records.Records, "write_pictures"),
-        (log, "weight_and_update_norms"),
+        (log, "weight_norm"),
         (log, "memory_used"),
         (pictures, "attention_pictures"),
         (validation.Validator, "_part_losses"),

@@ -20,7 +20,7 @@ from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
-from mt_cli.extras.exchange.marian import interleaved, reordered, their_name
+from mt_cli.extras.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
