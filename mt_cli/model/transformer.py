@@ -23,7 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from mt_cli.batching.batches import Batch
 from mt_cli.batching.packing import Grid, padded_grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.attention import Append, Attended, MultiHeadAttention
+from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
 from mt_cli.model.positions import Embedding, Rotation
@@ -51,11 +51,16 @@ class Transformer(nn.Module):
         if config.tie_embeddings == "all":
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
-    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
-        """Logits BxTxV of the token after each target position, of padded ids."""
-        memory = self._encode(src_ids.flatten(), padded_grid(src_ids))
-        hidden_ND = self._decode(tgt_input_ids.flatten(), padded_grid(tgt_input_ids), *memory)
+    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
+        """Logits BxTxV of the token after each target position, of padded ids; `weights`, if given, are added to."""
+        memory = self._encode(src_ids.flatten(), padded_grid(src_ids), weights)
+        hidden_ND = self._decode(tgt_input_ids.flatten(), padded_grid(tgt_input_ids), *memory, weights)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
+
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
+        """What `forward` returns, and the attention weights of every layer."""
+        weights = AttentionWeights([], [], [])
+        return self(src_ids, tgt_input_ids, weights), weights
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch; times the projection's weight, they are logits."""
@@ -79,23 +84,30 @@ class Transformer(nn.Module):
             x_RD = layer(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
-    def _encode(self, src_ids: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
+    def _encode(self, src_ids: Tensor, grid: Grid, weights: AttentionWeights | None = None) -> tuple[Tensor, Grid]:
         """Memory MxD of source ids, and its grid of heads."""
         grid = self.rotation(grid.of_heads(self.config.num_heads))
         x_MD = self.source_embedding(src_ids, grid)
         bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = self._pass(layer, x_MD, grid, bias)
+            x_MD = self._pass(layer, x_MD, grid, bias, weights)
         return self.encoder_norm(x_MD), grid
 
-    def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
+    def _decode(
+        self,
+        tgt_ids: Tensor,
+        grid: Grid,
+        memory_MD: Tensor,
+        memory_grid: Grid,
+        weights: AttentionWeights | None = None,
+    ) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
         grid = self.rotation(grid.of_heads(self.config.num_heads))
         x_ND = self.target_embedding(tgt_ids, grid)
         bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
         memory = Memory(memory_MD, memory_grid, bias_of(memory_grid.mask[:, None, None]))
         for layer in self.decoder:
-            x_ND = self._pass(layer, x_ND, grid, bias, memory)
+            x_ND = self._pass(layer, x_ND, grid, bias, memory, None, weights)
         return self.decoder_norm(x_ND)
 
     def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -124,9 +136,10 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor) -> Tensor:
+    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """MxD to MxD."""
-        x_MD = self.self_attention_residual(x_MD, self.self_attention, grid, bias)
+        found = None if weights is None else weights.encoder
+        x_MD = self.self_attention_residual(x_MD, self.self_attention, grid, bias, weights=found)
         return self.feed_forward_residual(x_MD, self.feed_forward)
 
 
@@ -143,13 +156,22 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory | Attended, append: Append | None = None
+        self,
+        x_ND: Tensor,
+        grid: Grid,
+        bias: Tensor,
+        memory: Memory | Attended,
+        append: Append | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
         if isinstance(memory, Memory):
             memory = Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
-        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append)
-        x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory.bias, memory.keys_values)
+        own, cross = (None, None) if weights is None else (weights.decoder, weights.cross)
+        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append, weights=own)
+        x_ND = self.cross_attention_residual(
+            x_ND, self.cross_attention, grid, memory.bias, memory.keys_values, weights=cross
+        )
         return self.feed_forward_residual(x_ND, self.feed_forward)
 
 
