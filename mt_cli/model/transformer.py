@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from mt_cli.batching.batches import Batch
-from mt_cli.batching.packing import Grid, padded_grid
+from mt_cli.batching.batches import Batch, Side
+from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
@@ -53,8 +53,8 @@ class Transformer(nn.Module):
 
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """Logits BxTxV of the token after each target position, of padded ids; `weights`, if given, are added to."""
-        memory = self._encode(src_ids.flatten(), padded_grid(src_ids), weights)
-        hidden_ND = self._decode(tgt_input_ids.flatten(), padded_grid(tgt_input_ids), *memory, weights)
+        memory = self._encode(Side.of_padded(src_ids), weights)
+        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
 
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
@@ -64,16 +64,15 @@ class Transformer(nn.Module):
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch; times the projection's weight, they are logits."""
-        memory = self._encode(batch.src_ids, batch.source_grid)
-        return self._decode(batch.tgt_input_ids, batch.target_grid, *memory)
+        return self._decode(batch.target, self._encode(batch.source))
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
-        memory_MD, grid = self._encode(src_ids.flatten(), padded_grid(src_ids))
-        keys_values = (layer.cross_attention.keys_values(memory_MD, grid) for layer in self.decoder)  # type: ignore
+        source = self._encode(Side.of_padded(src_ids))
+        keys_values = (layer.cross_attention.keys_values(source.hidden, source.grid) for layer in self.decoder)  # type: ignore
         # Contiguous: otherwise each step would copy them.
         memory = [(keys.contiguous(), values.contiguous()) for keys, values in keys_values]
-        return KeyValueCache(memory, bias_of(grid.mask[:, None, None]), num_beams)
+        return KeyValueCache(memory, source.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
@@ -84,28 +83,19 @@ class Transformer(nn.Module):
             x_RD = layer(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
-    def _encode(self, src_ids: Tensor, grid: Grid, weights: AttentionWeights | None = None) -> tuple[Tensor, Grid]:
-        """Memory MxD of source ids, and its grid of heads."""
-        grid = self.rotation(grid.of_heads(self.config.num_heads))
-        x_MD = self.source_embedding(src_ids, grid)
+    def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
+        grid = self.rotation(source.grid.of_heads(self.config.num_heads))
+        x_MD = self.source_embedding(source.ids, grid)
         bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
             x_MD = self._pass(layer, x_MD, grid, bias, weights)
-        return self.encoder_norm(x_MD), grid
+        return Memory(self.encoder_norm(x_MD), grid, bias)
 
-    def _decode(
-        self,
-        tgt_ids: Tensor,
-        grid: Grid,
-        memory_MD: Tensor,
-        memory_grid: Grid,
-        weights: AttentionWeights | None = None,
-    ) -> Tensor:
+    def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
-        grid = self.rotation(grid.of_heads(self.config.num_heads))
-        x_ND = self.target_embedding(tgt_ids, grid)
-        bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
-        memory = Memory(memory_MD, memory_grid, bias_of(memory_grid.mask[:, None, None]))
+        grid = self.rotation(target.grid.of_heads(self.config.num_heads))
+        x_ND = self.target_embedding(target.ids, grid)
+        bias = bias_of(causal_mask(grid.num_positions, target.ids.device))
         for layer in self.decoder:
             x_ND = self._pass(layer, x_ND, grid, bias, memory, None, weights)
         return self.decoder_norm(x_ND)

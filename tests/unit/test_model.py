@@ -126,8 +126,8 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
     model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
-    source, target = batch.source_grid, batch.target_grid
-    src_ids, tgt_ids = source.padded(batch.src_ids), target.padded(batch.tgt_input_ids)
+    source, target = batch.source.grid, batch.target.grid
+    src_ids, tgt_ids = source.padded(batch.source.ids), target.padded(batch.target.ids)
     expected = model(src_ids, tgt_ids)[tgt_ids != 0]
     logits = model.projection(model.hidden_states(batch)[: target.num_tokens])
     assert torch.allclose(logits, expected, atol=1e-5)
