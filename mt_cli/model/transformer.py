@@ -10,9 +10,9 @@ belongs, and attention alone needs to know. Modules compute in the number format
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -69,19 +69,23 @@ class Transformer(nn.Module):
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         source = self._encode(Side.of_padded(src_ids))
-        keys_values = (layer.cross_attention.keys_values(source.hidden, source.grid) for layer in self.decoder)  # type: ignore
+        attended = [layer.attended(source) for layer in self._decoder_layers]
         # Contiguous: otherwise each step would copy them.
-        memory = [(keys.contiguous(), values.contiguous()) for keys, values in keys_values]
+        memory = [(keys.contiguous(), values.contiguous()) for (keys, values), _ in attended]
         return KeyValueCache(memory, source.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         grid = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, grid)
-        for index, layer in enumerate(self.decoder):
+        for index, layer in enumerate(self._decoder_layers):
             memory = Attended(cache.memory[index], cache.memory_bias)
-            x_RD = layer(x_RD, grid, cache.bias, memory, partial(cache.append, index))
+            x_RD = layer.decode(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
+
+    @property
+    def _decoder_layers(self) -> Iterable[DecoderLayer]:
+        return cast("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
         grid = self.rotation(source.grid.of_heads(self.config.num_heads))
@@ -97,7 +101,7 @@ class Transformer(nn.Module):
         x_ND = self.target_embedding(target.ids, grid)
         bias = bias_of(causal_mask(grid.num_positions, target.ids.device))
         for layer in self.decoder:
-            x_ND = self._pass(layer, x_ND, grid, bias, memory, None, weights)
+            x_ND = self._pass(layer, x_ND, grid, bias, memory, weights)
         return self.decoder_norm(x_ND)
 
     def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -146,17 +150,26 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
+        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
+    ) -> Tensor:
+        """NxD to NxD: makes keys and values of the memory, then attends to them as `decode`."""
+        # Both in `forward`, in which alone a sharded layer has its weights, and a recomputed one keeps nothing.
+        return self.decode(x_ND, grid, bias, self.attended(memory), weights=weights)
+
+    def attended(self, memory: Memory) -> Attended:
+        """What cross-attention attends to."""
+        return Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
+
+    def decode(
         self,
         x_ND: Tensor,
         grid: Grid,
         bias: Tensor,
-        memory: Memory | Attended,
+        memory: Attended,
         append: Append | None = None,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
-        if isinstance(memory, Memory):
-            memory = Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
         own, cross = (None, None) if weights is None else (weights.decoder, weights.cross)
         x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append, weights=own)
         x_ND = self.cross_attention_residual(
