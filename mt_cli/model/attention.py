@@ -22,10 +22,10 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Attended(NamedTuple):
-    """Keys and values, and the bias Bx1x1xS: 0 where a key may be attended to, -inf elsewhere."""
+    """The bias Bx1x1xS, 0 where a key may be attended to and -inf elsewhere, and the keys and values."""
 
-    keys_values: KeysValues
     bias: Tensor
+    keys_values: KeysValues
 
 
 class AttentionWeights(NamedTuple):

@@ -69,9 +69,9 @@ class Transformer(nn.Module):
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         source = self._encode(Side.of_padded(src_ids))
-        attended = [layer.attended(source) for layer in self._decoder_layers]
+        attended = (layer.attended(source) for layer in self._decoder_layers)
         # Contiguous: otherwise each step would copy them.
-        memory = [(keys.contiguous(), values.contiguous()) for (keys, values), _ in attended]
+        memory = [(keys.contiguous(), values.contiguous()) for _, (keys, values) in attended]
         return KeyValueCache(memory, source.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
@@ -79,7 +79,7 @@ class Transformer(nn.Module):
         grid = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, grid)
         for index, layer in enumerate(self._decoder_layers):
-            memory = Attended(cache.memory[index], cache.memory_bias)
+            memory = Attended(cache.memory_bias, cache.memory[index])
             x_RD = layer.decode(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
@@ -132,9 +132,9 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """MxD to MxD."""
-        found = None if weights is None else weights.encoder
-        x_MD = self.self_attention_residual(x_MD, self.self_attention, grid, bias, weights=found)
-        return self.feed_forward_residual(x_MD, self.feed_forward)
+        own, last = self.self_attention_residual, self.feed_forward_residual
+        x_MD = own.after(x_MD, self.self_attention(own.before(x_MD), grid, bias, weights=weights and weights.encoder))
+        return last.after(x_MD, self.feed_forward(last.before(x_MD)))
 
 
 class DecoderLayer(nn.Module):
@@ -158,7 +158,7 @@ class DecoderLayer(nn.Module):
 
     def attended(self, memory: Memory) -> Attended:
         """What cross-attention attends to."""
-        return Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
+        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.grid))
 
     def decode(
         self,
@@ -170,12 +170,11 @@ class DecoderLayer(nn.Module):
         weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
-        own, cross = (None, None) if weights is None else (weights.decoder, weights.cross)
-        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append, weights=own)
-        x_ND = self.cross_attention_residual(
-            x_ND, self.cross_attention, grid, memory.bias, memory.keys_values, weights=cross
-        )
-        return self.feed_forward_residual(x_ND, self.feed_forward)
+        own, cross, last = self.self_attention_residual, self.cross_attention_residual, self.feed_forward_residual
+        own_weights, cross_weights = weights and weights.decoder, weights and weights.cross
+        x_ND = own.after(x_ND, self.self_attention(own.before(x_ND), grid, bias, None, append, own_weights))
+        x_ND = cross.after(x_ND, self.cross_attention(cross.before(x_ND), grid, *memory, weights=cross_weights))
+        return last.after(x_ND, self.feed_forward(last.before(x_ND)))
 
 
 class FeedForward(nn.Module):
@@ -202,7 +201,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """A sub-layer with dropout and residual connection, normed before (Xiong et al. 2020) or after (section 5.4)."""
+    """What is before and after a sub-layer: dropout, the residual connection, and a norm at one of both ends.
+
+    The norm is before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -210,12 +212,14 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = config.dropout
 
-    def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-        """NxD to NxD; the other arguments are those of the sub-layer."""
-        rate = self.dropout if self.training else 0.0
-        if self.norm_first:
-            return add_dropped(x_ND, sublayer(self.norm(x_ND), *args, **kwargs), rate)
-        return self.norm(add_dropped(x_ND, sublayer(x_ND, *args, **kwargs), rate))
+    def before(self, x_ND: Tensor) -> Tensor:
+        """What the sub-layer gets."""
+        return self.norm(x_ND) if self.norm_first else x_ND
+
+    def after(self, x_ND: Tensor, y_ND: Tensor) -> Tensor:
+        """The input of the block plus what the sub-layer returned."""
+        sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
+        return sum_ND if self.norm_first else self.norm(sum_ND)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
