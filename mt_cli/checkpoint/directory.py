@@ -11,19 +11,19 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
-    check_plain,
     check_regular,
     is_folder,
     read_regular,
@@ -37,7 +37,6 @@ from mt_cli.machine.storage import (
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
-_LOCK = ".lock"
 _MAX_REPORT_BYTES = 2**24
 
 
@@ -57,7 +56,7 @@ class RunDirectory:
         self.best_path = checkpoints / "best.safetensors"
         self.former_best_path = checkpoints / "former_best.safetensors"
         self.before_average_path = checkpoints / "before_average.safetensors"
-        self._lock: IO[str] | None = None
+        self._lock = RunLock(path)
         self._step_of_good_last: int | None = None
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
@@ -167,7 +166,7 @@ class RunDirectory:
 
     def is_empty(self) -> bool:
         """Whether there is nothing in it except the lock."""
-        return all(path.name == _LOCK for path in self.path.iterdir())
+        return all(path.name == LOCK for path in self.path.iterdir())
 
     def states(self) -> list[Path]:
         """The files from which training can resume: `last`, then older ones, newest first."""
@@ -302,41 +301,13 @@ class RunDirectory:
     def _locked(self) -> Iterator[None]:
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
-            self._take_lock()
+            self._lock.take()
             yield
         finally:
-            self._release_lock()
+            self._lock.release()
             if made and self.path.is_dir() and self.is_empty():
-                (self.path / _LOCK).unlink(missing_ok=True)
+                (self.path / LOCK).unlink(missing_ok=True)
                 remove_empty(*made)
-
-    def _take_lock(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            check_plain(self.path)
-            self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
-        except FileExistsError:
-            raise RunError(
-                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
-            ) from None
-        except OSError as error:
-            raise refusal(self.path, error) from None
-        try:
-            _lock_file(self._lock)
-        except (BlockingIOError, PermissionError):
-            self._lock.seek(0)
-            owner = self._lock.read(100).strip() or "unknown"
-            raise RunError(
-                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
-            ) from None
-        with suppress(OSError):  # On a full disk the lock still holds.
-            os.truncate(self._lock.fileno(), 0)
-            os.write(self._lock.fileno(), f"process {os.getpid()}".encode("ascii"))
-
-    def _release_lock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N`, return that, and lock a new one if it was locked."""
@@ -344,10 +315,10 @@ class RunDirectory:
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
         self.path.rename(aside)
-        if self._lock is not None:
-            self._release_lock()
-            (aside / _LOCK).unlink(missing_ok=True)
-            self._take_lock()
+        if self._lock.is_taken:
+            self._lock.release()
+            (aside / LOCK).unlink(missing_ok=True)
+            self._lock.take()
         return aside
 
 
@@ -366,23 +337,6 @@ def _keep_as(path: Path, kept: Path) -> None:
     except OSError:
         with suppress(OSError):  # If something is in the way, only this older file is not kept.
             path.rename(kept)
-
-
-def _lock_file(file: IO[str]) -> None:
-    """Take a lock that ends with the process; raises BlockingIOError or PermissionError if another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows.
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass  # Network file systems may have no locks: better unguarded than not at all.
 
 
 def newest_run(root: Path = Path("runs")) -> Path:
