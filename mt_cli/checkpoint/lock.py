@@ -56,9 +56,8 @@ class RunLock:
         except OSError as error:
             if error.errno not in _NO_LOCKS:
                 raise refusal(self.folder, error) from None
-            say(
-                f"mt: {self.folder}: this file system cannot lock files ({reason(error)}); train this run once at a time"
-            )
+            problem = f"this file system cannot lock files ({reason(error)})"
+            say(f"mt: {self.folder}: {problem}; make sure that no other process trains this run")
             with path.open("r+b", buffering=0) as file:
                 _write_owner(file.fileno())
         self._lock = lock
