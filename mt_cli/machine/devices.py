@@ -65,9 +65,20 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
-        probes = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
-        return any(bool(probe()) for probe in probes if probe is not None)
+        return any(cpu_has(name) for name in BF16_INSTRUCTIONS)
     return False
+
+
+BF16_INSTRUCTIONS = ("avx512_bf16", "amx_tile")
+"""The instruction sets with which a CPU multiplies bf16, by their names in PyTorch."""
+
+
+def cpu_has(instructions: str) -> bool | None:
+    """Whether the CPU has an instruction set; None if this PyTorch does not say."""
+    if hasattr(torch.cpu, "get_capabilities"):  # Since PyTorch 2.10.
+        return bool(torch.cpu.get_capabilities().get(instructions))
+    probe = getattr(torch.cpu, f"_is_{instructions}_supported", None)
+    return None if probe is None else bool(probe())
 
 
 def use_threads(number: int | None) -> None:
