@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mt_cli.errors import InputError
 from mt_cli.machine.cpus import threads_if_busy
@@ -111,6 +112,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "backend out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+
+
+@torch.no_grad()
+def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
+    """Copy tensors to places of their shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(places, tensors)
+        return
+    for tensor, place in zip(tensors, places, strict=True):
+        place.copy_(tensor)
 
 
 def memory_of(device: torch.device) -> int:

@@ -55,23 +55,24 @@ class BatchedMuon(torch.optim.Muon):
     def step(self, closure: Any = None) -> Any:
         """Update all matrices that have a gradient."""
         for group in self.param_groups:
-            weights: list[Tensor] = []
-            gradients: list[Tensor] = []
-            momenta: list[Tensor] = []
-            self._init_group(group, weights, gradients, momenta)
-            if not weights:
-                continue
-            torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-            updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            alike: dict[torch.Size, list[int]] = defaultdict(list)
-            for index, weight in enumerate(weights):
-                alike[weight.shape].append(index)
-            for shape, indices in alike.items():
-                matrices = torch.stack([updates[index] for index in indices])
+            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    alike[weight.shape].append(weight)
+            for shape, weights in alike.items():
+                matrices = torch.stack([self._averaged(weight, group["momentum"]) for weight in weights])
                 changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
                 size = _UPDATE_SIZE * math.sqrt(max(shape))
-                torch._foreach_add_([weights[i] for i in indices], changes.unbind(), alpha=-group["lr"] * size)
+                for weight, change in zip(weights, changes, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
+
+    def _averaged(self, weight: Tensor, momentum: float) -> Tensor:
+        """Add the gradient of a matrix to its average; return Nesterov's mean of both."""
+        assert weight.grad is not None
+        state = self.state[weight]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight.grad)
+        return weight.grad.lerp(state["momentum_buffer"].lerp_(weight.grad, 1 - momentum), momentum)
 
 
 def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
@@ -158,14 +159,12 @@ def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, T
         if not step:  # All steps so far were skipped, after which a fused optimizer has averages of zero.
             continue
         correction = math.sqrt(1 - beta2**step)
-        roots = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
-        torch._foreach_add_(roots, group["eps"] * correction)
-        updates = torch._foreach_div([state["exp_avg"] for state in states], roots)
-        torch._foreach_mul_(updates, group["lr"] * correction / (1 - beta1**step))
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, weights, alpha=group["lr"] * group["weight_decay"])
-        for found, tensors in zip(norms, (weights, list(updates)), strict=True):
-            found.extend(norm.square() for norm in torch._foreach_norm(tensors))
+        for weight, state in zip(weights, states, strict=True):
+            root = state["exp_avg_sq"].sqrt().add_(group["eps"] * correction)
+            update = (state["exp_avg"] / root).mul_(group["lr"] * correction / (1 - beta1**step))
+            update.add_(weight, alpha=group["lr"] * group["weight_decay"])
+            norms[0].append(weight.norm().square())
+            norms[1].append(update.norm().square())
     if not norms[0]:
         return torch.tensor(math.nan), torch.tensor(math.nan)
     return torch.stack(norms[0]).sum().sqrt(), torch.stack(norms[1]).sum().sqrt()

@@ -7,6 +7,7 @@ import torch
 from mt_cli.errors import InputError
 from mt_cli.machine.devices import (
     BF16_INSTRUCTIONS,
+    copy_all,
     cpu_has,
     has_fast_bf16,
     is_out_of_memory,
@@ -56,6 +57,16 @@ def test_a_pytorch_without_public_capabilities_is_asked_by_its_private_function(
         assert cpu_has("avx512_bf16") is answer
     monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
     assert cpu_has("avx512_bf16") is None
+
+
+def test_copying_all_tensors_does_not_need_the_private_function_that_is_fast_on_a_gpu(monkeypatch):
+    assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
+    tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
+    for _ in range(2):
+        places = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
+        copy_all(tensors, places)
+        assert all(torch.equal(place.float(), tensor) for place, tensor in zip(places, tensors, strict=True))
+        monkeypatch.delattr(torch, "_foreach_copy_", raising=False)
 
 
 def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():
