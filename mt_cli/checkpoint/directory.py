@@ -7,17 +7,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from mt_cli.checkpoint.checkpoints import Checkpoints
+from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
-    check_plain,
     check_regular,
     is_folder,
     read_regular,
@@ -28,7 +28,6 @@ from mt_cli.machine.storage import (
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
-_LOCK = ".lock"
 _MAX_REPORT_BYTES = 2**24
 
 
@@ -42,7 +41,7 @@ class RunDirectory(Checkpoints):
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
-        self._lock: IO[str] | None = None
+        self._lock = RunLock(path)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
@@ -128,7 +127,7 @@ class RunDirectory(Checkpoints):
 
     def is_empty(self) -> bool:
         """Whether there is nothing in it except the lock."""
-        return all(path.name == _LOCK for path in self.path.iterdir())
+        return all(path.name == LOCK for path in self.path.iterdir())
 
     def locked(self, group: Group = ALONE) -> AbstractContextManager[None]:
         """Context manager that keeps other programs out; it makes the directory, and removes it if it stays empty.
@@ -143,41 +142,13 @@ class RunDirectory(Checkpoints):
     def _locked(self) -> Iterator[None]:
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
-            self._take_lock()
+            self._lock.take()
             yield
         finally:
-            self._release_lock()
+            self._lock.release()
             if made and self.path.is_dir() and self.is_empty():
-                (self.path / _LOCK).unlink(missing_ok=True)
+                (self.path / LOCK).unlink(missing_ok=True)
                 remove_empty(*made)
-
-    def _take_lock(self) -> None:
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            check_plain(self.path)
-            self._lock = (self.path / _LOCK).open("a+", encoding="utf-8")
-        except FileExistsError:
-            raise RunError(
-                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
-            ) from None
-        except OSError as error:
-            raise refusal(self.path, error) from None
-        try:
-            _lock_file(self._lock)
-        except (BlockingIOError, PermissionError):
-            self._lock.seek(0)
-            owner = self._lock.read(100).strip() or "unknown"
-            raise RunError(
-                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
-            ) from None
-        with suppress(OSError):  # On a full disk the lock still holds.
-            os.truncate(self._lock.fileno(), 0)
-            os.write(self._lock.fileno(), f"process {os.getpid()}".encode("ascii"))
-
-    def _release_lock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N`, return that, and lock a new one if it was locked."""
@@ -185,33 +156,16 @@ class RunDirectory(Checkpoints):
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
         self.path.rename(aside)
-        if self._lock is not None:
-            self._release_lock()
-            (aside / _LOCK).unlink(missing_ok=True)
-            self._take_lock()
+        if self._lock.is_taken:
+            self._lock.release()
+            (aside / LOCK).unlink(missing_ok=True)
+            self._lock.take()
         return aside
 
 
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _lock_file(file: IO[str]) -> None:
-    """Take a lock that ends with the process; raises BlockingIOError or PermissionError if another process has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows.
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise
-    except OSError:
-        pass  # Network file systems may have no locks: better unguarded than not at all.
 
 
 def newest_run(root: Path = Path("runs")) -> Path:

@@ -55,23 +55,24 @@ class BatchedMuon(torch.optim.Muon):
     def step(self, closure: Any = None) -> Any:
         """Update all matrices that have a gradient."""
         for group in self.param_groups:
-            weights: list[Tensor] = []
-            gradients: list[Tensor] = []
-            momenta: list[Tensor] = []
-            self._init_group(group, weights, gradients, momenta)
-            if not weights:
-                continue
-            torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-            updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            alike: dict[torch.Size, list[int]] = defaultdict(list)
-            for index, weight in enumerate(weights):
-                alike[weight.shape].append(index)
-            for shape, indices in alike.items():
-                matrices = torch.stack([updates[index] for index in indices])
+            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    alike[weight.shape].append(weight)
+            for shape, weights in alike.items():
+                matrices = torch.stack([self._averaged(weight, group["momentum"]) for weight in weights])
                 changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
                 size = _UPDATE_SIZE * math.sqrt(max(shape))
-                torch._foreach_add_([weights[i] for i in indices], changes.unbind(), alpha=-group["lr"] * size)
+                for weight, change in zip(weights, changes, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
+
+    def _averaged(self, weight: Tensor, momentum: float) -> Tensor:
+        """Add the gradient of a matrix to its average; return Nesterov's mean of both."""
+        assert weight.grad is not None
+        state = self.state[weight]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight.grad)
+        return weight.grad.lerp(state["momentum_buffer"].lerp_(weight.grad, 1 - momentum), momentum)
 
 
 def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
@@ -147,7 +148,7 @@ def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
             squares.extend(weight.square().sum() for weight in weights)
         # All are updated at the same steps; a fused optimizer also has a state if all steps so far were skipped.
         elif weights and float(optimizer.state[weights[0]]["step"]):
-            squares.extend(norm.square() for norm in torch._foreach_norm(weights))
+            squares.extend(weight.norm().square() for weight in weights)
     return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
 
 
