@@ -4,6 +4,7 @@
     ├── InputError               exit status 2: the command line, the config or the data is wrong
     │   ├── ConfigError          the YAML file or a `--set`
     │   ├── CorpusError          parallel text that cannot be read or used
+    │   │   └── ColumnError      a column of it that is missing or holds no text
     │   └── RunError             a run directory that is missing, incomplete or of another config
     │       └── DamagedFileError a file in it that has changed since it was written
     ├── DeviceMemoryError        a device has too little memory
@@ -36,6 +37,14 @@ class ConfigError(InputError):
 
 class CorpusError(InputError):
     """Parallel text is missing, unreadable, misaligned or empty."""
+
+
+class ColumnError(CorpusError):
+    """A column of a table is missing or holds no text; `problem` is the message without advice for configs."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(f"{problem}; set `columns`{hint}")
+        self.problem = f"{problem}{hint}"
 
 
 class RunError(InputError):

@@ -157,8 +157,9 @@ class ForkServer:
 
         if not restarts:
             self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # As a launcher has one.
+            self._launch_id = uuid.uuid4().hex
         common = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._store.port)}
-        common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+        common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": self._launch_id}
         for rank in range(number):
             environment = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             yield request | {"name": f"stream.{rank}", "environment": request["environment"] | environment}

@@ -173,9 +173,9 @@ class RunState:
         self.best_step, self.best_value, self.best_loss, self.best_metric = step, value, loss, metric
 
     def reset_best(self, metric: str) -> None:
-        """Forget the best scores, which another metric than this one measured; the step stays."""
+        """Forget all validations, because another metric than this one measured them; the best step stays for now."""
         self.set_best(self.best_step, None, None, metric)
-        self.num_validations_without_better, self.validations = 0, []
+        self.num_validations_without_better, self.validations, self.validated_step = 0, [], 0
 
     def copy_best(self, other: RunState) -> None:
         """Take the best step and its scores from another state of this run."""

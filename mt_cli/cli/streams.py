@@ -127,7 +127,10 @@ def _open_input(path: Path | None) -> AbstractContextManager[BinaryIO]:
 
 
 def prompted_lines() -> Iterator[str]:
-    """Lines that a user types after a prompt; without a terminal, the lines of standard input."""
+    """Lines that a user types after a prompt, which those that are not UTF-8 do not end.
+
+    Without a terminal, the lines of standard input.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield from input_lines(None)
         return
@@ -136,7 +139,12 @@ def prompted_lines() -> Iterator[str]:
     say("One sentence per line; an empty line or Ctrl-D ends.")
     with suppress(EOFError):
         while (line := input("> ")).strip():
-            yield as_utf8(line, "standard input", "utf-8")
+            try:
+                text = as_utf8(line, "standard input", "utf-8")
+            except InputError as error:
+                say(f"mt: {error}; set the terminal to UTF-8, and give the line again")
+                continue
+            yield text
         return
     say()
 

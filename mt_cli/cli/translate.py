@@ -146,7 +146,7 @@ def _write_translations(
                 output.write(formatted(item))
             if item.is_too_long:
                 length = f"a line of {len(item.source):,} characters is longer than this model was trained for"
-                say(f"mt: {length}; translated in {len(item.segments)} segments")
+                say(f"mt: {length}; translated in {len(item.segments):,} segments")
             note_unknown_words(item.unknown_words)
             if attention:
                 source_tokens, target_tokens, weights = translator.attention(item.source, item.text)

@@ -23,7 +23,7 @@ from mt_cli.corpus.lines import (
     read_whole_lines,
 )
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
-from mt_cli.errors import CorpusError, one_line
+from mt_cli.errors import ColumnError, CorpusError, one_line
 
 
 def read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
@@ -65,6 +65,7 @@ def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
 _SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
 _LINES_COMPARED = 20
 _MIN_LINES_COMPARED = 6
+_ROWS_WITH_KEYS = 100
 
 
 def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str] = _SEPARATORS) -> str:
@@ -113,11 +114,11 @@ def _read_table(
 def _checked_columns(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
-    """The columns; raises CorpusError unless each is among the names exactly once."""
+    """The columns; raises ColumnError or CorpusError unless each is among the names exactly once."""
     for column in columns:
         if column not in names:
             found = ", ".join(map(repr, names[:20])) or "nothing"
-            raise CorpusError(f"{where}: no {kind} {column!r} among {found}; set `columns`{hint}")
+            raise ColumnError(f"{where}: no {kind} {column!r} among {found}", hint)
         if names.count(column) > 1:
             raise CorpusError(f"{where}: the {kind} {column!r} occurs {names.count(column)} times; keep one of them")
     return columns
@@ -145,7 +146,7 @@ def read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[R
         for column in _checked_columns(columns or languages, list(record), where):
             side = "" if record[column] is None else record[column]
             if not isinstance(side, str):
-                raise CorpusError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
+                raise ColumnError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
             sides.append(_without_surrogates(side))
         yield number, sides[0], sides[1]
 
@@ -189,12 +190,19 @@ def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator
 
 
 def names_in_parquet(path: Path) -> Names:
-    """The columns, or the fields of `translation`."""
-    with opened(path) as stream, suppress(pa.ArrowException):  # `read_parquet` will explain it.
-        schema = pq.ParquetFile(stream).schema_arrow
+    """The columns, or the fields of `translation`; if it is a map, the keys of its first rows."""
+    unreadable = suppress(pa.ArrowException, OSError, UnicodeDecodeError)  # `read_parquet` will explain it.
+    with opened(path) as stream, unreadable, pq.ParquetFile(stream) as file:
+        schema = file.schema_arrow
         nested: Any = schema.field("translation").type if "translation" in schema.names else None
-        is_struct = nested is not None and pa.types.is_struct(nested)
-        return Names([field.name for field in nested] if is_struct else list(schema.names), is_struct)
+        if nested is not None and pa.types.is_struct(nested):
+            return Names([field.name for field in nested], True)
+        if nested is not None and pa.types.is_map(nested):
+            batch = next(file.iter_batches(_ROWS_WITH_KEYS, columns=["translation"]), None)
+            rows = [] if batch is None else batch.column("translation").to_pylist()
+            keys = dict.fromkeys(str(key) for row in rows if row is not None for key, _ in row)
+            return Names(list(keys), True)
+        return Names(list(schema.names), False)
     return Names([], False)
 
 
@@ -230,7 +238,7 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
     """The texts of a column, which may be dictionary-encoded; `number` rows are before it."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
-        raise CorpusError(f"{where}: holds {kind}, not text; set `columns`")
+        raise ColumnError(f"{where}: holds {kind}, not text")
     return _values(column, where, number)
 
 
@@ -241,7 +249,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
         _checked_columns((language,), names, where, kind="language")
         return pc.struct_field(column, [names.index(language)])
     if not pa.types.is_map(column.type) or not str(column.type.key_type).endswith("string"):
-        raise CorpusError(f"{where}: holds {column.type}, not {{language: text}}; set `columns`")
+        raise ColumnError(f"{where}: holds {column.type}, not {{language: text}}")
     for row, pairs in enumerate(_values(column, where, number), start=number + 1):
         if pairs is not None:
             _checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")

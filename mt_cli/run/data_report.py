@@ -39,7 +39,8 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     corpus, statistics = data.corpora[name], data.statistics[name]
     part, is_share = corpus.parts[index], corpus.code == HELD_OUT
     counts = corpus.counts(part)
-    dropped = {status: count for status, count in counts.items() if status not in ("kept", "held_out")}
+    # The filters dropped rows of a held-out share before; they are in the rows of `train`.
+    dropped = {} if is_share else {key: count for key, count in counts.items() if key not in ("kept", "held_out")}
     if statistics.num_too_long[index]:
         dropped["max_tokens"] = statistics.num_too_long[index]
     return {
@@ -48,7 +49,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
         "num_read": corpus.num_kept(part) if is_share else part.num_rows,
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
-        "dropped": {} if is_share else dropped,  # The other rows of a held-out share are reported with `train`.
+        "dropped": dropped,
     }
 
 

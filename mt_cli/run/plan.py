@@ -44,9 +44,11 @@ class Plan:
     is_new: bool = False
     parent: hooks.Parent | None = None
     """The run that a new one begins with; the main process alone has it."""
+    data: Data | None = None
+    """The data of a new run, for which its tokenizers were trained; the main process alone has them."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "parent": None}
+        return {**vars(self), "parent": None, "data": None}
 
 
 def decide(
@@ -74,7 +76,7 @@ def decide(
     state = RunState(Position(group.size), launch_id=group.launch_id)
     if parent is not None:
         state.parents, state.longest_source = [ancestor_of(parent.run)], parent.run.max_tokens
-    return Plan(config, data.tokenizers, state, is_new=True, parent=parent)
+    return Plan(config, data.tokenizers, state, is_new=True, parent=parent, data=data)
 
 
 def prepare_new(

@@ -148,7 +148,7 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
         with setup.deployed():
             directory.save_best(setup.model, asdict(state))
     if state.best_step and state.best_metric != measure:
-        say(f"The best checkpoint was chosen by {state.best_metric}; the next validation begins anew, by {measure}.")
+        say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {measure}.")
         state.reset_best(measure)
 
 

@@ -45,7 +45,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
         plan = group.from_main(lambda: decide(config, directory, cache, device, fresh, group))
         report = plan.report
         if report is None:
-            data = group.once_per_machine(lambda: prepare(plan.config, cache, plan.tokenizers))
+            data = group.once_per_machine(lambda: plan.data or prepare(plan.config, cache, plan.tokenizers))
             keep_memory()
             setup = Setup(plan, data, directory, device, group)
             state = restore(setup)

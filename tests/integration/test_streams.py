@@ -6,6 +6,8 @@ import sys
 import pytest
 import yaml
 
+from mt_cli.cli.streams import prompted_lines
+
 FINE = ("there", "there", "there")
 COMMANDS = {
     "help": "--help",
@@ -277,3 +279,19 @@ def test_an_interrupted_command_has_its_status_also_if_more_signals_follow(run, 
     env = os.environ | {"PYTHONPATH": str(root)}
     result = run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_a_typed_line_that_is_not_utf8_is_refused_and_the_next_one_is_read(monkeypatch, capsys):
+    typed = iter(["one.", "caf\udce9", "two."])
+
+    def read(prompt):
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", read)
+    for stream in (sys.stdin, sys.stdout):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    assert list(prompted_lines()) == ["one.", "two."]
+    assert "'caf\\udce9' is not UTF-8 (0xE9); set the terminal to UTF-8" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_the_saved_config_repeats_the_run(mt, tiny_run, tmp_path):
 def test_a_run_of_some_seconds_uses_them_and_ends_at_a_rate_near_zero(mt, tiny_tree, tmp_path, monkeypatch):
     """Each reading of the clock advances it by a fiftieth of a second."""
     clock = (reading / 50 for reading in itertools.count())
-    monkeypatch.setattr("mt_cli.run.train.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("mt_cli.run.loop.time", SimpleNamespace(monotonic=lambda: next(clock)))
     del tiny_tree["training"]["max_epochs"]
     tiny_tree["training"] |= {"max_minutes": 0.05, "schedule": "linear", "validate_every_steps": 1_000_000}
     (tmp_path / "seconds.yaml").write_text(yaml.safe_dump(tiny_tree), encoding="utf-8")
@@ -322,7 +322,7 @@ def test_an_automatic_batch_size_is_saved_in_the_config_of_the_run(mt, tiny_conf
     assert status == 0 and "auto is 4,096 here" in err
     assert "batch_tokens: 4096" in (tmp_path / "runs" / "tiny" / "config.yaml").read_text()
     status, _, err = mt(*command, "training.max_steps=3")
-    assert status == 0 and "Resuming from step 2" in err
+    assert status == 0 and "max_steps: was 2, now 3" in err and "batch_tokens" not in err
 
 
 def test_a_lack_of_memory_is_reported_once(mt, tiny_config, monkeypatch):

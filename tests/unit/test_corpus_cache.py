@@ -85,7 +85,8 @@ def test_a_damaged_entry_is_reported_and_rebuilt(cache, said, damage, name):
     cache.entry("a", write_content, read_content)
     damage(cache.path / "a" / name)
     for _ in range(2):
-        assert cache.entry("a", write_content, read_content) == b"some content"
+        again = Cache(cache.path, said.append)  # Another command.
+        assert again.entry("a", write_content, read_content) == b"some content"
     assert len(said) == 1 and "content" in said[0] and "rebuilt" in said[0]
     assert names_in(cache.path) == ["a"]
 

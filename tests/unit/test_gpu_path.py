@@ -260,12 +260,12 @@ def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced
 
 
 class Rows:
-    """In place of a tracker and of a progress bar."""
+    """In place of the records and of a progress bar."""
 
     def __init__(self):
         self.rows = []
 
-    def write_metrics(self, step, elapsed_seconds, metrics):
+    def __call__(self, step, metrics):
         self.rows.append((step, metrics["train/loss"], metrics["train/token_accuracy"], metrics["train/grad_norm"]))
 
     def advance(self):

@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
-_LIKE_A_CODE = re.compile(r"[a-z]{2,3}")
+_LIKE_A_CODE = re.compile(r"([a-z]{2,3}|[A-Z]{2,3})([_-]([A-Z][a-z]{3}|[A-Z]{2}))*")
 NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
 """Names that look like codes of languages and are none."""
 
@@ -49,7 +49,9 @@ def look(source: Source) -> Found:
         evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
         return Found(*_columns_of(splits[source.split]), evaluation)
     if isinstance(source, FilesSource):
-        return Found([_language_in_name(path) for path in source.files], True, neighbours(source.files))
+        unknown = unknown_codes_in(source.files)
+        known = ["" if each else _language_in_name(path) for path, each in zip(source.files, unknown, strict=True)]
+        return Found(known, True, neighbours(source.files))
     assert isinstance(source, FileSource)
     return Found(*names_in(Path(source.file)), neighbours([source.file]))
 
@@ -70,15 +72,33 @@ def _columns_of(dataset: Any) -> Names:
 
 def _language_in_name(path: str) -> str:
     """The last part of a file name that is the code of a language, or an empty string."""
-    parts = re.split(r"[._-]", Path(path).name)
-    return next((part for part in reversed(parts) if is_known(part)), "")
+    return next((part for part in reversed(_parts(Path(path))) if is_known(part)), "")
 
 
-def unknown_code_in(path: str) -> str | None:
-    """The suffix of a file that may be the code of a language that is not known; None if it is none."""
-    suffixes = [suffix[1:] for suffix in Path(path).suffixes if suffix not in COMPRESSIONS]
-    last = suffixes[-1] if suffixes else ""
-    return last if _LIKE_A_CODE.fullmatch(last) and last not in NO_CODES and not is_known(last) else None
+def _parts(path: Path) -> list[str]:
+    return re.split(r"[._-]", path.name)
+
+
+def is_unknown_code(name: str) -> bool:
+    """Whether a name may be the code of a language that is not known."""
+    return _LIKE_A_CODE.fullmatch(name) is not None and name.lower() not in NO_CODES and not is_known(name)
+
+
+def unknown_codes_in(files: tuple[str, str]) -> list[str]:
+    """For each of two files, what may be the code of a language that is not known, or an empty string.
+
+    It is the suffix, if that of the other file differs, or what has the place of a known code in the other name: `hau`
+    in `eng.dev` and `hau.dev`.
+    """
+    both = [Path(file).with_suffix("") if Path(file).suffix in COMPRESSIONS else Path(file) for file in files]
+    found = []
+    for own, other in (both, both[::-1]):
+        suffix, parts, others = own.suffix[1:], _parts(own), _parts(other)
+        places = zip(parts, others, strict=True) if len(parts) == len(others) else ()
+        candidates = [part for part, at_same_place in places if is_known(at_same_place)]
+        candidates += [suffix] if own.suffix != other.suffix else []
+        found.append(next((each for each in reversed(candidates) if is_unknown_code(each)), ""))
+    return found
 
 
 def neighbours(paths: Sequence[str]) -> dict[str, Tree]:

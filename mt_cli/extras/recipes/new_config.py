@@ -17,15 +17,28 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import LANGUAGE_CODE, code_of, is_known, language_of_texts, primary
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.corpus.sources import read_rows
-from mt_cli.errors import CorpusError, InputError
+from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
-from mt_cli.extras.recipes.naming import NO_CODES, Found, Tree, look, title_of, unknown_code_in
+from mt_cli.extras.recipes.naming import (
+    NO_CODES,
+    Found,
+    Tree,
+    is_unknown_code,
+    look,
+    title_of,
+    unknown_codes_in,
+)
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _MAX_NAME_BYTES = 200
-_HEADINGS = (("source", "target"), ("src", "tgt"), ("src", "trg"))
+_SIDES = ("source", "target")
+_HEADINGS = (_SIDES, ("src", "tgt"), ("src", "trg"))
+_OWN_COLUMNS = (
+    "give --source-language and --target-language with the names of two of them if these are codes, rename two of them "
+    "source and target, or write a config with `columns` (docs/data.md)"
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ def new_config(source: Source, languages: tuple[str | None, str | None], name: s
 
     Raises CorpusError if the source cannot be read, and InputError if its languages cannot be found.
     """
-    corpus = _corpus_of(source, languages)
+    corpus, origins = _corpus_of(source, languages)
     both = corpus["source"], corpus["target"]
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
@@ -52,7 +65,8 @@ def new_config(source: Source, languages: tuple[str | None, str | None], name: s
     text = _as_yaml(tree, found, heading)
     if config_of_text(text, "mt init") != found.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
-    lines = [f"{role}: {text}" for role, text in _described(found.config)]
+    lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {origins[0]}, {both[1]} {origins[1]})"]
+    lines += [f"{role}: {text}" for role, text in _described(found.config)]
     return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
 
 
@@ -75,17 +89,14 @@ def _described(config: Config) -> Iterator[tuple[str, str]]:
                 yield role, title_of(source) + named + (", found by its name" if role != "train" else "")
 
 
-def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree:
-    """The section `corpus` for a source."""
+def _corpus_of(source: Source, given: tuple[str | None, str | None]) -> tuple[Tree, list[str]]:
+    """The section `corpus` for a source, and where each of its languages is from, for people."""
     found = look(source)
-    columns, named = _columns_and_languages(source, found, languages)
+    columns, named = _columns_and_languages(source, found, given)
+    _refuse_unknown_codes(source, found, columns, named)
     extra = {"columns": list(columns)} if columns else {}
     train = source.model_dump(mode="json", exclude_unset=True) | extra
-    num_rows, beginning = 0, list[Row]()
-    for row in read_rows(type(source).model_validate(train), (named[0] or "source", named[1] or "target")):
-        num_rows += 1
-        if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
-            beginning.append(row)
+    beginning, num_rows = _beginning(type(source).model_validate(train), named, found)
     if not num_rows:
         raise CorpusError(f"{title_of(source)}: the corpus is empty")
     if beginning and all(one == other for _, one, other in beginning):
@@ -104,7 +115,41 @@ def _corpus_of(source: Source, languages: tuple[str | None, str | None]) -> Tree
     corpus = {"source": both[0], "target": both[1], "train": train}
     corpus["valid"] = evaluation.pop("valid", {"fraction": share})
     corpus |= {"test": evaluation.pop("test")} if "test" in evaluation else {}
-    return corpus | ({"extra_tests": evaluation} if evaluation else {})
+    origins = [
+        f"from --{side}-language" if option else "from a name" if name else "recognised by its words"
+        for side, option, name in zip(_SIDES, given, named, strict=True)
+    ]
+    return corpus | ({"extra_tests": evaluation} if evaluation else {}), origins
+
+
+def _beginning(source: Source, named: tuple[str | None, str | None], found: Found) -> tuple[list[Row], int]:
+    """The first rows with text on both sides, and the number of all rows."""
+    num_rows, beginning = 0, list[Row]()
+    try:
+        for row in read_rows(source, (named[0] or "source", named[1] or "target")):
+            num_rows += 1
+            if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
+                beginning.append(row)
+    except ColumnError as error:
+        names = ", ".join(found.names)
+        raise CorpusError(f"{error.problem}; there are the columns {names}; {_OWN_COLUMNS}") from None
+    return beginning, num_rows
+
+
+def _refuse_unknown_codes(
+    source: Source, found: Found, columns: Columns, languages: tuple[str | None, str | None]
+) -> None:
+    """Raise InputError for names that may be codes that are not known: words would find another language."""
+    if isinstance(source, FilesSource):
+        names = unknown_codes_in(source.files)
+    else:
+        names = [name if is_unknown_code(name) else "" for name in columns or ()]
+    for side, language, name in zip(_SIDES, languages, names, strict=False):
+        if language is None and name:
+            raise InputError(
+                f"{title_of(source)}: the language of the {side} is not known: {name} is no code that mt knows; if it "
+                f"is one, give --{side}-language {name}, otherwise the code of the language"
+            )
 
 
 def _columns_and_languages(
@@ -116,7 +161,7 @@ def _columns_and_languages(
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
     column_of = {code: name for name in reversed(found.names) if (code := _code_of(name, found))}
     codes = list(reversed(column_of))
-    if len(codes) > 2 and "id" in codes and not found.are_languages:
+    if len(found.names) > 2 and "id" in codes and not found.are_languages:
         codes.remove("id")  # Numbers, rather than Indonesian.
     rest = [code for code in codes if primary(code) not in {primary(each) for each in given if each}]
     num_missing = given.count(None)
@@ -130,7 +175,11 @@ def _columns_and_languages(
     languages = source_language, target_language
     if found.are_languages and _has_default_columns(source):
         return None, languages  # A translation memory has no columns.
-    columns = _columns_named(languages, column_of, found) or _columns_by_heading(source, found)
+    has_heading = found.are_languages or not _has_default_columns(source) or _are_codes(found.names)
+    columns = _columns_named(languages, column_of, found.names, has_heading)
+    columns = columns or _columns_by_heading(source, found.names, has_heading)
+    if columns:  # Perhaps only one of them is named like a language.
+        languages = languages[0] or _code_of(columns[0], found), languages[1] or _code_of(columns[1], found)
     return (None if columns == languages else columns), languages
 
 
@@ -140,31 +189,37 @@ def _code_of(name: str, found: Found) -> str | None:
     return name if is_code else code_of(name)
 
 
-def _columns_named(languages: tuple[str | None, str | None], column_of: Mapping[str, str], found: Found) -> Columns:
+def _columns_named(
+    languages: tuple[str | None, str | None], column_of: Mapping[str, str], names: Sequence[str], has_heading: bool
+) -> Columns:
     """The columns whose names are, or stand for, the two languages; None if there is not one for each."""
-    by_language = {primary(code): name for code, name in column_of.items()} | {name: name for name in found.names}
+    by_language = {primary(code): name for code, name in column_of.items()} | {name: name for name in names}
     named = [by_language.get(each, by_language.get(primary(each))) if each else None for each in languages]
-    if found.are_languages and len(found.names) == 2 and named.count(None) == 1:
-        # The other key is that of the other language, as a code that is not known.
-        named[named.index(None)] = next(name for name in found.names if name not in named)
+    if has_heading and len(names) == 2 and named.count(None) == 1:
+        # The other name is that of the other language, perhaps as a code that is not known.
+        named[named.index(None)] = next(name for name in names if name not in named)
     source, target = named
     return None if source is None or target is None else (source, target)
 
 
-def _columns_by_heading(source: Source, found: Found) -> Columns:
+def _columns_by_heading(source: Source, names: Sequence[str], has_heading: bool) -> Columns:
     """The columns `source` and `target`, or the only two; None for the default ones.
 
     Raises InputError if there are others.
     """
-    headings = next((pair for pair in _HEADINGS if set(pair) <= set(found.names)), None)
-    if headings or _has_default_columns(source) or not found.names:
+    headings = next((pair for pair in _HEADINGS if set(pair) <= set(names)), None)
+    if headings or not has_heading or not names:
         return headings
-    if len(found.names) != 2:
-        raise InputError(
-            f"{title_of(source)}: which of its columns {', '.join(found.names)} are source and target? Rename two "
-            "of them source and target, or like the languages; or write a config with `columns` (docs/data.md)"
-        )
-    return found.names[0], found.names[1]
+    if len(names) != 2:
+        found = ", ".join(names)
+        problem = f"which of its columns {found} are source and target is not clear"
+        raise InputError(f"{title_of(source)}: {problem}; {_OWN_COLUMNS}")
+    return names[0], names[1]
+
+
+def _are_codes(names: Sequence[str]) -> bool:
+    """Whether the first cells of a table are codes, at least one of them known, rather than text."""
+    return all(map(LANGUAGE_CODE.fullmatch, names)) and any(map(is_known, names))
 
 
 def _has_default_columns(source: Source) -> bool:
@@ -178,7 +233,7 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], ori
     Raises InputError if they are not recognised, a side has no letters, or each side is in the language of the other.
     """
     title = title_of(origin)
-    sides = {"source": [source for _, source, _ in rows], "target": [target for _, _, target in rows]}
+    sides = dict(zip(_SIDES, ([row[1] for row in rows], [row[2] for row in rows]), strict=True))
     by_words = [language_of_texts(side) for side in sides.values()]
     found = []
     for (side, texts), given, recognised in zip(sides.items(), languages, by_words, strict=True):
@@ -189,7 +244,10 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], ori
                 "(docs/data.md)"
             )
         if given is None and recognised is None:
-            raise InputError(f"{title}: {_unknown_language(side, origin)}")
+            raise InputError(
+                f"{title}: the language of the {side} is neither in names nor recognised by its words; give its code "
+                f"with --{side}-language"
+            )
         found.append(str(given or recognised))
     source, target = found
     if source == target:
@@ -197,15 +255,6 @@ def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], ori
     if by_words == [primary(target), primary(source)]:
         raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
     return source, target
-
-
-def _unknown_language(side: str, origin: Source) -> str:
-    """What to do about a side whose language is not known; a code is suggested only if the file has it as a suffix."""
-    problem = f"the language of the {side} is neither in names nor recognised by its words"
-    path = origin.files[side == "target"] if isinstance(origin, FilesSource) else ""
-    if (suffix := unknown_code_in(path)) is None:
-        return f"{problem}; give its code with --{side}-language"
-    return f"{problem}: {suffix} is no code that mt knows; if it is one, give --{side}-language {suffix}"
 
 
 def _name_of(source: Source, languages: Languages) -> str:

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
@@ -191,6 +193,58 @@ def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path
     assert description["model"]["d_model"] == 32
     assert description["special_tokens"] == {"[PAD]": 0, "[UNK]": 1, "[SOS]": 2, "[EOS]": 3}
     shutil.rmtree(tmp_path / "bundle")
+
+
+def code_with(root, words):
+    """The Python example with some words in the page on exports."""
+    page = (root / "docs/translating.md").read_text(encoding="utf-8")
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if words in code)
+    return compile(code, "docs/translating.md", "exec")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"activation": "swiglu", "qkv_bias": False, "tie_embeddings": "all"},
+        {"activation": "relu", "tie_embeddings": "none", "output_bias": True, "num_decoder_layers": 2},
+    ],
+)
+def test_the_program_for_bundles_in_the_docs_translates_as_mt_does(mt, trained, root, tmp_path, options):
+    run = TrainedRun.load(trained)
+    texts = ["one two three four five six seven eight nine ten.", "ONE TWO THREE FOUR FIVE SIX SEVEN EIGHT NINE TEN."]
+    pieces = train_tokenizer(texts, TokenizerConfig())
+    torch.manual_seed(3)
+    sizes = {"d_model": 32, "d_ff": 48, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1}
+    config = ModelConfig(**{**sizes, "positions": "rotary", **options})
+    model = Transformer(config, pieces.vocab_size, pieces.vocab_size)
+    for name, weight in model.named_parameters():  # Far from symmetric, so that translations have different words.
+        if weight.dim() == 1:
+            weight.data += 0.3 * torch.randn_like(weight)
+        elif "table" not in name:
+            weight.data *= 3
+    shared = TokenizerConfig(shared=True)
+    corpus = run.config.corpus.model_copy(update={"max_tokens": 200})
+    changed = run.config.model_copy(update={"model": config, "tokenizer": shared, "corpus": corpus})
+    write_run(tmp_path / "run", changed, (pieces, pieces), model, 200)
+    lines = [" ".join(["one two three.", "five six."] * times) for times in range(1, 5)] + ["eight é ten."]
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    command = ("translate", "--run", "run", "--input", "in.txt", "--beam-size", "1", "--unk", "keep")
+    status, out, err = mt(*command, "--precision", "fp32", "--device", "cpu")
+    assert status == 0, err
+    assert "segments" not in err
+    assert mt("export", "--run", "run", "--format", "bundle", "--output", "bundle")[0] == 0
+    program = {}
+    exec(code_with(root, "model.safetensors"), program)
+    assert [program["translate"](line) for line in lines] == out.splitlines()
+    assert len(set(out.split())) > 4
+
+
+def test_the_program_for_ctranslate2_in_the_docs_runs(trained, served, root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served").symlink_to(served)
+    program = {}
+    exec(code_with(root, "import ctranslate2"), program)
+    assert program["found"].hypotheses
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mt_cli.batching.batches import count_batches
 from mt_cli.config.loading import flat, parse_config, with_values
 from mt_cli.config.sections import TrainingConfig, may_change
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError
 from mt_cli.extras.exchange.huggingface import unsupported
@@ -173,7 +174,7 @@ def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):
     (tmp_path / "p.tsv").write_text("a b\tx y z\na b\tx y z\nc\t今日は\n \tq\n", encoding="utf-8")
     changes = {"train": {"file": "p.tsv"}, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
-    facts = find_facts(config, tmp_path / "cache")
+    facts = find_facts(config, Cache(tmp_path / "cache"))
     assert (facts.num_pairs, facts.num_target_words, facts.num_distinct_words) == (2, 5, 8)
     assert facts.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
 
@@ -184,7 +185,7 @@ def test_preset_auto_refuses_an_empty_stream(tmp_path, monkeypatch):
     changes = {"train": {"file": "p.tsv", "streaming": True}, "valid": {"builtin": "reverse-words", "split": "valid"}}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
     with pytest.raises(CorpusError, match=r"corpus.train: the corpus is empty"):
-        resolve_preset(config, tmp_path / "cache")
+        resolve_preset(config, Cache(tmp_path / "cache"))
 
 
 def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
@@ -192,7 +193,7 @@ def test_a_stream_trains_for_a_number_of_steps(tmp_path, monkeypatch, capsys):
     (tmp_path / "p.tsv").write_text("a b\tx y z\nc\td\n", encoding="utf-8")
     changes = {"train": {"file": "p.tsv", "streaming": True}, "valid": {"file": "p.tsv"}}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
-    resolved, data = resolve_preset(config, tmp_path / "cache")
+    resolved, data = resolve_preset(config, Cache(tmp_path / "cache"))
     assert data is None and resolved.training.max_steps and resolved.training.max_epochs is None
     assert "preset auto: a stream of unknown size, cpu" in capsys.readouterr().err
 
@@ -254,7 +255,7 @@ def test_the_plan_has_the_number_of_updates_that_the_run_has(tmp_path, monkeypat
     (tmp_path / "p.tsv").write_text("".join(f"{word}\t{word.upper()}\n" for word in words), encoding="utf-8")
     corpus = CORPUS | {"train": {"file": "p.tsv"}}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": corpus}, "f.yaml")
-    resolved, data = resolve_preset(config, tmp_path / "cache")
+    resolved, data = resolve_preset(config, Cache(tmp_path / "cache"))
     num_batches = count_batches(training_pairs(data, resolved), resolved.training.tokens_per_batch)
     num_steps = count_steps(resolved.training, 1, num_batches, resolved.training.max_epochs)
     assert f"max_epochs {resolved.training.max_epochs} ({num_steps:,} updates of" in capsys.readouterr().err
@@ -268,10 +269,10 @@ def test_replayed_pairs_are_not_counted_as_those_of_the_run(tmp_path, monkeypatc
     train = [{"file": "own.tsv"}, {"file": "old.tsv", "weight": 0.01}]
     corpus = CORPUS | {"train": train, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": corpus}, "f.yaml")
-    facts = find_facts(config, tmp_path / "cache", Circumstances(num_own=1))
+    facts = find_facts(config, Cache(tmp_path / "cache"), Circumstances(num_own=1))
     assert (facts.num_pairs, facts.num_target_words, facts.num_replayed) == (20, 60, 500)
     assert str(facts).startswith("20 pairs, ") and str(facts).endswith("besides 500 replayed pairs")
-    assert find_facts(config, tmp_path / "cache").num_pairs == 520
+    assert find_facts(config, Cache(tmp_path / "cache")).num_pairs == 520
 
 
 def test_what_cannot_be_exported_to_transformers_is_said_before_the_training():

@@ -8,6 +8,7 @@ import yaml
 from pyarrow import parquet
 
 from mt_cli.config.loading import load_config
+from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError
 from mt_cli.extras.recipes import command as beginning
 from mt_cli.extras.recipes.auto import resolve_preset
@@ -114,8 +115,8 @@ def compressed_files(folder):
 
 
 def files_named_after_nothing(folder):
-    write_files(folder, "left", pairs(90), ("txt", "tmp"))
-    return ("--files", "left.txt", "left.tmp"), {"train": {"files": ["left.txt", "left.tmp"]}}
+    write_files(folder, "left", pairs(90), ("txt", "ref"))
+    return ("--files", "left.txt", "left.ref"), {"train": {"files": ["left.txt", "left.ref"]}}
 
 
 def memory(folder):
@@ -223,7 +224,7 @@ def test_init_writes_what_preset_auto_chooses(mt, tmp_path):
         "corpus": yaml.safe_load((tmp_path / "here.yaml").read_text(encoding="utf-8"))["corpus"],
     }
     (tmp_path / "auto.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), tmp_path / "cache")
+    config, _ = resolve_preset(load_config(tmp_path / "auto.yaml"), Cache(tmp_path / "cache"))
     assert config == load_config(tmp_path / "here.yaml")
 
 
@@ -306,7 +307,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
         (("--file", "three.jsonl"), "there are the languages en, de, fr; choose with --source-language and --target"),
-        (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target?"),
+        (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target is not clear"),
         (("--file", "numbers.csv"), "numbers.csv: the source has no letters in the first 90 pairs; if the file has"),
         (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "both sides; it has en, de"),
         (("--files", "swapped.en", "swapped.de"), "the source seems to be de and the target en; exchange them"),

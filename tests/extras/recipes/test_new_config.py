@@ -8,12 +8,15 @@ from pyarrow import parquet
 
 from mt_cli.config.corpora import FileSource, FilesSource
 from mt_cli.config.loading import config_of_text, parse_config
+from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.extras.exchange.huggingface import unsupported
-from mt_cli.extras.recipes.naming import neighbours
+from mt_cli.extras.recipes.naming import neighbours, unknown_codes_in
 from mt_cli.extras.recipes.new_config import new_config
 
+# Function words that Italian has too.
+LIKE_ITALIAN = [f"da se non lo mi {word}" for word in ("la", "le", "ci", "gli", "per", "che") for _ in range(6)]
 ENGLISH = [f"the dog and the cat are in the house {n}" for n in range(30)]
 SPANISH = [f"el perro y el gato no es de la casa {n}" for n in range(30)]
 MADE_UP = [f"zyx vut srq pon {n}" for n in range(30)]
@@ -31,7 +34,7 @@ def write(path, lines):
 
 def begun(source, languages=(None, None), name=None):
     """What `mt init` writes, read back."""
-    new = new_config(source, languages, name, Path("cache"))
+    new = new_config(source, languages, name, Cache(Path("cache")))
     assert config_of_text(new.text, "f.yaml") == new.config
     return new
 
@@ -140,7 +143,7 @@ def test_the_keys_of_a_translation_are_languages(empty_folder, kind, keys, langu
 def test_a_third_key_of_a_translation_is_asked_about(empty_folder):
     source = nested(empty_folder / "t.jsonl", ("en", "xyz", "uvw"), (ENGLISH, MADE_UP, MADE_UP))
     with pytest.raises(InputError, match=r"there are the languages en, xyz, uvw; choose with --source-language"):
-        new_config(source, (None, None), None, empty_folder)
+        new_config(source, (None, None), None, Cache(empty_folder))
     assert begun(source, ("en", "uvw")).config.corpus.languages == ("en", "uvw")
 
 
@@ -150,15 +153,59 @@ def test_the_side_whose_suffix_is_not_known_is_named(empty_folder, suffixes):
     write(empty_folder / "train.xyz", MADE_UP[::-1])
     side = ("source", "target")[suffixes.index("xyz")]
     with pytest.raises(InputError, match="xyz is no code that mt knows; if it is one") as caught:
-        new_config(FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, empty_folder)
-    assert f"the language of the {side} is neither" in str(caught.value)
+        new_config(
+            FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, Cache(empty_folder)
+        )
+    assert f"the language of the {side} is not known" in str(caught.value)
     assert f"--{side}-language xyz" in str(caught.value)
+
+
+def write_pairs(names):
+    for name, lines in zip(names, (ENGLISH, LIKE_ITALIAN), strict=True):
+        write(Path(name), lines[:30])
+    return FilesSource(files=names)
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (("y.en", "y.xqz"), "xqz"),
+        (("y.en", "y.xq"), "xq"),
+        (("y.en-xqz.en", "y.en-xqz.xqz"), "xqz"),
+        (("y.eng_Latn", "y.xqz_Latn"), "xqz_Latn"),
+        (("eng_Latn.dev", "xqz_Latn.dev"), "xqz"),
+        (("y-en.txt", "y-xqz.txt"), "xqz"),
+    ],
+)
+def test_words_never_overrule_a_name_like_a_code(empty_folder, names, code):
+    source = write_pairs(names)
+    with pytest.raises(InputError, match=f": {code} is no code that mt knows; .* give --target-language {code}, "):
+        new_config(source, (None, None), None, Cache(empty_folder))
+    assert begun(source, (None, code)).config.corpus.target == code
+
+
+def test_a_code_may_be_before_the_suffix_of_a_compressed_file():
+    assert unknown_codes_in(("y.en.gz", "y.xqz.gz")) == ["", "xqz"]
+    assert unknown_codes_in(("y.en.bpe", "y.de.bpe")) == ["", ""]
+
+
+@pytest.mark.parametrize("suffix", ["txt", "src", "tgt", "trg", "ref"])
+def test_words_decide_where_a_suffix_is_no_code(empty_folder, suffix):
+    lines = begun(write_pairs(("y.en", f"y.{suffix}"))).lines
+    assert lines[0] == "languages: en to it (en from a name, it recognised by its words)"
+
+
+def test_the_plan_says_where_the_languages_are_from(empty_folder):
+    source = write_pairs(("y.en", "y.xqz"))
+    assert begun(source, (None, "xqz")).lines[0] == (
+        "languages: en to xqz (en from a name, xqz from --target-language)"
+    )
 
 
 def test_no_language_is_suggested_for_text_that_may_be_in_any(empty_folder):
     write(empty_folder / "a.tsv", [f"{a}\t{b}" for a, b in zip(ENGLISH, MADE_UP, strict=True)])
     with pytest.raises(InputError, match=r"give its code with --target-language$"):
-        new_config(FileSource(file="a.tsv"), (None, None), None, empty_folder)
+        new_config(FileSource(file="a.tsv"), (None, None), None, Cache(empty_folder))
 
 
 def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empty_folder):
@@ -167,7 +214,7 @@ def test_pairs_that_are_all_too_long_are_refused_before_a_config_is_written(empt
     rows = [[" ".join(generator.choices(words, k=300)) for _ in range(2)] for _ in range(20)]
     write(empty_folder / "a.tsv", ["\t".join(row) for row in rows])
     with pytest.raises(CorpusError, match=r"every pair has more than corpus.max_tokens 256 .* split the texts into"):
-        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, empty_folder)
+        new_config(FileSource(file="a.tsv"), ("en", "xx"), None, Cache(empty_folder))
 
 
 def test_a_config_says_what_cannot_be_exported_to_transformers(empty_folder):
@@ -179,3 +226,58 @@ def test_a_config_says_what_cannot_be_exported_to_transformers(empty_folder):
     tree = new.config.model_dump(mode="json")
     tree["model"] |= {"positions": "sinusoidal"}
     assert [unsupported(new.config)[0].key, *unsupported(parse_config(tree, "f.yaml"))] == ["model.positions"]
+
+
+def table(path, columns):
+    """A file of columns by name."""
+    if path.suffix == ".parquet":
+        parquet.write_table(pa.table(columns), path)
+        return FileSource(file=path.name)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    mark = {".tsv": "\t", ".csv": ","}.get(path.suffix)
+    cells = [[*columns], *([str(cell) for cell in row.values()] for row in rows)]
+    write(path, [json.dumps(row) for row in rows] if mark is None else [mark.join(row) for row in cells])
+    return FileSource(file=path.name)
+
+
+NUMBERS = list(range(30))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv", "csv"])
+def test_words_never_overrule_a_column_like_a_code(empty_folder, kind):
+    source = table(empty_folder / f"t.{kind}", {"en": ENGLISH, "xqz": LIKE_ITALIAN[:30]})
+    with pytest.raises(InputError, match=r"xqz is no code that mt knows; .* give --target-language xqz, "):
+        new_config(source, (None, None), None, Cache(empty_folder))
+    corpus = begun(source, ("en", "xqz")).config.corpus
+    assert [row[1:] for row in read_rows(corpus.train[0], corpus.languages)] == list(
+        zip(ENGLISH, LIKE_ITALIAN, strict=False)
+    )
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv", "csv"])
+def test_the_columns_of_a_table_are_named_if_it_is_not_clear_which_to_read(empty_folder, kind):
+    source = table(empty_folder / f"t.{kind}", {"id": NUMBERS, "en": ENGLISH, "xqz": MADE_UP})
+    with pytest.raises(InputError, match=r"columns id, en, xqz .* give --source-language and --target-language with"):
+        new_config(source, (None, None), None, Cache(empty_folder))
+    assert begun(source, ("en", "xqz")).config.corpus.train[0].columns is None
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_column_without_text_is_refused_with_the_columns_that_there_are(empty_folder, kind):
+    source = table(empty_folder / f"t.{kind}", {"id": NUMBERS, "en": ENGLISH})
+    with pytest.raises(InputError, match=r"not text; there are the columns id, en; give --source-language"):
+        new_config(source, (None, None), None, Cache(empty_folder))
+
+
+def test_the_other_one_of_two_columns_has_the_language_that_is_given(empty_folder):
+    corpus = begun(table(empty_folder / "t.jsonl", {"xqz": MADE_UP, "en": ENGLISH}), (None, "xq")).config.corpus
+    assert (corpus.languages, corpus.train[0].columns) == (("en", "xq"), ("en", "xqz"))
+
+
+def test_a_parquet_file_may_map_languages_to_texts(empty_folder):
+    rows = [None, *([("en", a), ("xqz", b)] for a, b in zip(ENGLISH, MADE_UP, strict=True))]
+    column = pa.array(rows, pa.map_(pa.string(), pa.string()))
+    parquet.write_table(pa.table({"translation": column}), "m.parquet")
+    corpus = begun(FileSource(file="m.parquet")).config.corpus
+    assert corpus.languages == ("en", "xqz")
+    assert next(read_rows(corpus.train[0], corpus.languages)) == (1, "", "")

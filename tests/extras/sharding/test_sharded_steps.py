@@ -9,7 +9,7 @@ from mt_cli.extras.sharding.trained import Shards
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
-from mt_cli.machine.group import _alone
+
 from mt_cli.extras.sharding.gradients import ShardedGradients, skeleton, whole
 from mt_cli.training.steps import Gradients
 
