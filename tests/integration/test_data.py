@@ -205,17 +205,6 @@ def test_dropped_long_pairs_are_reported(mt, config):
     assert "50 pairs, dropped 1 max_tokens" in plan_of(mt, config([*sentences(50), long]))
 
 
-def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
-    rows = [(f"{a} {n}" * (1 + 40 * (n % 4 == 0)), b) for n, (a, b) in enumerate(sentences(60))]
-    config(rows, valid={"fraction": 0.3}, max_tokens=80, filters={"max_length_ratio": None, "wrong_language": False})
-    status, out, err = mt("data", "check", "--config", "c.yaml", "--json")
-    assert status == 0, err
-    for row in json.loads(out)["corpora"]:
-        assert row["dropped"]["max_tokens"] > 0, row
-        left_out = row["num_held_out"] + sum(row["dropped"].values())
-        assert row["num_read"] == row["num_kept"] + left_out, row
-
-
 def test_a_validation_sentence_in_train_is_dropped_and_reported(mt, config, tmp_path):
     pairs = sentences(50)
     plan = plan_of(mt, config([*pairs, ("valid 3 a", "etwas neues"), ("something new", "gültig 4 a")]))

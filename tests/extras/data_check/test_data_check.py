@@ -178,3 +178,14 @@ def test_pairs_are_shown_as_the_model_sees_them(mt, config):
         status, _, err = mt("data", "show", "--config", path, *arguments)
         assert status == 2
         assert message in err
+
+
+def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
+    rows = [(f"{a} {n}" * (1 + 40 * (n % 4 == 0)), b) for n, (a, b) in enumerate(sentences(60))]
+    config(rows, valid={"fraction": 0.3}, max_tokens=80, filters={"max_length_ratio": None, "wrong_language": False})
+    status, out, err = mt("data", "check", "--config", "c.yaml", "--json")
+    assert status == 0, err
+    for row in json.loads(out)["corpora"]:
+        assert row["dropped"]["max_tokens"] > 0, row
+        left_out = row["num_held_out"] + sum(row["dropped"].values())
+        assert row["num_read"] == row["num_kept"] + left_out, row
