@@ -1,7 +1,9 @@
 """Fixtures of all tests. Imports neither torch nor datasets: what tests a config shall not wait for them."""
 
+import hashlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -295,3 +297,40 @@ def trained(corpus, one_thread, tmp_path_factory):
 @pytest.fixture
 def commands(fork_server, tmp_path):
     return Commands(fork_server, tmp_path)
+
+
+@pytest.fixture
+def quick_tree(tiny_tree, tmp_path):
+    """The tiny config with 11 steps an epoch, and only a few sentences to validate and test."""
+    for side, lines in (("en", "one.\ntwo six.\nten.\n"), ("xx", "ONE.\nTWO SIX.\nTEN.\n")):
+        (tmp_path / f"test.{side}").write_text(lines, encoding="utf-8")
+    tiny_tree["corpus"] |= {"valid": {"fraction": 0.02}, "test": {"files": ["test.en", "test.xx"]}}
+    tiny_tree["training"]["batch_tokens"] = 220
+    return tiny_tree
+
+
+@pytest.fixture(scope="session")
+def kept_runs(tmp_path_factory):
+    """A folder with runs of the tests of this process, by what they were trained with."""
+    return tmp_path_factory.mktemp("kept_runs")
+
+
+@pytest.fixture
+def begin(train, kept_runs, tmp_path):
+    """Trains as `train` of a test file does, but once for all its tests, which get a copy of the run; returns its path.
+
+    `tiny.yaml` and what a test gives are all that the run may depend on.
+    """
+
+    def run(name, *arguments, **training):
+        config = (tmp_path / "tiny.yaml").read_text(encoding="utf-8")
+        kept = kept_runs / hashlib.sha256(repr((config, name, arguments, training)).encode("utf-8")).hexdigest()
+        if not kept.exists():
+            status, _, err = train(name, *arguments, **training)
+            assert status == 0, err
+            shutil.copytree(tmp_path / "runs" / name, kept)
+        else:
+            shutil.copytree(kept, tmp_path / "runs" / name)
+        return tmp_path / "runs" / name
+
+    return run

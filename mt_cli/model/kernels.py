@@ -1,7 +1,7 @@
 """The operations that have a fast implementation for each kind of device. Each equals a plain PyTorch expression.
 
 Each docstring has the measurements behind it (milliseconds on two AVX512-BF16 cores, in bf16, for 3,712 tokens of width
-256 unless stated otherwise). `tests/unit/test_kernels.py` tests the implementations for both kinds of device.
+256 unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implementations for both kinds of device.
 """
 
 from __future__ import annotations

@@ -212,12 +212,6 @@ def test_pairs_that_are_all_too_long(fails, tiny_config):
     assert "corpus.train: every pair has more than corpus.max_tokens 1" in err
 
 
-def test_attention_of_a_sentence_that_is_too_long(mt, trained):
-    status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
-    assert status == 2
-    assert "up to 6 tokens" in err
-
-
 @pytest.mark.parametrize(
     "option",
     ["decoding.temperature=1e-40", "model.dropout=0.9999", "model.attention_dropout=0.999999"],

@@ -89,16 +89,6 @@ def test_metrics_have_the_tags_of_the_contract_and_tensorboard_shows_the_same(mt
     assert "_hparams_/experiment" in board.summary_metadata
 
 
-@pytest.mark.parametrize("number", [0, 1, 3])
-def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, number):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    options = ("--set", f"training.num_pictures={number}", "--set", "training.max_steps=1")
-    assert mt("train", "--config", tiny_config, *options)[0] == 0
-    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
-    assert board.Tags()["images"] == [f"attention/{place}" for place in range(1, number + 1)]
-
-
 def test_a_resumed_run_ends_as_one_that_was_not_interrupted(mt, tiny_config, tmp_path):
     whole, parts = tmp_path / "runs" / "whole", tmp_path / "runs" / "parts"
     limits = ["--set", "training.schedule=constant", "--set", "training.validate_every_steps=5"]

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from safetensors import safe_open
@@ -74,15 +73,6 @@ def test_json_gives_scores_and_n_best_is_sorted(mt, trained):
     assert empty["translation"] == ""
     _, out, _ = mt("translate", "one two.", "", "--run", trained, "--n-best", "3")
     assert len(out.splitlines()) == 6
-
-
-def test_attention_is_drawn(mt, trained, tmp_path):
-    status, out, _ = mt("translate", "one two.", "--run", trained, "--attention", "a.png")
-    assert (status, out) == (0, "ONE TWO.\n")
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    status, _, err = mt("translate", "one two.", "--run", trained, "--attention", "a.xyz")
-    assert status == 2
-    assert "a.xyz" in err
 
 
 def test_tokenize_shows_pieces_and_ids(mt, trained):
@@ -215,13 +205,6 @@ def test_invalid_counts_are_refused(trained):
     for number in (0, -1, 1001, 10**30, "2", None):
         with pytest.raises(InputError, match="num_best"):
             translator.translate_fully(["one."], number)
-
-
-def test_doctor_examines(mt):
-    status, out, _ = mt("doctor")
-    assert status == 0
-    for subject in ("python", "packages", "cpu", "threads", "disk"):
-        assert subject in out
 
 
 @pytest.mark.parametrize("option", ["--output", "--alignment"])
@@ -502,33 +485,6 @@ def test_invalid_options_of_translate_are_named(mt, trained, options, words):
     status, out, err = mt("translate", "one.", "--run", trained, *options)
     assert (status, out) == (2, "")
     assert words in err
-
-
-def test_a_missing_comet_package_or_model_is_named(mt, trained, monkeypatch):
-    monkeypatch.setitem(sys.modules, "comet", None)
-    status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/wmt22-comet-da")
-    assert status == 2 and "pip install" in err
-
-    class Comet:
-        """A stand-in for the package."""
-
-        load_from_checkpoint = staticmethod(lambda path: Comet)
-
-        @staticmethod
-        def download_model(name):
-            if "here" not in name:
-                raise OSError("no route to host")
-            return name
-
-        @staticmethod
-        def predict(rows, **options):
-            assert set(rows[0]) == {"src", "mt", "ref"} and len(rows) == 40
-            return SimpleNamespace(system_score=0.875)
-
-    monkeypatch.setitem(sys.modules, "comet", Comet)
-    status, _, err = mt("evaluate", "--run", trained, "--comet", "Unbabel/none")
-    assert status == 2 and "no route to host" in err
-    assert json.loads(mt("evaluate", "--run", trained, "--comet", "here", "--json")[1])["comet"] == {"score": 0.875}
 
 
 def test_an_output_is_not_touched_before_there_is_something_to_write(mt, trained, tmp_path):

@@ -225,3 +225,28 @@ def test_every_metric_is_documented(root, trained):
     rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
     assert tags and tags <= documented
+
+
+def test_attention_is_drawn(mt, trained, tmp_path):
+    status, out, _ = mt("translate", "one two.", "--run", trained, "--attention", "a.png")
+    assert (status, out) == (0, "ONE TWO.\n")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    status, _, err = mt("translate", "one two.", "--run", trained, "--attention", "a.xyz")
+    assert status == 2
+    assert "a.xyz" in err
+
+
+def test_attention_of_a_sentence_that_is_too_long(mt, trained):
+    status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
+    assert status == 2
+    assert "up to 6 tokens" in err
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, number):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = ("--set", f"training.num_pictures={number}", "--set", "training.max_steps=1")
+    assert mt("train", "--config", tiny_config, *options)[0] == 0
+    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
+    assert board.Tags()["images"] == [f"attention/{place}" for place in range(1, number + 1)]

@@ -4,13 +4,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.batching.batches import count_batches
-from mt_cli.config.loading import flat, load_config, parse_config, with_values
-from mt_cli.config.presets import PRESETS
+from mt_cli.config.loading import flat, parse_config, with_values
 from mt_cli.config.sections import TrainingConfig, may_change
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import scripts_in
@@ -50,53 +48,9 @@ def chosen(facts, **sections):
     return flat(with_values(parse_config(tree("auto", **sections), "f.yaml"), values_of(choose(facts, epoch))))
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_above_defaults_and_below_yaml_and_set(tmp_path, name):
-    (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree(name, model={"dropout": 0.25})), encoding="utf-8")
-    config = load_config(tmp_path / "c.yaml", ["training.warmup_steps=7"])
-    own = {f"{section}.{key}": value for section, values in PRESETS[name].items() for key, value in values.items()}
-    defaults = flat(parse_config(tree(None), "f.yaml"))
-    expected = defaults | own | {"model.dropout": 0.25, "training.warmup_steps": 7}
-    assert flat(config) == expected
-    assert config.preset is None
-    assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
-
-
-def test_base_and_big_have_the_sizes_of_the_paper():
-    sizes = (
-        "d_model",
-        "d_ff",
-        "num_heads",
-        "num_encoder_layers",
-        "num_decoder_layers",
-    )  # Vaswani et al. 2017, table 3.
-    assert [PRESETS["base"]["model"][key] for key in sizes] == [512, 2048, 8, 6, 6]
-    assert [PRESETS["big"]["model"][key] for key in sizes] == [1024, 4096, 16, 6, 6]
-
-
-def test_values_that_would_contradict_the_config_are_left_out():
-    for preset in ("tiny", "base"):
-        config = parse_config(tree(preset, tokenizer={"algorithm": "word_level"}), "f.yaml")
-        assert config.tokenizer.vocab_size is None
-        config = parse_config(tree(preset, tokenizer={"shared": False}), "f.yaml")
-        assert config.model.tie_embeddings == "target"
-        config = parse_config(tree(preset, training={"max_steps": 70}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (70, None)
-        config = parse_config(tree(preset, training={"max_epochs": 7}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (None, 7)
-        config = parse_config(tree(preset, training={"max_minutes": 5}), "f.yaml")
-        assert (config.training.max_steps, config.training.max_epochs) == (None, None)
-
-
-def test_values_that_do_not_fit_together_are_an_error_that_names_them():
-    with pytest.raises(ConfigError, match=r"num_heads: 3 heads do not divide d_model 128"):
-        parse_config(tree("tiny", model={"num_heads": 3, "d_model": 128}), "f.yaml")
+def test_values_of_the_config_that_do_not_fit_what_is_chosen_are_an_error_that_names_them():
     with pytest.raises(ConfigError, match=r"^preset auto: model.tie_embeddings: all needs one vocabulary"):
         chosen(FACTS, model={"tie_embeddings": "all"}, tokenizer={"shared": False})
-    with pytest.raises(
-        ConfigError, match=r"preset: found 'huge'; it should be 'tiny', 'small', 'base', 'big' or 'auto'"
-    ):
-        parse_config(tree("huge"), "f.yaml")
 
 
 def test_the_more_text_the_larger_vocabulary_and_model_and_the_less_regularisation():

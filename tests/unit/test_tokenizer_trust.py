@@ -1,15 +1,14 @@
 import json
 
-import numpy as np
 import pytest
 import tokenizers
+from charsmaps import charsmap_of
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import models, normalizers
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.errors import ConfigError, InputError, RunError
-from mt_cli.extras.exchange.sentencepiece import Pieces, tokenizer_of
+from mt_cli.errors import ConfigError, RunError
 from mt_cli.tokenizer import trust
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -157,35 +156,6 @@ def test_nothing_is_learnt_from_a_text_that_is_longer_than_an_entry():
     assert tokenizer.pieces("words more x" + "x" * 70_000) == ["words", "more", "[UNK]"]
 
 
-def pieces_of(scores, is_bpe=True, charsmap=b""):
-    return Pieces(is_bpe, scores, charsmap, adds_prefix=True, strips_spaces=True)
-
-
-def test_nested_pieces_are_refused_before_their_merges_are_listed(monkeypatch):
-    """Pieces of 1 to n letters have n * n / 2 merges."""
-    nested = {letter * length: -float(length) for letter in "abc" for length in range(1, 60)}
-    assert tokenizer_of(pieces_of(nested), list(nested)).pieces("bbbb")[-1] == "bbbb"
-    monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 9000)
-    with pytest.raises(InputError, match="merges make more than 9,000 characters"):
-        tokenizer_of(pieces_of(nested), list(nested))
-
-
-@pytest.mark.parametrize("is_bpe", [True, False])
-def test_an_imported_entry_of_a_million_characters_is_refused(is_bpe):
-    with pytest.raises(InputError, match=r"has 1,000,0\d\d characters"):
-        tokenizer_of(pieces_of({"a": -1.0}, is_bpe), ["a", "b" * 10**6])
-
-
-def charsmap_of(replacement, value=0, offset=256):
-    """A compiled normalisation that replaces `a`: a trie with a root at 0, `a` near `offset`, and its value beside."""
-    units = np.zeros(512, "<u4")
-    units[0] = offset << 10
-    place = (offset ^ ord("a")) % 512
-    units[place] = ord("a") | 0x100 | 1 << 10
-    units[place ^ 1] = value
-    return (4 * len(units)).to_bytes(4, "little") + units.tobytes() + replacement + b"\0"
-
-
 def normalized(charsmap, text):
     return normalizers.Precompiled(charsmap).normalize_str(text)
 
@@ -195,8 +165,6 @@ def test_a_whole_normalisation_is_read(replacement):
     charsmap = charsmap_of(replacement)
     check_charsmap(charsmap)
     assert normalized(charsmap, "cab") == f"c{replacement.decode()}b"
-    tokenizer = tokenizer_of(pieces_of({"▁c": -1.0}, is_bpe=False, charsmap=charsmap), ["▁c"])
-    assert Tokenizer.parse(tokenizer.to_json().encode("utf-8"), "x").pieces("c") == ["▁c"]
 
 
 @pytest.mark.parametrize(

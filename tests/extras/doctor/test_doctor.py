@@ -69,3 +69,10 @@ def test_the_doctor_says_how_to_use_several_gpus(monkeypatch, has_nccl):
     (found,) = _processes()
     assert found.kind == ("ok" if has_nccl else "BAD")
     assert ("--devices 4 uses all GPUs" if has_nccl else "has no NCCL") in found.text
+
+
+def test_doctor_examines(mt):
+    status, out, _ = mt("doctor")
+    assert status == 0
+    for subject in ("python", "packages", "cpu", "threads", "disk"):
+        assert subject in out

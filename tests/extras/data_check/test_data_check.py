@@ -1,0 +1,191 @@
+"""What `mt data check` finds and `mt data show` shows."""
+
+import json
+from functools import partial
+
+import pytest
+from corpora import WORDS, sentences, write_config
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A function that writes a config with these training pairs and returns its path."""
+    return partial(write_config, tmp_path)
+
+
+def test_a_good_corpus_has_no_problems_and_its_report_adds_up(mt, config):
+    pairs = [*sentences(500), *sentences(30), ("", "leer"), ("same", "same"), ("valid 3 a", "neu")]
+    path = config(pairs, shuffle_buffer=64)  # For streams only.
+    status, out, err = mt("data", "check", "--config", path, "--json")
+    assert status == 0, err
+    report = json.loads(out)
+    row = report["corpora"][0]
+    assert (row["corpus"], row["num_read"], row["num_kept"]) == ("train", 533, 500)
+    assert row["dropped"] == {"blank_source": 1, "identical": 1, "duplicates": 30, "overlap": 1}
+    assert report["problems"] == []
+    counts = report["tokens"]["train"]["source"]
+    assert sum(counts["length_counts"]) == 500
+    assert sum(length * count for length, count in enumerate(counts["length_counts"])) == counts["num_tokens"]
+    status, out, _ = mt("data", "check", "--config", path)
+    assert status == 0
+    assert "duplicates                        30     5.6%" in out
+    assert "1 pair of train contains a sentence of valid" in out
+
+
+def test_a_line_missing_in_the_middle_is_found(mt, config, tmp_path):
+    path = config(sentences(1_000))
+    lines = (tmp_path / "train.de").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "train.de").write_text("".join(lines[:600] + lines[601:]), encoding="utf-8")
+    status, _, err = mt("data", "check", "--config", path)
+    assert status == 2
+    assert "train.en has 1,000 lines and train.de has 999" in err
+    assert "near line 601" in err
+
+
+def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
+    pairs = sentences(1_000)
+    english, german = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    del german[300]
+    german.insert(800, "etwas anderes")
+    status, out, err = mt("data", "check", "--config", config(list(zip(english, german, strict=True))))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 302 to 801: line N of the source seems to belong to line N - 1" in out
+    assert "check these lines" in err
+    status, _, err = mt("train", "--config", "c.yaml")
+    assert status == 0 and next(line for line in out.splitlines() if line.startswith("PROBLEM")) in err, err
+
+
+def test_swapped_columns_are_found(mt, config):
+    pairs = sentences(1_000)
+    pairs[500:] = [pair[::-1] for pair in pairs[500:]]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 501 to 1,000: the two languages seem to be swapped" in out
+
+
+def english_and_japanese(number):
+    """Aligned English and Japanese, made of the same numbered words."""
+    kana = "かきくけこさしすせそたちつてとなにぬねのはひふへほ"
+    words = [f"{kana[n % 25]}{kana[n * 7 % 25]}" for n in range(len(WORDS))]
+    pairs = []
+    for index in range(number):
+        chosen = [(index * 7 + offset * (1 + index % 5)) % len(WORDS) for offset in range(5 + (index * index) % 17)]
+        pairs.append((" ".join(WORDS[each] for each in chosen) + ".", "".join(words[each] for each in chosen) + "。"))
+    return pairs
+
+
+@pytest.mark.parametrize("place", [0, 300])
+def test_a_line_lost_between_languages_without_a_common_script_is_found(mt, config, place):
+    pairs = english_and_japanese(1_000)
+    english, other = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    del other[place]
+    path = config(list(zip(english, other, strict=False)), target="ja", valid={"fraction": 0.1})
+    status, out, _ = mt("data", "check", "--config", path)
+    assert status == 2
+    assert "line N of the source seems to belong to line N - 1 of the target" in out
+
+
+def test_swapped_files_of_two_scripts_are_reported_as_swapped_and_not_just_empty(mt, config):
+    path = config([pair[::-1] for pair in english_and_japanese(500)], target="ja")
+    for command in (("data", "check"), ("train",)):
+        status, _, err = mt(*command, "--config", path)
+        assert status == 2
+        assert "the two sides seem to be swapped: the source should be `en` and the target `ja`" in err
+
+
+def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path):
+    pairs = english_and_japanese(900)
+    path = config(pairs[:500], target="ja", valid={"fraction": 0.1})
+    valid = pairs[500:]
+    for slipped in (False, True):
+        english, other = [pair[0] for pair in valid], [pair[1] for pair in valid]
+        sides = (english, other[3:]) if slipped else (other, english)
+        (tmp_path / "valid.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=False)), "utf-8")
+        status, out, _ = mt("data", "check", "--config", path, "--set", "corpus.valid={file: valid.tsv}")
+        assert status == 2
+        problem = "belong to line N - 3 of the target" if slipped else "the two languages seem to be swapped"
+        assert "PROBLEM in valid: valid.tsv, lines " in out
+        assert problem in out
+
+
+def test_a_language_close_to_the_right_one_is_found_though_filters_keep_its_pairs(mt, config):
+    words = {"de": "der Hund und die Katze sind in dem Haus", "nl": "de hond en de kat zijn in het huis"}
+    pairs = [
+        (f"the dog and the cat are in the house {n}.", f"{words['de' if n < 500 else 'nl']} {n}.") for n in range(1_000)
+    ]
+    status, out, _ = mt("data", "check", "--config", config(pairs, filters={"wrong_language": False}))
+    assert status == 2
+    assert "lines 501 to 1,000: the target looks like `nl`, not `de`" in out
+
+
+def test_a_stretch_of_blank_lines_is_no_slip(mt, config):
+    pairs = [(english, "" if 300 <= n < 500 else german) for n, (english, german) in enumerate(sentences(1_500))]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 0 and "200 " in out and "blank_target" in out
+
+
+def test_a_third_language_is_found_and_named(mt, config):
+    pairs = sentences(1_000)
+    pairs[500:] = [
+        (english, f"le chien et la maison sont dans les rues {n}") for n, (english, _) in enumerate(pairs[500:])
+    ]
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 2
+    assert "PROBLEM in train: train.en, lines 501 to 1,000: the target looks like `fr`, not `de`" in out
+    status, _, err = mt("train", "--config", "c.yaml")
+    assert status == 0, err
+    assert "PROBLEM in train: train.en, lines 501 to 1,000" in err
+
+
+def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
+    pairs = sentences(1_000)
+    pairs[123] = ("the dog and a cat of two are in the house " * 2 + "123.", "der Hund und")
+    pairs[456] = (pairs[456][0], "der Hund und der <b>Katze</b> ja ja ja ja 9999")
+    status, out, _ = mt("data", "check", "--config", config(pairs, filters={"max_length_ratio": None}), "--json")
+    assert status == 0
+    odd = json.loads(out)["suspicious"]
+    assert {pair["number"] for pair in odd[:2]} == {124, 457}
+    assert len(odd) <= 10
+    assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
+
+
+def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
+    pairs = [*sentences(300), ("two\u2028lines", "zwei\tZeilen"), ("", "leer")]
+    status, _, err = mt("data", "check", "--config", config(pairs), "--write-clean", "clean.tsv")
+    assert status == 0, err
+    assert "301 pairs written to clean.tsv" in err
+    lines = (tmp_path / "clean.tsv").read_text(encoding="utf-8").split("\n")[:-1]
+    assert [tuple(line.split("\t")) for line in lines] == [*sentences(300), ("two lines", "zwei Zeilen")]
+    status, out, _ = mt("data", "check", "--config", "c.yaml", "--json", "--set", "corpus.train={file: clean.tsv}")
+    assert json.loads(out)["corpora"][0]["num_kept"] == 301
+    status, _, err = mt("data", "check", "--config", "c.yaml", "--write-clean", "clean.tsv")
+    assert status == 2
+    assert "clean.tsv: " in err and "new name" in err
+
+
+def test_pairs_are_shown_as_the_model_sees_them(mt, config):
+    path = config([*sentences(300), ("same", "same"), ("x " * 300, "y " * 300)])
+    status, out, _ = mt("data", "show", "--config", path, "-n", "2")
+    assert status == 0
+    assert out.splitlines()[0] == "train.en, line 1"
+    assert out.count("tokens") == 4
+    assert "￭." in out
+    status, out, _ = mt("data", "show", "--config", path, "--dropped", "identical")
+    assert out.splitlines()[:2] == ["train.en, line 301, dropped: identical", "  source  same"]
+    status, out, _ = mt("data", "show", "--config", path, "--dropped", "any")
+    assert "line 302, dropped: max_tokens" in out
+    for arguments, message in ((("--dropped", "boredom"), "unknown filter"), (("--split", "exam"), "no such corpus")):
+        status, _, err = mt("data", "show", "--config", path, *arguments)
+        assert status == 2
+        assert message in err
+
+
+def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
+    rows = [(f"{a} {n}" * (1 + 40 * (n % 4 == 0)), b) for n, (a, b) in enumerate(sentences(60))]
+    config(rows, valid={"fraction": 0.3}, max_tokens=80, filters={"max_length_ratio": None, "wrong_language": False})
+    status, out, err = mt("data", "check", "--config", "c.yaml", "--json")
+    assert status == 0, err
+    for row in json.loads(out)["corpora"]:
+        assert row["dropped"]["max_tokens"] > 0, row
+        left_out = row["num_held_out"] + sum(row["dropped"].values())
+        assert row["num_read"] == row["num_kept"] + left_out, row

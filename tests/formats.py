@@ -1,0 +1,37 @@
+"""Files of parallel text, read and compressed, for the tests of their formats."""
+
+import gzip
+
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from mt_cli.corpus.formats import read_file
+
+LANGUAGES = ("en", "it")
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+ENDINGS = st.sampled_from(["", ".gz", ".zst"])
+
+
+each_time_a_folder = settings(
+    max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+
+
+def read(path, languages=LANGUAGES, columns=None):
+    return [row[1:] for row in read_file(path, languages, columns)]
+
+
+def packed(path, content, ending):
+    """Write bytes, compressed by the ending; return the path."""
+    path = path.with_name(path.name + ending)
+    if ending == ".gz":
+        content = gzip.compress(content)
+    elif ending == ".zst":
+        content = pa.compress(content, "zstd", asbytes=True)
+    path.write_bytes(content)
+    return path
