@@ -52,7 +52,7 @@ class Transformer(nn.Module):
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
-        """Logits BxTxV of the token after each target position, of padded ids; `weights`, if given, are added to."""
+        """Logits BxTxV of the token after each target position, of padded ids; attention weights go to `weights`."""
         memory = self._encode(Side.of_padded(src_ids), weights)
         hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
