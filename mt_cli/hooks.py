@@ -16,6 +16,7 @@ from mt_cli.errors import InputError
 if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     import typer
 
+    from mt_cli.config.sections import Config
     from mt_cli.extras.averages.averages import average_at_end as average_at_end
     from mt_cli.extras.comet import comet_score as comet_score
     from mt_cli.extras.comet import load_comet as load_comet
@@ -71,7 +72,7 @@ HOOKS = {
     "read_po": ("mt_cli.extras.localisation.gettext", "a .po file"),
     "read_tmx": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "replayed_before": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
-    "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout and tokenizer.unigram_alpha"),
+    "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
     "Shards": ("mt_cli.extras.sharding.trained", "training.shard_model"),
@@ -93,13 +94,33 @@ def has(name: str) -> bool:
     return _exists(HOOKS[name][0])
 
 
-def __getattr__(name: str) -> Any:
-    if name not in HOOKS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def require(name: str) -> None:
+    """Raise InputError, with the names of the option and of the extra, if the extra of a hook is missing."""
     module, option = HOOKS[name]
     if not _exists(module):
         raise InputError(f"{option}: needs {'.'.join(module.split('.')[:3])}, which this installation lacks")
-    return getattr(import_module(module), name)
+
+
+def require_for(config: Config, num_processes: int) -> None:
+    """Raise InputError if a run of a config needs an extra that is missing, now and not after hours."""
+    needed = {
+        "adopt": config.init.run is not None,
+        "average_at_end": config.training.average_checkpoints is not None,
+        "resegmented": config.tokenizer.is_sampled,
+        "resolve_preset": config.preset is not None,
+        "Shards": config.training.shard_model and num_processes > 1,
+        "with_replay": config.init.replay is not None,
+    }
+    for name, is_needed in needed.items():
+        if is_needed:
+            require(name)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOOKS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    require(name)
+    return getattr(import_module(HOOKS[name][0]), name)
 
 
 def _exists(module: str) -> bool:

@@ -88,6 +88,8 @@ def translate(
     with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
         _check_sources(sentences, input_file, interactive)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        if attention:
+            hooks.require("save_attention")
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
         if alignment and engine != "mt":

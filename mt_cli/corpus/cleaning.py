@@ -178,7 +178,7 @@ def filter_together(
     filters: Sequence[tuple[int, FilterConfig]],
     evaluation_hashes: Sequence[Hashes] | Hashes,
 ) -> None:
-    """Change the status of kept rows that the other rows of the corpus or the evaluation sets exclude.
+    """Drop kept rows because of other rows: duplicates, many targets of one source, overlap with evaluation sets.
 
     `filters` has the length and the filters of each stretch of rows. Hashes are those of sources and of targets.
     """

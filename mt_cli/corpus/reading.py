@@ -50,7 +50,7 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target",
 
 @dataclass(frozen=True)
 class Part:
-    """The rows of a corpus that come from one source."""
+    """One source of a corpus, and the rows of the corpus that come from it."""
 
     name: str
     first_row: int
@@ -64,7 +64,7 @@ class Corpus:
     """Rows in a file; those with the status `code` are the corpus."""
 
     key: str
-    """The fingerprint of the data and options that the file was made from."""
+    """Fingerprint of the text and the options that the rows depend on."""
     file: pa.NativeFile
     """Stays open, because the cache may be deleted."""
     statuses: NDArray[np.uint8]

@@ -35,6 +35,7 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
+    hooks.require_for(config, group.size)
     directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
     scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.

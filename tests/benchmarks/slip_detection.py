@@ -14,7 +14,7 @@ import itertools
 import time
 from pathlib import Path
 
-from mt_cli.extras.data_check.slips import align
+from mt_cli.extras.data_check.slips import find_slips
 
 _BLOCK = 10_000
 _CORPORA = {
@@ -69,11 +69,11 @@ def row(name: str, pairs: list[list[list[Lines]]]) -> int:
     found = {(number, is_middle): 0 for number in (1, 5) for is_middle in (False, True)}
     num_alarms = num_lines = 0
     for sources, targets in samples:
-        alignment = align(sources, targets)
+        alignment = find_slips(sources, targets)
         num_alarms += len(alignment.stretches) + alignment.is_unrelated
         for number, is_middle in found:
             place = len(sources) // 2 if is_middle else 0
-            stretches = align(sources, targets[:place] + targets[place + number :]).stretches
+            stretches = find_slips(sources, targets[:place] + targets[place + number :]).stretches
             found[number, is_middle] += (
                 len(stretches) == 1 and stretches[0][2] == -number and abs(stretches[0][0] - 1 - place) <= 10
             )

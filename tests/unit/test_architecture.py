@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from mt_cli import hooks
+from mt_cli.config.loading import parse_config
 from mt_cli.errors import InputError
+from mt_cli.machine.group import Group
 
 ENTRANCES = ("__init__", "translator", "__main__")
 """Modules outside of the order, which only import what they give a name."""
@@ -104,6 +106,36 @@ def test_a_missing_extra_is_refused_by_its_name_and_that_of_the_option(monkeypat
         _ = hooks.adopt
     with pytest.raises(AttributeError):
         _ = hooks.nothing
+
+
+CONFIG = {
+    "name": "t",
+    "corpus": {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "sections", "num_processes"),
+    [
+        ("average_at_end", {"training": {"average_checkpoints": 2}}, 1),
+        ("resegmented", {"tokenizer": {"algorithm": "bpe", "vocab_size": 500, "bpe_dropout": 0.1}}, 1),
+        ("resolve_preset", {"preset": "auto"}, 1),
+        ("Shards", {"training": {"shard_model": True}}, 2),
+        ("with_replay", {"init": {"run": "runs/other", "replay": 0.5}}, 1),
+    ],
+)
+def test_a_config_with_an_option_of_a_missing_extra_is_refused_before_a_run_begins(
+    monkeypatch, tmp_path, name, sections, num_processes
+):
+    from mt_cli.run.train import train
+
+    option = hooks.HOOKS[name][1]
+    monkeypatch.setitem(hooks.HOOKS, name, ("mt_cli.extras.nothing.module", option))
+    config = parse_config(CONFIG | sections, "f.yaml")
+    with pytest.raises(InputError, match=rf"^{re.escape(option)}: needs mt_cli\.extras\.nothing, which"):
+        train(config, tmp_path, group=Group(size=num_processes))
+    assert list(tmp_path.iterdir()) == []
+    hooks.require_for(parse_config(CONFIG, "f.yaml"), num_processes)
 
 
 @pytest.mark.parametrize(

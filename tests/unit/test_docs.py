@@ -47,6 +47,30 @@ def names_in(tree, prefix=""):
                 yield from names_in(node, prefix + node.name + ".")
         elif isinstance(node, ast.AnnAssign):
             yield prefix + ast.unparse(node.target)
+        elif isinstance(node, ast.Assign):
+            yield from (prefix + ast.unparse(target) for target in node.targets)
+
+
+STILL_TO_RENAME = {"Group.spread"}
+"""Names that will be changed."""
+
+
+def test_public_names_and_first_lines_have_the_words_of_the_list(root):
+    text = (root / "docs/CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = text.partition("(a test checks it):")[2].partition(".")[0].split(",")
+    words = [" ".join(each.split()) for each in listed]
+    assert len(words) >= 15
+    unused = re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE)
+    found = set()
+    for path in (root / "mt_cli").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name in names_in(tree):
+            spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.rpartition(".")[2]).replace("_", " ")
+            if not name.rpartition(".")[2].startswith("_") and unused.search(spaced):
+                found.add(name)
+        first_line = (ast.get_docstring(tree) or "").partition("\n")[0]
+        assert first_line and not unused.search(first_line), f"{path}: {first_line}"
+    assert found == STILL_TO_RENAME
 
 
 def test_every_part_of_the_transformer_is_where_the_design_says(root):

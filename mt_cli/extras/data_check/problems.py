@@ -27,7 +27,7 @@ from mt_cli.corpus.rows import Languages, Row
 from mt_cli.evaluation.texts import languages_of
 from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
-from mt_cli.extras.data_check.slips import align, features_of
+from mt_cli.extras.data_check.slips import features_of, find_slips
 
 _ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
@@ -92,15 +92,15 @@ def _misaligned_stretches(block: Sequence[Row]) -> Iterator[tuple[int, int, str]
     if not rows:
         return
     numbers, sources, targets = zip(*rows, strict=True)
-    alignment = align(sources, targets)
-    for first, last, slip in alignment.stretches:
+    found = find_slips(sources, targets)
+    for first, last, slip in found.stretches:
         if slip is None:
             text = "source and target do not seem to correspond here, nor a few lines up or down"
         else:
             place = f"line N {'+' if slip > 0 else '-'} {abs(slip)} of the target"
             text = f"line N of the source seems to belong to {place}"
         yield numbers[first - 1], numbers[last - 1], text
-    if alignment.is_unrelated:
+    if found.is_unrelated:
         yield numbers[0], numbers[-1], "the two sides do not seem to translate each other"
 
 

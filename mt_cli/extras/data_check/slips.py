@@ -1,10 +1,10 @@
-"""Misaligned lines: where two sides of a corpus do not translate each other line by line. Knows no language.
+"""Slips: where two sides of a corpus do not translate each other line by line. Knows no language.
 
 A missing line shifts all lines after it: line N of the source then translates line N + 1 of the target; the slip is 1.
 Four features measure how well a line matches each of its candidate lines: length (Gale and Church 1993), numbers, the
 final mark, and words that occur in corresponding lines more often than by chance in this corpus. These words are
-counted over all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely path through
-the slips; every change has a cost.
+counted over all candidate slips, so that no slip is favoured. Dynamic programming finds the most likely sequence of
+slips; every change has a cost.
 
 Legend of the shapes: F features, S slips, N lines, W units of a line.
 """
@@ -67,8 +67,8 @@ Stretch = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True)
-class LineAlignment:
-    """The result of aligning two sides."""
+class Slips:
+    """Where two sides slip."""
 
     stretches: list[Stretch]
     """Stretches of lines with a slip."""
@@ -93,15 +93,15 @@ def _end_of(line: str) -> int:
     return _SENTENCE_ENDS.get(last, -1 if last.isalnum() else -2)
 
 
-def align(sources: Sequence[str], targets: Sequence[str]) -> LineAlignment:
-    """The alignment of two sides; the longer one is truncated to the length of the shorter."""
+def find_slips(sources: Sequence[str], targets: Sequence[str]) -> Slips:
+    """The slips between two sides; the longer one is truncated to the length of the shorter."""
     num_lines = min(len(sources), len(targets))
     if num_lines < _MIN_LINES:
-        return LineAlignment([], False)
+        return Slips([], False)
     sources, targets = sources[:num_lines], targets[:num_lines]
     is_equal = np.fromiter(map(str.__eq__, sources, targets), bool, num_lines)
     if num_lines - np.count_nonzero(is_equal) < _MIN_LINES:
-        return LineAlignment([], False)
+        return Slips([], False)
     one, other = features_of(sources), features_of(targets)
     slips = _candidate_slips(one[0], other[0])
     values, exists = _compare(one, other, slips)
@@ -112,10 +112,10 @@ def align(sources: Sequence[str], targets: Sequence[str]) -> LineAlignment:
     if evidence < _WEAK_EVIDENCE:
         # Lists of words, for example, give no evidence.
         has_units = all((matrix >= 0).sum(axis=1).mean() >= _MIN_UNITS for matrix, _ in units)
-        return LineAlignment([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
+        return Slips([], has_units and num_lines >= _MIN_LINES_TO_CALL_UNRELATED)
     nowhere, straight = np.zeros((1, num_lines)), slips.index(0)
-    stretches = _stretches([*slips, None], _best_path(np.concatenate([log_odds, nowhere]), straight))
-    return LineAlignment([each for each in stretches if not _is_clean(each, log_odds, exists, straight)], False)
+    stretches = _stretches([*slips, None], _likeliest_slips(np.concatenate([log_odds, nowhere]), straight))
+    return Slips([each for each in stretches if not _is_clean(each, log_odds, exists, straight)], False)
 
 
 def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) -> bool:
@@ -136,7 +136,7 @@ def _is_clean(stretch: Stretch, log_odds: Floats, exists: Bools, straight: int) 
 
 def first_misaligned_line(sources: Sequence[str], targets: Sequence[str]) -> int | None:
     """The first line, from 1, that does not belong to the same line of the other side; None if none is found."""
-    stretches = align(sources, targets).stretches
+    stretches = find_slips(sources, targets).stretches
     return stretches[0][0] if stretches else None
 
 
@@ -271,8 +271,8 @@ def _log_odds(values: Floats, exists: Bools) -> tuple[Floats, float]:
     return np.where(exists, np.tensordot(weights, centred, 1) - evidence / 2, 0.0), evidence
 
 
-def _best_path(log_odds: Floats, straight: int) -> list[int]:
-    """The index of the slip of each line on the path with the most evidence (Viterbi 1967); it begins `straight`."""
+def _likeliest_slips(log_odds: Floats, straight: int) -> list[int]:
+    """The index of the slip of each line: the sequence with the most evidence (Viterbi 1967), beginning `straight`."""
     num_slips, num_lines = log_odds.shape
     total = np.full(num_slips, -_COST_OF_A_CHANGE)
     total[straight] = 0.0

@@ -15,7 +15,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.extras.fine_tuning.vocabulary_extension import extended_pair, spellings
+from mt_cli.extras.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
@@ -81,7 +81,7 @@ def adopt(
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
     limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
     tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, limit, is_shared)
-    source, target = (spellings(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
+    source, target = (old_ids_of_entries(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, Parent(parent_path, run, (source, target))
 
 

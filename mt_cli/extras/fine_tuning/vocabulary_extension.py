@@ -93,7 +93,7 @@ def _with_entries(
     return tokenizers.Tokenizer.from_str(json.dumps(state))
 
 
-def spellings(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
+def old_ids_of_entries(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """For each new entry of an extended tokenizer, the old ids that spelled it; at least one."""
     backend = tokenizers.Tokenizer.from_str(old.to_json())
     entries = new.tokens(range(old.vocab_size, new.vocab_size))

@@ -217,6 +217,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     level = level_of(facts)
     size, why_size = _size(level, facts)
     base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
+    if not hooks.has("resegmented"):
+        base["tokenizer"].pop("bpe_dropout", None)
     reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
     reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
     reasons |= dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")

@@ -1,1 +1,1 @@
-"""A model whose parameters and optimizer states are spread over several GPUs."""
+"""A model whose parameters and optimizer states are split over several GPUs."""

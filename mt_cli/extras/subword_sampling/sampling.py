@@ -95,7 +95,7 @@ class MergeDropout:
             place = (np.cumsum(remains) - 1)[place]
             changed = np.concatenate([place, place[place > 0] - 1])
             rank[changed] = self._ranks_at(changed, ids, word)
-        return _joined(finished, len(lengths))
+        return _by_word(finished, len(lengths))
 
     def _ranks_at(self, places: Integers, ids: Integers, word: Integers) -> Integers:
         """The rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
@@ -155,7 +155,7 @@ class Lattice:
             at = at + chosen + 1
             remains = at < (starts + lengths)[words]
             words, at = words[remains], at[remains]
-        return _joined(found, len(lengths))
+        return _by_word(found, len(lengths))
 
     def _pieces_at(self, characters: Integers, ends: Integers) -> Integers:
         """The piece of each length (1, 2, ...) at each character, which is in a word up to the end given; -1: none."""
@@ -180,8 +180,8 @@ def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
     return spellings
 
 
-def _joined(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
-    """The words of which some ids were found in each round, with the number of the word of each id."""
+def _by_word(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
+    """The ids in the order of their words, and their number in each word; `found` has words and ids of each round."""
     if not found:
         return np.empty(0, np.int64), np.zeros(num_words, np.int64)
     words, ids = (np.concatenate(side) for side in zip(*found, strict=True))

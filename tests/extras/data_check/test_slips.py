@@ -4,7 +4,7 @@ import pytest
 
 from mt_cli.corpus.formats import read_file
 from mt_cli.errors import CorpusError
-from mt_cli.extras.data_check.slips import align, first_misaligned_line
+from mt_cli.extras.data_check.slips import find_slips, first_misaligned_line
 
 
 def words_of(number, seed):
@@ -38,7 +38,7 @@ SCRIPTS = [(1, " "), (2, "")]
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_clean_text_has_no_slips(script, separator, seed):
     for number in (100, 150, 400, 1_500):
-        alignment = align(*sides(number, seed, script, separator))
+        alignment = find_slips(*sides(number, seed, script, separator))
         assert alignment.stretches == []
         assert not alignment.is_unrelated
 
@@ -54,11 +54,11 @@ def test_clean_text_has_no_slips(script, separator, seed):
 )
 def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
     sources, targets = sides(target_script=script, separator=separator)
-    ((first, last, slip),) = align(sources, lost(targets, place, number)).stretches
+    ((first, last, slip),) = find_slips(sources, lost(targets, place, number)).stretches
     assert slip == -number
     assert abs(first - 1 - place) <= number + 8
     assert last == len(sources) - number
-    ((first, last, slip),) = align(lost(sources, place, number), targets).stretches
+    ((first, last, slip),) = find_slips(lost(sources, place, number), targets).stretches
     assert slip == number
     assert abs(first - 1 - place) <= 8
 
@@ -67,27 +67,27 @@ def test_a_stretch_between_a_lost_and_a_surplus_line_has_both_ends():
     sources, targets = sides()
     targets = lost(targets, 500, 1)
     targets.insert(1_100, "ξξξ ψψψ")
-    ((first, last, slip),) = align(sources, targets).stretches
+    ((first, last, slip),) = find_slips(sources, targets).stretches
     assert (slip, abs(first - 501) <= 8, abs(last - 1_100) <= 8) == (-1, True, True)
 
 
 def test_sides_that_do_not_translate_each_other_are_unrelated():
     sources, targets = sides(2_000)
     random.Random(0).shuffle(targets)
-    alignment = align(sources, targets)
+    alignment = find_slips(sources, targets)
     assert alignment.is_unrelated
     assert alignment.stretches == []
 
 
 def test_too_few_lines_are_not_aligned():
     sources, targets = sides(99)
-    assert align(sources, targets[1:]).stretches == []
+    assert find_slips(sources, targets[1:]).stretches == []
     assert first_misaligned_line([], []) is None
 
 
 def test_equal_lines_and_lines_without_words_are_no_slip():
     for line in ("", "123", "a", "。"):
-        alignment = align([line] * 500, [line] * 500)
+        alignment = find_slips([line] * 500, [line] * 500)
         assert alignment.stretches == []
 
 
@@ -108,12 +108,12 @@ def with_names(sources, targets, place, number):
 @pytest.mark.parametrize("number", [100, 400])
 def test_lines_that_are_not_translated_are_no_evidence(number):
     sources, targets = with_names(*sides(800), 500, number)
-    assert align(sources, targets).stretches == []
+    assert find_slips(sources, targets).stretches == []
     for place in (300, 500 + number + 150):  # Slips before and after the names are found.
-        stretches = align(sources, lost(targets, place, 1)).stretches
+        stretches = find_slips(sources, lost(targets, place, 1)).stretches
         assert {slip for _, _, slip in stretches} == {-1}
         assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
-    assert align(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
+    assert find_slips(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
 
 
 def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_shuffled():
@@ -124,9 +124,9 @@ def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_s
     others = ["".join(generator.choices("αεηιουβγδζ", k=length + generator.randrange(2))) for length in lengths]
     sources, targets = sides()
     sources = [*sources[:700], *terms, *sources[700:]]
-    assert align(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
+    assert find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
     generator.shuffle(others)
-    ((first, last, slip),) = align(sources, [*targets[:700], *others, *targets[700:]]).stretches
+    ((first, last, slip),) = find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches
     assert (abs(first - 701) <= 8, abs(last - 850) <= 8, slip) == (True, True, None)
 
 
@@ -138,7 +138,7 @@ def test_catalogues_of_technical_text_have_no_slips(real_text):
         except CorpusError:
             continue  # One of them is not in the format.
         sources, targets = zip(*rows, strict=True) if rows else ((), ())
-        alignment = align(sources, targets)
+        alignment = find_slips(sources, targets)
         assert (alignment.stretches, alignment.is_unrelated) == ([], False), path
 
 
@@ -155,9 +155,9 @@ PAIRS = [
 
 
 def assert_slips_are_found(sources, targets, places=((0, 1), (500, 1), (0, 5), (500, 5))):
-    assert align(sources, targets).stretches == []
+    assert find_slips(sources, targets).stretches == []
     for place, number in places:
-        ((first, _, slip),) = align(sources, lost(targets, place, number)).stretches
+        ((first, _, slip),) = find_slips(sources, lost(targets, place, number)).stretches
         assert slip == -number
         assert abs(first - 1 - place) <= 15
 
@@ -180,7 +180,7 @@ def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
     sources, targets = sides()
     part = targets[800:]
     random.Random(0).shuffle(part)
-    ((first, last, slip),) = align(sources, targets[:800] + part).stretches
+    ((first, last, slip),) = find_slips(sources, targets[:800] + part).stretches
     assert (slip, last) == (None, 1_500)
     assert abs(first - 801) <= 8
 
@@ -188,7 +188,7 @@ def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
 @pytest.mark.parametrize("number", [8, 20, 60])
 def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
     sources, targets = sides()
-    ((first, last, slip),) = align(sources, lost(targets, 1_390, number)).stretches
+    ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
     assert slip in (None, -number)
     assert last == 1_500 - number and abs(first - 1_391) <= number
 
@@ -199,11 +199,11 @@ def test_lists_without_recurring_words_are_not_unrelated():
     def word():
         return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10)))
 
-    alignment = align([word() for _ in range(1_000)], [word() for _ in range(1_000)])
+    alignment = find_slips([word() for _ in range(1_000)], [word() for _ in range(1_000)])
     assert alignment.stretches == [] and not alignment.is_unrelated
 
 
 def test_numbers_alone_are_no_slip():
     for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
-        alignment = align([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
+        alignment = find_slips([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
         assert alignment.stretches == [] and not alignment.is_unrelated

@@ -1,7 +1,7 @@
 import pytest
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.extras.fine_tuning.vocabulary_extension import extended, spellings
+from mt_cli.extras.fine_tuning.vocabulary_extension import extended, old_ids_of_entries
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
@@ -60,7 +60,7 @@ def test_no_more_entries_are_added_than_asked_for(old):
 
 def test_new_entries_are_spelled_by_old_ones(old):
     new = extended(old, NEW * 3, ["<2zh>"], 500)
-    found = spellings(old, new)
+    found = old_ids_of_entries(old, new)
     assert len(found) == new.vocab_size - old.vocab_size
     assert all(ids and max(ids) < old.vocab_size for ids in found)
 

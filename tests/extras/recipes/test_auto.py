@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mt_cli import hooks
 from mt_cli.batching.batches import count_batches
 from mt_cli.config.loading import flat, parse_config, with_values
 from mt_cli.config.sections import TrainingConfig, may_change
@@ -132,6 +133,12 @@ def test_values_are_shown_as_in_a_config():
     assert "training.max_epochs null" in shown
     assert "shared true" in shown
     assert not {"None", "True", "False"} & set(re.findall(r"\w+", shown))
+
+
+def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):
+    assert chosen(FACTS)["tokenizer.bpe_dropout"] == 0.1
+    monkeypatch.setitem(hooks.HOOKS, "resegmented", ("mt_cli.extras.nothing.pairs", "tokenizer.bpe_dropout"))
+    assert chosen(FACTS)["tokenizer.bpe_dropout"] == 0.0
 
 
 def test_languages_in_one_script_share_a_vocabulary():
