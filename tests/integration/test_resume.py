@@ -865,7 +865,7 @@ def test_an_option_that_may_change_leaves_the_weights_equal(saved_at_each_step, 
         report = run(tmp_path / "runs", *(f"{key}={CHANGES[key]}" for key in keys), *also)
     finally:
         torch.set_num_threads(num_threads)
-    step = report["num_steps"]
+    step = report.num_steps
     assert step > 3 or keys == ["training.max_minutes"]
     whole = RunDirectory(folder / "whole" / "tiny")
     expected = whole.last_path if step == NUM_STEPS else whole.checkpoint(f"step-{step}")
