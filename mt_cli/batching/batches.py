@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import Grid, grid_of, pack
+from mt_cli.batching.packing import Grid, grid_of, pack, padded_grid
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
-# Legend of the shapes: B sentences, S source positions, T target positions.
+# Legend of the shapes: B sentences, T positions, N rows of tokens.
 
 Indices = NDArray[np.signedinteger[Any]]
 Pool = tuple[EncodedPairs, Indices]
@@ -33,37 +33,71 @@ _BATCHES_PER_POOL = 200
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Packed ids for teacher forcing: from `tgt_input_ids` up to position T, predict `tgt_output_ids` at T."""
+class Side:
+    """The sentences of one language in a batch, as rows of tokens."""
 
-    src_ids: Tensor
-    """Each sentence followed by [EOS]."""
-    source_grid: Grid
-    tgt_input_ids: Tensor
-    """Each sentence after [SOS]."""
-    tgt_output_ids: Tensor
-    """Each sentence followed by [EOS]."""
-    target_grid: Grid
+    ids: Tensor  # N, what a model reads: each source sentence followed by [EOS], each target sentence after [SOS].
+    grid: Grid
+    output_ids: Tensor | None = None  # N, what it predicts at the same row: each target sentence followed by [EOS].
+
+    @classmethod
+    def of_padded(cls, padded_ids: Tensor) -> Side:
+        """The side of a matrix of padded ids, with a row for each sentence."""
+        return cls(padded_ids.flatten(), padded_grid(padded_ids))
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Side:
+        """The side with each tensor moved, such as to a device."""
+        return self._changed(move, lambda grid: grid.moved(move))
+
+    def twice(self) -> Side:
+        """The packed side followed by a copy of it."""
+        return self._changed(lambda ids: ids.repeat(2), Grid.twice)
+
+    def halves(self, middle: int) -> tuple[Side, Side]:
+        """The packed sentences before `middle`, and the others."""
+        grids = self.grid.halves(middle)
+        ids = self.grid.split_ids(self.ids, grids)
+        output_ids = (None, None) if self.output_ids is None else self.grid.split_ids(self.output_ids, grids)
+        first, second = map(Side, ids, grids, output_ids)
+        return first, second
+
+    def _changed(self, change_ids: Callable[[Tensor], Tensor], change_grid: Callable[[Grid], Grid]) -> Side:
+        output_ids = None if self.output_ids is None else change_ids(self.output_ids)
+        return Side(change_ids(self.ids), change_grid(self.grid), output_ids)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Packed pairs for teacher forcing: from the target's `ids` up to position T, predict `output_ids` at T."""
+
+    source: Side
+    target: Side
+
+    @property
+    def tgt_output_ids(self) -> Tensor:
+        """N, each target sentence followed by [EOS]."""
+        assert self.target.output_ids is not None
+        return self.target.output_ids
 
     @property
     def num_source_tokens(self) -> int:
         """Number of source tokens, with [EOS] and without padding."""
-        return self.source_grid.num_tokens
+        return self.source.grid.num_tokens
 
     @property
     def num_target_tokens(self) -> int:
         """Number of target tokens, with [EOS] and without padding: the divisor of a loss."""
-        return self.target_grid.num_tokens
+        return self.target.grid.num_tokens
 
     @property
     def num_sentences(self) -> int:
         """Number of pairs."""
-        return self.source_grid.num_sequences
+        return self.source.grid.num_sequences
 
     @property
     def num_rows(self) -> int:
         """Number of rows of both sides, with padding; the memory of a batch is proportional to it."""
-        return len(self.src_ids) + len(self.tgt_input_ids)
+        return len(self.source.ids) + len(self.target.ids)
 
     def to(self, device: torch.device) -> Batch:
         """The batch on a device; copies from pinned memory are asynchronous."""
@@ -73,35 +107,21 @@ class Batch:
         """The batch in pinned memory."""
         return self._moved(Tensor.pin_memory)
 
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
+        return Batch(self.source.moved(move), self.target.moved(move))
+
     def twice(self) -> Batch:
         """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
-        return self._changed(lambda ids: ids.repeat(2), Grid.twice)
+        return Batch(self.source.twice(), self.target.twice())
 
     def without_targets(self) -> Batch:
         """The batch with its target tokens as padding: its loss and its gradient are zero."""
-        return replace(self, target_grid=replace(self.target_grid, num_tokens=0))
-
-    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        return self._changed(move, lambda grid: grid.moved(move))
-
-    def _changed(self, change_ids: Callable[[Tensor], Tensor], change_grid: Callable[[Grid], Grid]) -> Batch:
-        return replace(
-            self,
-            src_ids=change_ids(self.src_ids),
-            source_grid=change_grid(self.source_grid),
-            tgt_input_ids=change_ids(self.tgt_input_ids),
-            tgt_output_ids=change_ids(self.tgt_output_ids),
-            target_grid=change_grid(self.target_grid),
-        )
+        return replace(self, target=replace(self.target, grid=replace(self.target.grid, num_tokens=0)))
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of at least two pairs."""
         middle = self.num_sentences // 2
-        sources, targets = self.source_grid.halves(middle), self.target_grid.halves(middle)
-        src_ids = self.source_grid.split_ids(self.src_ids, sources)
-        tgt_input_ids = self.target_grid.split_ids(self.tgt_input_ids, targets)
-        tgt_output_ids = self.target_grid.split_ids(self.tgt_output_ids, targets)
-        first, second = map(Batch, src_ids, sources, tgt_input_ids, tgt_output_ids, targets)
+        first, second = map(Batch, self.source.halves(middle), self.target.halves(middle))
         return first, second
 
 
@@ -110,13 +130,10 @@ def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
     source_grid, target_grid = (grid_of(np.array([len(ids) + 1 for ids in side])) for side in (source, target))
     source_ids, target_ids = np.concatenate(source), np.concatenate(target)
-    return Batch(
-        src_ids=pack(source_ids, source_grid, end=EOS_ID),
-        source_grid=source_grid,
-        tgt_input_ids=pack(target_ids, target_grid, start=SOS_ID),
-        tgt_output_ids=pack(target_ids, target_grid, end=EOS_ID),
-        target_grid=target_grid,
-    )
+    src_ids = pack(source_ids, source_grid, end=EOS_ID)
+    tgt_input_ids = pack(target_ids, target_grid, start=SOS_ID)
+    tgt_output_ids = pack(target_ids, target_grid, end=EOS_ID)
+    return Batch(Side(src_ids, source_grid), Side(tgt_input_ids, target_grid, tgt_output_ids))
 
 
 def pad(sequences: Sequence[Any], start: int | None = None, end: int | None = None) -> Tensor:

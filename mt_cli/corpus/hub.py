@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,18 @@ def load_splits(source: DatasetSource) -> Mapping[str, Any]:
 def load_dataset(source: DatasetSource) -> Any:
     """The `Dataset` or, if streaming, `IterableDataset` of a source; raises CorpusError."""
     return _load(source, source.split)
+
+
+def identity_of_dataset(source: DatasetSource) -> str:
+    """A text that changes when the rows of a source change; raises CorpusError if it cannot be read."""
+    dataset = load_dataset(source)
+    known: str | None = getattr(dataset, "_fingerprint", None)
+    if known is not None:
+        return known
+    digest = hashlib.sha256()  # A version of `datasets` without fingerprints: all rows are read.
+    for table in _tables(dataset, dataset.column_names, f"dataset {source.dataset}"):
+        digest.update(str(table.to_pydict()).encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
 
 
 def _load(source: DatasetSource, split: str | None) -> Any:

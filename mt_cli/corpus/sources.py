@@ -15,7 +15,7 @@ from mt_cli import hooks
 from mt_cli.config.corpora import BuiltinSource, DatasetSource, FileSource, FilesSource, TextSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import format_of, read_file
-from mt_cli.corpus.hub import load_dataset, read_dataset
+from mt_cli.corpus.hub import identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
 from mt_cli.corpus.rows import Languages, Row
@@ -135,7 +135,7 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
     DatasetSource: _Kind(
         read=read_dataset,
         name=lambda source: " ".join(filter(None, (source.dataset, source.subset))),
-        content=lambda source: load_dataset(source)._fingerprint,
+        content=identity_of_dataset,
     ),
     FilesSource: _Kind(
         read=_read_files,

@@ -14,7 +14,6 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.search import Hypothesis, search
 from mt_cli.errors import InputError
 from mt_cli.model.ensemble import Ensemble
-from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
@@ -81,12 +80,11 @@ class TransformerEngine:
 
     def _read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-        with recorded_attention(self.model) as record:
-            logits_BTV = self.model(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
+        logits_BTV, weights = self.model.read(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
         expected_BT1 = self._padded(targets, end=EOS_ID)[..., None]
         log_probs_BT = logits_BTV.float().log_softmax(dim=-1).gather(2, expected_BT1)[..., 0].cpu()
         # The models of an ensemble may have different numbers of heads.
-        means_BTS = [weights_BHTS.float().mean(dim=1) for name, (weights_BHTS,) in record.items() if "cross" in name]
+        means_BTS = [weights_BHTS.float().mean(dim=1) for weights_BHTS in weights.cross]
         attention_BTS = torch.stack(means_BTS).mean(dim=0).cpu()
         return [
             Reading(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])

@@ -92,8 +92,7 @@ def run_search(
         rows = None if kept is None else kept.to(src_ids.device)
         cache.select(state.parents, rows)
         if kept is not None and rows is not None:
-            state = type(state)(*(tensor[rows] for tensor in vars(state).values()))
-            constraints = constraints.select(rows)
+            state, constraints = state.select(rows), constraints.select(rows)
             sentences, active_B = sentences[kept], active_B[kept]
         tokens_R = state.ids[:, :, -1].flatten()
 
@@ -146,6 +145,11 @@ class Paths:
         ids_BNT = torch.cat([self.ids, tokens_BN[..., None]], dim=2)
         scores_BN = torch.where(self.is_active, self.scores + log_probs_BN, self.scores)
         return Paths(ids_BNT, scores_BN, self.is_active & (tokens_BN != EOS_ID), self.random_numbers)
+
+    def select(self, sentences: Tensor) -> Paths:
+        """The paths of these sentences."""
+        ids, scores, is_active = self.ids[sentences], self.scores[sentences], self.is_active[sentences]
+        return Paths(ids, scores, is_active, self.random_numbers[sentences])
 
     def is_done(self, length_penalty: float) -> Tensor:
         """B, True where all paths have ended."""
@@ -204,6 +208,11 @@ class Beams:
         finished_ids_BNT = pick(torch.cat([padded, ids_BCT[:, :num_beams]], dim=1), kept_BN)
         parents_BN = parents_BC.gather(1, active_BN)
         return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
+
+    def select(self, sentences: Tensor) -> Beams:
+        """The beams of these sentences."""
+        ids, scores, parents = self.ids[sentences], self.scores[sentences], self.parents[sentences]
+        return Beams(ids, scores, parents, self.finished_ids[sentences], self.finished_scores[sentences])
 
     def is_done(self, length_penalty: float) -> Tensor:
         """B, True where N hypotheses have ended and no active one has, as it is, a better score."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rapidfuzz.distance import Levenshtein
 from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.utils import sum_of_lists
 
@@ -38,7 +39,8 @@ class _ErrorRate(Metric):  # type: ignore[misc]
 
     def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
         units = self._units(hypothesis)
-        return list(min((edit_distance(units, reference), len(reference)) for reference in ref_kwargs["references"]))
+        references = ref_kwargs["references"]
+        return list(min((Levenshtein.distance(units, reference), len(reference)) for reference in references))
 
     def _aggregate_and_compute(self, stats: list[list[int]]) -> Score:
         return self._compute_score_from_stats(sum_of_lists(stats))
@@ -62,27 +64,3 @@ class WordErrorRate(_ErrorRate):
 
     def _units(self, text: str) -> Sequence[str]:
         return text.split()
-
-
-def edit_distance(one: Sequence[str], other: Sequence[str]) -> int:
-    """The smallest number of insertions, deletions and substitutions that turn one sequence into the other.
-
-    A column of the distance table is two bit vectors, of steps up and of steps down (Myers 1999; Hyyrö 2003).
-    """
-    if not one:
-        return len(other)
-    places: dict[str, int] = {}
-    for index, unit in enumerate(one):
-        places[unit] = places.get(unit, 0) | 1 << index
-    all_bits, last_bit = (1 << len(one)) - 1, 1 << (len(one) - 1)
-    up, down, distance = all_bits, 0, len(one)
-    for unit in other:
-        equal = places.get(unit, 0)
-        diagonal = (((equal & up) + up) ^ up) | equal | down
-        right_up = down | ~(diagonal | up) & all_bits
-        right_down = up & diagonal
-        distance += bool(right_up & last_bit) - bool(right_down & last_bit)
-        right_up = right_up << 1 | 1
-        up = (right_down << 1 | ~(diagonal | right_up)) & all_bits
-        down = right_up & diagonal & all_bits
-    return distance

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mt_cli.errors import InputError
 from mt_cli.machine.cpus import threads_if_busy
@@ -65,9 +66,20 @@ def has_fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cpu":
-        probes = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
-        return any(bool(probe()) for probe in probes if probe is not None)
+        return any(cpu_has(name) for name in BF16_INSTRUCTIONS)
     return False
+
+
+BF16_INSTRUCTIONS = ("avx512_bf16", "amx_tile")
+"""The instruction sets with which a CPU multiplies bf16, by their names in PyTorch."""
+
+
+def cpu_has(instructions: str) -> bool | None:
+    """Whether the CPU has an instruction set; None if this PyTorch does not say."""
+    if hasattr(torch.cpu, "get_capabilities"):  # Since PyTorch 2.10.
+        return bool(torch.cpu.get_capabilities().get(instructions))
+    probe = getattr(torch.cpu, f"_is_{instructions}_supported", None)
+    return None if probe is None else bool(probe())
 
 
 def use_threads(number: int | None) -> None:
@@ -100,6 +112,16 @@ def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether an error of PyTorch means that a device has too little memory."""
     messages = ("can't allocate memory", "not enough memory", "backend out of memory")
     return isinstance(error, torch.OutOfMemoryError) or any(message in str(error) for message in messages)
+
+
+@torch.no_grad()
+def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
+    """Copy tensors to places of their shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    if hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(places, tensors)
+        return
+    for tensor, place in zip(tensors, places, strict=True):
+        place.copy_(tensor)
 
 
 def memory_of(device: torch.device) -> int:

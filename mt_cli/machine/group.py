@@ -78,12 +78,14 @@ class Group:
         """Replace tensors, of the same shapes in all processes, by their sums, in few large messages."""
         if self.size == 1:
             return
+        from mt_cli.machine.devices import copy_all
+
         with _exchanging() as torch:
             for bucket in _buckets(tensors):
                 flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
                 torch.distributed.all_reduce(flat)
                 parts = flat.split([tensor.numel() for tensor in bucket])
-                torch._foreach_copy_(bucket, [part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)])
+                copy_all([part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)], bucket)
 
     def agree(self, seconds: float, *requests: bool) -> tuple[float, list[bool]]:
         """The `seconds` of the main process, and for each request, whether any process has it."""

@@ -117,7 +117,7 @@ def launched_processes() -> int | None:
 
 def _join() -> tuple[Group, Any]:
     """The group of this process, and the store of this start of the processes."""
-    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
     from torch.distributed.rendezvous import rendezvous
 
     _stop_without_launcher()

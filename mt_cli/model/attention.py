@@ -22,10 +22,18 @@ Append = Callable[[KeysValues], KeysValues]
 
 
 class Attended(NamedTuple):
-    """Keys and values, and the bias Bx1x1xS: 0 where a key may be attended to, -inf elsewhere."""
+    """The bias Bx1x1xS, 0 where a key may be attended to and -inf elsewhere, and the keys and values."""
 
-    keys_values: KeysValues
     bias: Tensor
+    keys_values: KeysValues
+
+
+class AttentionWeights(NamedTuple):
+    """The weights BxHxTxS of every layer in one pass through a model."""
+
+    encoder: list[Tensor]
+    decoder: list[Tensor]
+    cross: list[Tensor]
 
 
 class MultiHeadAttention(nn.Module):
@@ -44,7 +52,6 @@ class MultiHeadAttention(nn.Module):
         self.is_rotary = is_self and config.positions == "rotary"
         self.attention_dropout = config.attention_dropout
         self.output = nn.Linear(config.d_model, config.d_model)
-        self.recorded: list[Tensor] | None = None  # Weights of every call, if requested.
 
     def keys_values(self, x_MD: Tensor, grid: Grid) -> KeysValues:
         """BxHxSxK keys and values of rows."""
@@ -52,18 +59,24 @@ class MultiHeadAttention(nn.Module):
         return keys_BHSK, split_heads(self.value(x_MD), grid, self.num_heads)
 
     def forward(
-        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: KeysValues | None = None, append: Append | None = None
+        self,
+        x_ND: Tensor,
+        grid: Grid,
+        bias: Tensor,
+        memory: KeysValues | None = None,
+        append: Append | None = None,
+        weights: list[Tensor] | None = None,
     ) -> Tensor:
         """NxD to NxD: rows attend to `memory`, or to the rows of their sentence, and those that `append` adds.
 
-        `bias` broadcasts to BxHxTxS.
+        `bias` broadcasts to BxHxTxS. The attention weights are added to the list `weights`, if one is given.
         """
         keys_BHSK, values_BHSK = self.keys_values(x_ND, grid) if memory is None else memory
         if append is not None:
             keys_BHSK, values_BHSK = append((keys_BHSK, values_BHSK))
         query_BHTK = self._placed(self.query(x_ND), grid)
-        if self.recorded is not None:
-            self.recorded.append(attention_weights(query_BHTK, keys_BHSK, bias).detach())
+        if weights is not None:
+            weights.append(attention_weights(query_BHTK, keys_BHSK, bias))
         dropout = self.attention_dropout if self.training else 0.0
         is_causal = self.is_causal and append is None
         mixed_BHTK = attend(query_BHTK, keys_BHSK, values_BHSK, bias, dropout, is_causal)

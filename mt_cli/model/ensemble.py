@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
 
+from mt_cli.model.attention import AttentionWeights
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.transformer import Transformer
 
@@ -27,6 +29,12 @@ class Ensemble(nn.Module):
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
         """Log-probabilities BxTxV of the token after each target position, of padded ids."""
         return _mean([model(src_ids, tgt_input_ids) for model in self.models])
+
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
+        """What `forward` returns, and the attention weights of each layer of each model, which may differ in heads."""
+        logits, weights = zip(*(model.read(src_ids, tgt_input_ids) for model in self._transformers()), strict=True)
+        encoder, decoder, cross = (list(chain(*layers)) for layers in zip(*weights, strict=True))
+        return _mean(logits), AttentionWeights(encoder, decoder, cross)
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> EnsembleCache:
         """The caches for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""

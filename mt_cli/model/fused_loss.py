@@ -5,6 +5,7 @@ Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a bl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -63,20 +64,32 @@ def fused_loss(
         bias_V,
         targets_N,
         num_tokens,
-        smoothing,
-        workspace,
         torch.is_grad_enabled(),
+        smoothing,
         consistency or 0.0,
+        workspace,
     )
     return sums
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """What is the same for all tokens: the projection, the options, and memory for intermediate values."""
+
+    weight: Tensor  # VxD, of the projection.
+    bias: Tensor | None  # V.
+    smoothing: float
+    consistency: float
+    workspace: Workspace
 
 
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *options: Any
+        ctx: Any, hidden_PND: Tensor, weight_VD: Tensor, bias_V: Tensor | None, targets_N: Tensor, *others: Any
     ) -> tuple[Tensor, ...]:
-        num_tokens, smoothing, workspace, with_gradient, consistency = options
+        num_tokens, with_gradient, smoothing, consistency, workspace = others
+        loss = _Loss(weight_VD, bias_V, smoothing, consistency, workspace)
         num_passes, num_rows, _ = hidden_PND.shape
         sums = hidden_PND.new_zeros(3, dtype=torch.float32)
         grad_hidden_PND = torch.empty_like(hidden_PND)
@@ -89,9 +102,7 @@ class _FusedLoss(torch.autograd.Function):
             if with_gradient:
                 shape = num_passes * hidden_PMD.shape[1], len(weight_VD)
                 grad_MV = workspace.matrix("grad", *shape, hidden_PND.device, hidden_PND.dtype)
-            sums += _block_sums(
-                hidden_PMD, weight_VD, bias_V, targets_M, num_tokens - start, smoothing, workspace, consistency, grad_MV
-            )
+            sums += _block_sums(loss, hidden_PMD, targets_M, num_tokens - start, grad_MV)
             if grad_MV is not None:
                 for grad_hidden_ND, grad_NV in zip(grad_hidden_PND, grad_MV.chunk(num_passes), strict=True):
                     torch.mm(grad_NV, weight_VD, out=grad_hidden_ND[block])
@@ -105,9 +116,9 @@ class _FusedLoss(torch.autograd.Function):
             grad_weight_VD = None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype)
             grad_bias_V = None if bias_V is None or grad_bias_V is None else grad_bias_V.to(bias_V.dtype)
             ctx.save_for_backward(grad_hidden_PND, grad_weight_VD, grad_bias_V)
-        smoothed, *others = sums.unbind()
-        ctx.mark_non_differentiable(*others)
-        return smoothed, *others
+        smoothed, plain, num_correct = sums.unbind()
+        ctx.mark_non_differentiable(plain, num_correct)
+        return smoothed, plain, num_correct
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
@@ -115,45 +126,35 @@ class _FusedLoss(torch.autograd.Function):
         return *by_inputs, None, None, None, None, None, None
 
 
-def _block_sums(
-    hidden_PMD: Tensor,
-    weight_VD: Tensor,
-    bias_V: Tensor | None,
-    targets_M: Tensor,
-    num_tokens: int,
-    smoothing: float,
-    workspace: Workspace,
-    consistency: float,
-    grad_MV: Tensor | None,
-) -> Tensor:
+def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: int, grad_MV: Tensor | None) -> Tensor:
     """The three sums over a block; fills `grad_MV`, if given, with the gradient by the logits."""
     num_passes, size, _ = hidden_PMD.shape
     sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
     num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
     formats = {"logits": hidden_PMD.dtype, "scores": torch.float32, "probs": torch.float32}
-    shape, device = (num_passes * num_rows, len(weight_VD)), hidden_PMD.device
-    buffers = [workspace.matrix(name, *shape, device, formats[name]) for name in formats]
+    shape, device = (num_passes * num_rows, len(loss.weight)), hidden_PMD.device
+    buffers = [loss.workspace.matrix(name, *shape, device, formats[name]) for name in formats]
     for start in range(0, size, num_rows):
         hidden_PCD, targets_C1 = hidden_PMD[:, start : start + num_rows], targets_M[start : start + num_rows, None]
         num_real = max(0, num_tokens - start)
         views = (buffer[: num_passes * len(targets_C1)] for buffer in buffers)
         logits_PCV, scores_PCV, probs_PCV = (view.view(num_passes, len(targets_C1), -1) for view in views)
-        _project(hidden_PCD, weight_VD, bias_V, logits_PCV)
+        _project(hidden_PCD, loss, logits_PCV)
         scores_PCV.copy_(logits_PCV)
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
         targets_PC1 = targets_C1.expand(num_passes, -1, -1)
         log_sum_PC1, each_PCX = _token_losses(scores_PCV, probs_PCV, targets_PC1)
         to_all_P, cross_entropy_P, num_correct_P = each_PCX[:, :num_real].sum(dim=1).unbind(dim=-1)
-        smoothed = ((1 - smoothing) * cross_entropy_P + smoothing * to_all_P).mean()
+        smoothed = ((1 - loss.smoothing) * cross_entropy_P + loss.smoothing * to_all_P).mean()
         grads_PCV = None
         if num_passes == 2:
-            divergence, grads_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, consistency)
+            divergence, grads_PCV = _divergence(scores_PCV, log_sum_PC1, probs_PCV, loss.consistency)
             smoothed += divergence[:num_real].sum()
         sums += torch.stack([smoothed, cross_entropy_P[0], num_correct_P[0]])
         if grad_MV is not None:
             # d loss / d logits = softmax(logits) - smoothed labels, in the memory of the probabilities.
-            probs_PCV.sub_(smoothing / probs_PCV.shape[-1])
-            probs_PCV.scatter_add_(2, targets_PC1, probs_PCV.new_full(targets_PC1.shape, smoothing - 1))
+            probs_PCV.sub_(loss.smoothing / probs_PCV.shape[-1])
+            probs_PCV.scatter_add_(2, targets_PC1, probs_PCV.new_full(targets_PC1.shape, loss.smoothing - 1))
             if grads_PCV is not None:
                 torch.add(grads_PCV, probs_PCV, alpha=0.5, out=probs_PCV)
             probs_PCV[:, num_real:] = 0.0
@@ -161,13 +162,13 @@ def _block_sums(
     return sums
 
 
-def _project(hidden_PCD: Tensor, weight_VD: Tensor, bias_V: Tensor | None, logits_PCV: Tensor) -> None:
+def _project(hidden_PCD: Tensor, loss: _Loss, logits_PCV: Tensor) -> None:
     """Fill `logits_PCV` with the logits of each pass."""
     for hidden_CD, logits_CV in zip(hidden_PCD, logits_PCV, strict=True):
-        if bias_V is None:
-            torch.mm(hidden_CD, weight_VD.T, out=logits_CV)
+        if loss.bias is None:
+            torch.mm(hidden_CD, loss.weight.T, out=logits_CV)
         else:
-            torch.addmm(bias_V, hidden_CD, weight_VD.T, out=logits_CV)
+            torch.addmm(loss.bias, hidden_CD, loss.weight.T, out=logits_CV)
 
 
 def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:

@@ -51,9 +51,10 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
         """NxD encodings of positions below `num_positions`."""
-        if num_positions > len(self.table):
-            self.table = sinusoids(2 * num_positions, self.table.shape[1]).to(self.table.device)
-        return self.table[positions_N]
+        table = self.table  # Another thread may replace it, by a shorter one too.
+        if num_positions > len(table):
+            self.table = table = sinusoids(2 * num_positions, table.shape[1]).to(table.device)
+        return table[positions_N]
 
 
 class LearnedPositions(nn.Embedding):

@@ -10,9 +10,9 @@ belongs, and attention alone needs to know. Modules compute in the number format
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from mt_cli.batching.batches import Batch
-from mt_cli.batching.packing import Grid, padded_grid
+from mt_cli.batching.batches import Batch, Side
+from mt_cli.batching.packing import Grid
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.attention import Append, Attended, MultiHeadAttention
+from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
 from mt_cli.model.positions import Embedding, Rotation
@@ -51,51 +51,57 @@ class Transformer(nn.Module):
         if config.tie_embeddings == "all":
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
-    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor) -> Tensor:
-        """Logits BxTxV of the token after each target position, of padded ids."""
-        memory = self._encode(src_ids.flatten(), padded_grid(src_ids))
-        hidden_ND = self._decode(tgt_input_ids.flatten(), padded_grid(tgt_input_ids), *memory)
+    def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
+        """Logits BxTxV of the token after each target position, of padded ids; attention weights go to `weights`."""
+        memory = self._encode(Side.of_padded(src_ids), weights)
+        hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
+
+    def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
+        """What `forward` returns, and the attention weights of every layer."""
+        weights = AttentionWeights([], [], [])
+        return self(src_ids, tgt_input_ids, weights), weights
 
     def hidden_states(self, batch: Batch) -> Tensor:
         """Hidden states NxD of the target tokens of a batch; times the projection's weight, they are logits."""
-        memory = self._encode(batch.src_ids, batch.source_grid)
-        return self._decode(batch.tgt_input_ids, batch.target_grid, *memory)
+        return self._decode(batch.target, self._encode(batch.source))
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
         """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
-        memory_MD, grid = self._encode(src_ids.flatten(), padded_grid(src_ids))
-        keys_values = (layer.cross_attention.keys_values(memory_MD, grid) for layer in self.decoder)  # type: ignore
+        source = self._encode(Side.of_padded(src_ids))
+        attended = (layer.attended(source) for layer in self._decoder_layers)
         # Contiguous: otherwise each step would copy them.
-        memory = [(keys.contiguous(), values.contiguous()) for keys, values in keys_values]
-        return KeyValueCache(memory, bias_of(grid.mask[:, None, None]), num_beams)
+        memory = [(keys.contiguous(), values.contiguous()) for _, (keys, values) in attended]
+        return KeyValueCache(memory, source.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
         grid = self.rotation(cache.advance())
         x_RD = self.target_embedding(token_ids, grid)
-        for index, layer in enumerate(self.decoder):
-            memory = Attended(cache.memory[index], cache.memory_bias)
-            x_RD = layer(x_RD, grid, cache.bias, memory, partial(cache.append, index))
+        for index, layer in enumerate(self._decoder_layers):
+            memory = Attended(cache.memory_bias, cache.memory[index])
+            x_RD = layer.decode(x_RD, grid, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
-    def _encode(self, src_ids: Tensor, grid: Grid) -> tuple[Tensor, Grid]:
-        """Memory MxD of source ids, and its grid of heads."""
-        grid = self.rotation(grid.of_heads(self.config.num_heads))
-        x_MD = self.source_embedding(src_ids, grid)
+    @property
+    def _decoder_layers(self) -> Iterable[DecoderLayer]:
+        return cast("Iterable[DecoderLayer]", self.decoder)
+
+    def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
+        grid = self.rotation(source.grid.of_heads(self.config.num_heads))
+        x_MD = self.source_embedding(source.ids, grid)
         bias = bias_of(grid.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = self._pass(layer, x_MD, grid, bias)
-        return self.encoder_norm(x_MD), grid
+            x_MD = self._pass(layer, x_MD, grid, bias, weights)
+        return Memory(self.encoder_norm(x_MD), grid, bias)
 
-    def _decode(self, tgt_ids: Tensor, grid: Grid, memory_MD: Tensor, memory_grid: Grid) -> Tensor:
+    def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
-        grid = self.rotation(grid.of_heads(self.config.num_heads))
-        x_ND = self.target_embedding(tgt_ids, grid)
-        bias = bias_of(causal_mask(grid.num_positions, tgt_ids.device))
-        memory = Memory(memory_MD, memory_grid, bias_of(memory_grid.mask[:, None, None]))
+        grid = self.rotation(target.grid.of_heads(self.config.num_heads))
+        x_ND = self.target_embedding(target.ids, grid)
+        bias = bias_of(causal_mask(grid.num_positions, target.ids.device))
         for layer in self.decoder:
-            x_ND = self._pass(layer, x_ND, grid, bias, memory)
+            x_ND = self._pass(layer, x_ND, grid, bias, memory, weights)
         return self.decoder_norm(x_ND)
 
     def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -124,10 +130,11 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor) -> Tensor:
+    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor, weights: AttentionWeights | None = None) -> Tensor:
         """MxD to MxD."""
-        x_MD = self.self_attention_residual(x_MD, self.self_attention, grid, bias)
-        return self.feed_forward_residual(x_MD, self.feed_forward)
+        own, last = self.self_attention_residual, self.feed_forward_residual
+        x_MD = own.after(x_MD, self.self_attention(own.before(x_MD), grid, bias, weights=weights and weights.encoder))
+        return last.after(x_MD, self.feed_forward(last.before(x_MD)))
 
 
 class DecoderLayer(nn.Module):
@@ -143,14 +150,31 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory | Attended, append: Append | None = None
+        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
+    ) -> Tensor:
+        """NxD to NxD: makes keys and values of the memory, then attends to them as `decode`."""
+        # Both in `forward`, in which alone a sharded layer has its weights, and a recomputed one keeps nothing.
+        return self.decode(x_ND, grid, bias, self.attended(memory), weights=weights)
+
+    def attended(self, memory: Memory) -> Attended:
+        """What cross-attention attends to."""
+        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.grid))
+
+    def decode(
+        self,
+        x_ND: Tensor,
+        grid: Grid,
+        bias: Tensor,
+        memory: Attended,
+        append: Append | None = None,
+        weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
-        if isinstance(memory, Memory):
-            memory = Attended(self.cross_attention.keys_values(memory.hidden, memory.grid), memory.bias)
-        x_ND = self.self_attention_residual(x_ND, self.self_attention, grid, bias, append=append)
-        x_ND = self.cross_attention_residual(x_ND, self.cross_attention, grid, memory.bias, memory.keys_values)
-        return self.feed_forward_residual(x_ND, self.feed_forward)
+        own, cross, last = self.self_attention_residual, self.cross_attention_residual, self.feed_forward_residual
+        own_weights, cross_weights = weights and weights.decoder, weights and weights.cross
+        x_ND = own.after(x_ND, self.self_attention(own.before(x_ND), grid, bias, None, append, own_weights))
+        x_ND = cross.after(x_ND, self.cross_attention(cross.before(x_ND), grid, *memory, weights=cross_weights))
+        return last.after(x_ND, self.feed_forward(last.before(x_ND)))
 
 
 class FeedForward(nn.Module):
@@ -177,7 +201,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """A sub-layer with dropout and residual connection, normed before (Xiong et al. 2020) or after (section 5.4)."""
+    """What is before and after a sub-layer: dropout, the residual connection, and a norm at one of both ends.
+
+    The norm is before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -185,12 +212,14 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = config.dropout
 
-    def forward(self, x_ND: Tensor, sublayer: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-        """NxD to NxD; the other arguments are those of the sub-layer."""
-        rate = self.dropout if self.training else 0.0
-        if self.norm_first:
-            return add_dropped(x_ND, sublayer(self.norm(x_ND), *args, **kwargs), rate)
-        return self.norm(add_dropped(x_ND, sublayer(x_ND, *args, **kwargs), rate))
+    def before(self, x_ND: Tensor) -> Tensor:
+        """What the sub-layer gets."""
+        return self.norm(x_ND) if self.norm_first else x_ND
+
+    def after(self, x_ND: Tensor, y_ND: Tensor) -> Tensor:
+        """The input of the block plus what the sub-layer returned."""
+        sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
+        return sum_ND if self.norm_first else self.norm(sum_ND)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:

@@ -14,7 +14,7 @@ from mt_cli.machine.console import Progress, say
 from mt_cli.machine.cpus import CpuContention
 from mt_cli.machine.devices import memory_used
 from mt_cli.model.kernels import is_cpu
-from mt_cli.training.optimizer import weight_and_update_norms
+from mt_cli.training.optimizer import weight_norm
 from mt_cli.training.steps import StepReport
 
 _HIGH_WAITING_SHARE = 0.25
@@ -111,7 +111,6 @@ class TrainingLog:
         counted = [step for step in state.unlogged if step.num_correct is not None]
         num_counted = sum(step.num_target_tokens for step in counted)
         num_correct = sum(step.num_correct or 0 for step in counted)
-        weight_norm, update_norm = weight_and_update_norms(self._optimizer)
         self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
             "train/loss": state.recent_loss,
@@ -119,8 +118,7 @@ class TrainingLog:
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
             "train/grad_norm": float(report.grad_norm),
-            "optimizer/weight_norm": float(weight_norm),
-            "optimizer/update_to_weight": float(update_norm / weight_norm),
+            "optimizer/weight_norm": float(weight_norm(self._optimizer)),
             "speed/steps_per_second": round(len(state.unlogged) / seconds, 3),
             "speed/padding_share": round(report.padding_share, 4),
         }

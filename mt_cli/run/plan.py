@@ -23,7 +23,7 @@ from mt_cli.machine.storage import write_text
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.batch_size import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.data import Data, prepare
-from mt_cli.run.report import finished_report
+from mt_cli.run.report import Report, finished_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import Position
 
@@ -39,7 +39,7 @@ class Plan:
     """That of the newest checkpoint or, of a new run, the first one."""
     changed: Sequence[str] = ()
     """A line for each option that is not as it was when the run was saved."""
-    report: dict[str, Any] | None = None
+    report: Report | None = None
     """The report of a run that is finished."""
     is_new: bool = False
     parent: hooks.Parent | None = None

@@ -9,7 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, FiniteFloat, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FiniteFloat,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
@@ -29,18 +36,116 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
 
-def finished_report(directory: RunDirectory, config: Config, state: RunState) -> dict[str, Any] | None:
+class _Row(BaseModel):
+    """A part of a report. Keys that it does not know, of older or later reports, are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Score(_Row):
+    """One metric."""
+
+    score: FiniteFloat
+    signature: str
+    confidence_95: FiniteFloat | None = None
+
+
+class SplitScores(BaseModel):
+    """Scores on one test set."""
+
+    split: str
+    num_sentences: int = 0
+    beam_size: int | None = None
+    scores: dict[str, Score]
+    """By the keys of `METRICS`, under which `report.json` has them."""
+    exact_match: FiniteFloat = 0.0
+    speed: dict[str, FiniteFloat] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_scores(cls, tree: Any) -> Any:
+        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in handler(self).items():
+            found |= value if key == "scores" else {key: value}
+        return found
+
+
+class Part(_Row):
+    """The statistics of one source of a corpus."""
+
+    corpus: str = ""
+    name: str = ""
+    num_read: int | None = None
+    num_kept: int | None = None
+    num_held_out: int = 0
+    dropped: dict[str, int] = {}
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of pairs by the reason for which they are not in this corpus."""
+        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
+
+
+class Parent(_Row):
+    """A run that a run began with."""
+
+    run: str
+    languages: tuple[str, str]
+
+
+class BestValidation(BaseModel):
+    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+
+    metric: str = ""
+    best: float | None = None
+    parent: float | None = None
+    is_below_parent: bool = False
+
+
+class Report(SplitScores):
+    """How a run ended: the content of `report.json`, with the scores of the first test set."""
+
+    run: str = ""
+    extra_tests: dict[str, SplitScores] = {}
+    parents: list[Parent] = []
+    validation: BestValidation = BestValidation()
+    stopped_because: str
+    best_step: int
+    averaged_steps: list[int] | None = None
+    num_steps: int
+    num_epochs: int = 0
+    num_target_tokens: int
+    num_bad_steps: int = 0
+    num_restarts: int = 0
+    corpora: list[Part] = []
+    elapsed_seconds: FiniteFloat = 0.0
+    num_parameters: int
+    precision: str = ""
+    num_processes: int = 1
+    hardware: dict[str, str | int | float | None] = {}
+    versions: dict[str, str] = {}
+
+    def to_json(self) -> str:
+        """The text of `report.json`."""
+        tree = self.model_dump(mode="json", exclude_unset=True)
+        return json.dumps({"run": tree.pop("run", ""), **tree}, indent=2, ensure_ascii=False) + "\n"
+
+
+def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
     """The report of a run that is finished under a config; None if there is more to do."""
     if state.reason_to_stop(config.training):
         # A report that cannot be read is written again.
-        with suppress(OSError, ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            report: dict[str, Any] = directory.report()
-            format_summary(report, directory.path)
-            tokenizer = scorer_of(config, report["split"]).bleu_tokenizer
+        with suppress(OSError, ValueError, RecursionError):
+            report = Report.model_validate(directory.report())
+            tokenizer = scorer_of(config, report.split).bleu_tokenizer
             best = directory.best_state()
             if (
-                report["num_steps"] == state.position.step
-                and f"|tok:{tokenizer}" in report["bleu"]["signature"]
+                report.num_steps == state.position.step
+                and f"|tok:{tokenizer}" in report.scores["bleu"].signature
                 and best is not None
                 and best.best_metric == measure_of(config)
             ):
@@ -48,7 +153,7 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
     return None
 
 
-def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[str, Any]:
+def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
     """Score the best checkpoint on the test sets; write and return the report.
 
     Translations are made in the precision of training, which the report names.
@@ -62,42 +167,41 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> dict[st
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
     best = directory.best_state()
-    report = {
-        "run": setup.config.name,
+    report = Report(
         **first,
-        "extra_tests": {each["split"]: each for each in others},
-        "parents": [asdict(parent) for parent in state.parents],
-        "validation": _validation(state),
-        "stopped_because": stopped_because,
-        "best_step": state.best_step,
-        "averaged_steps": best.averaged_steps if best else None,
-        "num_steps": position.step,
-        "num_epochs": position.epoch,
-        "num_target_tokens": position.num_target_tokens,
-        "num_bad_steps": state.num_bad_steps,
-        "num_restarts": state.num_restarts,
-        "corpora": report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts),
-        "elapsed_seconds": round(state.elapsed_seconds, 3),
-        "num_parameters": setup.num_parameters,
-        "precision": setup.precision,
-        "num_processes": position.num_processes,
-        "hardware": describe_hardware(setup.device),
-        "versions": describe_versions(),
-    }
+        run=setup.config.name,
+        extra_tests={each["split"]: SplitScores(**each) for each in others},
+        parents=[Parent(**asdict(parent)) for parent in state.parents],
+        validation=_validation(state),
+        stopped_because=stopped_because,
+        best_step=state.best_step,
+        averaged_steps=best.averaged_steps if best else None,
+        num_steps=position.step,
+        num_epochs=position.epoch,
+        num_target_tokens=position.num_target_tokens,
+        num_bad_steps=state.num_bad_steps,
+        num_restarts=state.num_restarts,
+        corpora=[Part(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
+        elapsed_seconds=round(state.elapsed_seconds, 3),
+        num_parameters=setup.num_parameters,
+        precision=setup.precision,
+        num_processes=position.num_processes,
+        hardware=describe_hardware(setup.device),
+        versions=describe_versions(),
+    )
     _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
-    write_text(directory.report_path, json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    write_text(directory.report_path, report.to_json())
     return report
 
 
-def _validation(state: RunState) -> dict[str, Any]:
-    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+def _validation(state: RunState) -> BestValidation:
     is_loss = state.best_metric == "loss"  # The state has it negated.
     best, parent = (
         None if value is None else round(-value if is_loss else value, 4)
         for value in (state.best_value, state.parent_value if state.parent_metric == state.best_metric else None)
     )
     is_below = state.is_below_parent(state.best_value, state.best_metric)
-    return {"metric": state.best_metric, "best": best, "parent": parent, "is_below_parent": is_below}
+    return BestValidation(metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below)
 
 
 def _write_hparams(setup: Setup, step: int, scores: Mapping[str, Mapping[str, Any]]) -> None:
@@ -122,87 +226,26 @@ def write_bad_batch(setup: Setup, skipped: StepReport) -> None:
     write_text(setup.directory.bad_batch_path, text)
 
 
-class Score(BaseModel):
-    """One metric."""
-
-    score: FiniteFloat
-    signature: str
-    confidence_95: FiniteFloat | None = None
-
-
-class SplitScores(BaseModel):
-    """Scores on one test set."""
-
-    split: str
-    exact_match: FiniteFloat = 0.0
-    scores: dict[str, Score]
-    """By the keys of `METRICS`, under which `report.json` has them."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _collect_scores(cls, tree: Any) -> Any:
-        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
-
-
-class Part(BaseModel):
-    """The statistics of one source of a corpus."""
-
-    corpus: str = ""
-    name: str = ""
-    num_read: int | None = None
-    num_kept: int | None = None
-    num_held_out: int = 0
-    dropped: dict[str, int] = {}
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """The number of pairs by the reason for which they are not in this corpus."""
-        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
-
-
-class Parent(BaseModel):
-    """A run that a run began with."""
-
-    run: str
-    languages: tuple[str, str]
-
-
-class Report(SplitScores):
-    """The fields of `report.json` that are shown."""
-
-    extra_tests: dict[str, SplitScores] = {}
-    parents: list[Parent] = []
-    stopped_because: str
-    best_step: int
-    num_steps: int
-    num_target_tokens: int
-    num_parameters: int
-    elapsed_seconds: FiniteFloat = 0.0
-    corpora: list[Part] = []
-    hardware: dict[str, str | int | float | None] = {}
-    versions: dict[str, str] = {}
-
-
-def _notes_on_validation(validation: Mapping[str, Any]) -> Iterator[str]:
-    if validation.get("is_below_parent"):
-        scores = f"{validation['metric']} {validation['best']:.2f} instead of {validation['parent']:.2f}"
+def _notes_on_validation(found: BestValidation) -> Iterator[str]:
+    if found.is_below_parent:
+        scores = f"{found.metric} {found.best:.2f} instead of {found.parent:.2f}"
         yield (
             f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
             "try a smaller training.learning_rate or more pairs."
         )
 
 
-def format_summary(report: Mapping[str, Any], path: Path) -> str:
+def format_summary(report: Report, path: Path) -> str:
     """How a run ended, for people, several lines."""
-    skipped = "{:,} steps were skipped because their loss or gradient was not finite.".format(report["num_bad_steps"])
+    skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
     return "\n".join(
         [
-            f"\nStopped by {report['stopped_because']} after {report['num_steps']:,} steps, "
-            f"{report['num_target_tokens']:,} target tokens and {clock(report['elapsed_seconds'])}; "
-            f"best step {report['best_step']:,}.",
-            *([skipped] if report["num_bad_steps"] else []),
-            *_notes_on_validation(report.get("validation", {})),
-            *map(format_scores, (report, *report["extra_tests"].values())),
+            f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
+            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
+            f"best step {report.best_step:,}.",
+            *([skipped] if report.num_bad_steps else []),
+            *_notes_on_validation(report.validation),
+            *(format_scores(each.model_dump()) for each in (report, *report.extra_tests.values())),
             f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
             "checkpoints/best.safetensors",
             f'Translate with it:  mt translate --run {path} "..."',

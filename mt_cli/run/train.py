@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import torch
@@ -22,12 +21,12 @@ from mt_cli.machine.group import ALONE, Group
 from mt_cli.run.data import prepare
 from mt_cli.run.loop import optimize
 from mt_cli.run.plan import Plan, decide
-from mt_cli.run.report import format_summary, write_report
+from mt_cli.run.report import Report, format_summary, write_report
 from mt_cli.run.resuming import restore
 from mt_cli.run.setup import Setup
 
 
-def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> dict[str, Any]:
+def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
     An existing run is not changed before the corpora have been read and the device has been found.
@@ -71,12 +70,12 @@ def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
     assert plan.report is not None
     if plan.changed:
         say("\n  ".join(["The config has changed:", *plan.changed]))
-    say(f"This run is finished ({plan.report['stopped_because']}); nothing is left to do.")
-    if plan.config.training.average_checkpoints and not plan.report.get("averaged_steps"):
+    say(f"This run is finished ({plan.report.stopped_because}); nothing is left to do.")
+    if plan.config.training.average_checkpoints and not plan.report.averaged_steps:
         say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
 
 
-def _finish(setup: Setup, state: RunState, stopped_because: str) -> dict[str, Any]:
+def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
     """Average checkpoints if the config says so, and score the best one; return the report."""
     try:
         if setup.config.training.average_checkpoints is not None:

@@ -9,6 +9,7 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from mt_cli.model.trainable import own_weights
 from mt_cli.model.transformer import Transformer
@@ -35,7 +36,7 @@ class MovingAverage:
         forgotten. After a skipped step, the unchanged weights are added again.
         """
         decay = min(self._decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), self._current, 1 - decay)
+        get_ema_multi_avg_fn(decay)(list(self.weights.values()), self._current, step)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from torch.func import functional_call
 from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.machine.devices import is_out_of_memory
+from mt_cli.machine.devices import copy_all, is_out_of_memory
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.training.objective import LossSums, Objective
@@ -73,8 +73,7 @@ class Gradients:
         """
         weights = list(self._weights.values())
         if weights[0] is not self.parameters[0]:
-            with torch.no_grad():
-                torch._foreach_copy_(weights, self.parameters)
+            copy_all(self.parameters, weights)
         found = [self._add(batch, num_target_tokens) for batch in micro_batches]
         sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
         return sums if self.group.size == 1 else self._added_up(sums)

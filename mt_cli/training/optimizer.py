@@ -55,23 +55,24 @@ class BatchedMuon(torch.optim.Muon):
     def step(self, closure: Any = None) -> Any:
         """Update all matrices that have a gradient."""
         for group in self.param_groups:
-            weights: list[Tensor] = []
-            gradients: list[Tensor] = []
-            momenta: list[Tensor] = []
-            self._init_group(group, weights, gradients, momenta)
-            if not weights:
-                continue
-            torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-            updates = torch._foreach_lerp(gradients, momenta, group["momentum"])
-            torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-            alike: dict[torch.Size, list[int]] = defaultdict(list)
-            for index, weight in enumerate(weights):
-                alike[weight.shape].append(index)
-            for shape, indices in alike.items():
-                matrices = torch.stack([updates[index] for index in indices])
+            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    alike[weight.shape].append(weight)
+            for shape, weights in alike.items():
+                matrices = torch.stack([self._averaged(weight, group["momentum"]) for weight in weights])
                 changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
                 size = _UPDATE_SIZE * math.sqrt(max(shape))
-                torch._foreach_add_([weights[i] for i in indices], changes.unbind(), alpha=-group["lr"] * size)
+                for weight, change in zip(weights, changes, strict=True):
+                    weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
+
+    def _averaged(self, weight: Tensor, momentum: float) -> Tensor:
+        """Add the gradient of a matrix to its average; return Nesterov's mean of both."""
+        assert weight.grad is not None
+        state = self.state[weight]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(weight.grad)
+        return weight.grad.lerp(state["momentum_buffer"].lerp_(weight.grad, 1 - momentum), momentum)
 
 
 def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
@@ -138,37 +139,17 @@ def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
 
 
 @torch.no_grad()
-def weight_and_update_norms(optimizer: torch.optim.Optimizer) -> tuple[Tensor, Tensor]:
-    """Norm of all weights, and of the last update, recomputed from AdamW's averages; NaN before the first update.
-
-    Their ratio is about 1e-3 in a healthy run; far more means that the learning rate is too high. A Muon update counts
-    with the root mean square that it is scaled to.
-    """
-    norms: tuple[list[Tensor], list[Tensor]] = [], []
+def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
+    """Norm of all weights together; NaN before the first update."""
+    squares: list[Tensor] = []
     for group in optimizer.param_groups:
         weights = [weight for weight in group["params"] if weight in optimizer.state]
-        if not weights:
-            continue
-        if _is_muon(group):
-            norms[0].extend(weight.square().sum() for weight in weights)
-            norms[1].extend(weight.new_tensor((_UPDATE_SIZE * group["lr"]) ** 2 * weight.numel()) for weight in weights)
-            continue
-        states = [optimizer.state[weight] for weight in weights]
-        (beta1, beta2), step = group["betas"], float(states[0]["step"])  # All are updated at the same steps.
-        if not step:  # All steps so far were skipped, after which a fused optimizer has averages of zero.
-            continue
-        correction = math.sqrt(1 - beta2**step)
-        roots = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
-        torch._foreach_add_(roots, group["eps"] * correction)
-        updates = torch._foreach_div([state["exp_avg"] for state in states], roots)
-        torch._foreach_mul_(updates, group["lr"] * correction / (1 - beta1**step))
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, weights, alpha=group["lr"] * group["weight_decay"])
-        for found, tensors in zip(norms, (weights, list(updates)), strict=True):
-            found.extend(norm.square() for norm in torch._foreach_norm(tensors))
-    if not norms[0]:
-        return torch.tensor(math.nan), torch.tensor(math.nan)
-    return torch.stack(norms[0]).sum().sqrt(), torch.stack(norms[1]).sum().sqrt()
+        if weights and _is_muon(group):
+            squares.extend(weight.square().sum() for weight in weights)
+        # All are updated at the same steps; a fused optimizer also has a state if all steps so far were skipped.
+        elif weights and float(optimizer.state[weights[0]]["step"]):
+            squares.extend(weight.norm().square() for weight in weights)
+    return torch.stack(squares).sum().sqrt() if squares else torch.tensor(math.nan)
 
 
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:

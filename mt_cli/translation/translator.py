@@ -49,10 +49,7 @@ class PairScore:
 
 
 class Translator:
-    """A model with its tokenizers and its search options.
-
-    Two threads must not use one at once, because attention is recorded in the layers of the model.
-    """
+    """A model with its tokenizers and its search options. Several threads may use one at once."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ def main():
         (records.Records, "write_metrics"),
         (records.Records, "write_samples"),
         (records.Records, "write_pictures"),
-        (log, "weight_and_update_norms"),
+        (log, "weight_norm"),
         (log, "memory_used"),
         (pictures, "attention_pictures"),
         (validation.Validator, "_part_losses"),
@@ -53,7 +53,7 @@ def main():
         timed(owner, name)
     with tempfile.TemporaryDirectory() as folder:
         report = run.train(config, Path(folder))
-    whole = report["elapsed_seconds"]
+    whole = report.elapsed_seconds
     for name, seconds in SPENT.items():
         print(f"| {name} | {seconds:.2f} s | {seconds / whole:.2%} |")
     print(f"| all, of {whole:.0f} s | {sum(SPENT.values()):.2f} s | {sum(SPENT.values()) / whole:.2%} |")

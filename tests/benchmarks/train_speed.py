@@ -150,9 +150,9 @@ def batches_for_peers(folder: Path, steps: int) -> Path:
     batches = [collate(each.pairs, each.indices) for each, _ in zip(placed, range(steps), strict=False)]
     saved = [
         {
-            "src": each.source_grid.padded(each.src_ids),
-            "tgt": each.target_grid.padded(each.tgt_input_ids),
-            "label": each.target_grid.padded(each.tgt_output_ids),
+            "src": each.source.grid.padded(each.source.ids),
+            "tgt": each.target.grid.padded(each.target.ids),
+            "label": each.target.grid.padded(each.tgt_output_ids),
         }
         for each in batches
     ]

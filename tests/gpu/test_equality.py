@@ -159,11 +159,12 @@ def test_automatic_batches_have_a_size_that_fits(mt, tiny_config, tmp_path, devi
 def test_collated_batches_are_the_same_on_any_device(device):
     batch = collate(some_pairs(), range(9))
     moved = (batch.pin_memory() if device == "cuda" else batch).to(torch.device(device))
-    for name in ("src_ids", "tgt_input_ids", "tgt_output_ids"):
-        assert torch.equal(getattr(moved, name).cpu(), getattr(batch, name))
-    assert torch.equal(moved.source_grid.padded(moved.src_ids).cpu(), batch.source_grid.padded(batch.src_ids))
+    for ours, theirs in ((moved.source, batch.source), (moved.target, batch.target)):
+        assert torch.equal(ours.ids.cpu(), theirs.ids) and torch.equal(ours.grid.rows.cpu(), theirs.grid.rows)
+    assert torch.equal(moved.tgt_output_ids.cpu(), batch.tgt_output_ids)
+    assert torch.equal(moved.source.grid.padded(moved.source.ids).cpu(), batch.source.grid.padded(batch.source.ids))
     for half, expected in zip(moved.halves(), batch.halves(), strict=True):
-        assert half.src_ids.device.type == device and torch.equal(half.src_ids.cpu(), expected.src_ids)
+        assert half.source.ids.device.type == device and torch.equal(half.source.ids.cpu(), expected.source.ids)
 
 
 @DEVICES

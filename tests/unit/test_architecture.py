@@ -48,6 +48,25 @@ def test_a_room_imports_only_rooms_before_it_and_an_extra_no_other_extra(root):
             assert other != "extras" or inner[0] == rest[0], f"{path} imports {name}"
 
 
+WITH_FALLBACK = {"_fingerprint", "_foreach_copy_"}
+"""Private names of libraries that have a fallback, and a test that fails when they have gone."""
+
+
+def test_only_private_names_of_libraries_with_a_fallback_are_used(root):
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in (root / "mt_cli").rglob("*.py")}
+    nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
+    own = {node.name for _, node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.attr for _, node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    own |= {node.id for _, node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for path, node in nodes:
+        if isinstance(node, ast.Attribute) and re.match("_[a-z]", node.attr):
+            is_public = ast.unparse(node) == "os._exit"
+            assert is_public or node.attr in own | WITH_FALLBACK, f"{path}:{node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.ImportFrom) and not node.module.startswith("mt_cli"):
+            names = [*node.module.split("."), *(alias.name for alias in node.names)]
+            assert not any(re.match("_[a-z]", name) for name in names), f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
 def test_every_room_is_in_the_order_of_the_design_page_once(root):
     package = root / "mt_cli"
     rooms = {room_of(path, package) for path in package.rglob("*.py")} - {*ENTRANCES}

@@ -53,7 +53,7 @@ def test_a_batch_of_several_pairs_stays_within_its_tokens(lengths, batch_tokens)
     pairs = mixed(lengths, batch_tokens)
     for placed in epoch_batches(pairs, batch_tokens, 1, 0):
         batch = collate(placed.pairs, placed.indices)
-        longest = int(max(grid.positions.max() for grid in (batch.source_grid, batch.target_grid))) + 1
+        longest = int(max(grid.positions.max() for grid in (batch.source.grid, batch.target.grid))) + 1
         assert len(placed.indices) == 1 or len(placed.indices) * longest <= batch_tokens
 
 
@@ -145,12 +145,19 @@ def test_temperature_leaves_an_epoch_its_length_and_evens_out_the_parts(sizes):
     assert sum(times * size for times, size in zip(warm, sizes, strict=True)) == pytest.approx(sum(sizes))
 
 
+def tensors_of(batch):
+    """All tensors of a batch."""
+    sides = batch.source, batch.target
+    values = [value for side in sides for value in (side.ids, side.output_ids, *vars(side.grid).values())]
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
 def test_a_batch_reads_a_prefix_and_predicts_the_next_token():
     batch = collate(EncodedPairs.from_ids([[7, 8], [9]], [[5], [5, 6]]), [0, 1])
-    assert batch.src_ids[:5].tolist() == [7, 8, EOS_ID, 9, EOS_ID]
-    assert batch.tgt_input_ids[:5].tolist() == [SOS_ID, 5, SOS_ID, 5, 6]
+    assert batch.source.ids[:5].tolist() == [7, 8, EOS_ID, 9, EOS_ID]
+    assert batch.target.ids[:5].tolist() == [SOS_ID, 5, SOS_ID, 5, 6]
     assert batch.tgt_output_ids[:5].tolist() == [5, EOS_ID, 5, 6, EOS_ID]
-    assert set(batch.src_ids[5:].tolist()) == set(batch.tgt_output_ids[5:].tolist()) == {PAD_ID}
+    assert set(batch.source.ids[5:].tolist()) == set(batch.tgt_output_ids[5:].tolist()) == {PAD_ID}
     assert (batch.num_source_tokens, batch.num_target_tokens) == (5, 5)
 
 
@@ -161,9 +168,8 @@ def test_halves_of_a_batch_are_the_batches_of_half_the_pairs(lengths):
     middle = len(lengths) // 2
     expected = collate(pairs, range(middle)), collate(pairs, range(middle, len(lengths)))
     for half, batch in zip(collate(pairs, range(len(lengths))).halves(), expected, strict=True):
-        for name in ("src_ids", "tgt_input_ids", "tgt_output_ids"):
-            assert torch.equal(getattr(half, name), getattr(batch, name))
-        assert torch.equal(half.target_grid.rows, batch.target_grid.rows)
+        for ours, theirs in zip(tensors_of(half), tensors_of(batch), strict=True):
+            assert torch.equal(ours, theirs)
         assert half.num_target_tokens == batch.num_target_tokens
 
 
@@ -180,7 +186,7 @@ def test_similar_lengths_share_a_batch():
     lengths = torch.randint(1, 40, (5_000, 1)).expand(-1, 2).tolist()
     pairs = mixed(lengths, 1_000)
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 1_000, 1, 0)]
-    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target_grid.mask.numel() for b in batches)
+    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target.grid.mask.numel() for b in batches)
     assert padding < 0.15
 
 
@@ -191,8 +197,8 @@ def test_both_sides_of_a_batch_are_of_similar_length():
     pairs = mixed(list(zip(source.tolist(), target.tolist(), strict=True)), 4_096)
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
     num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
-    assert num_tokens / sum(batch.src_ids.numel() + batch.tgt_input_ids.numel() for batch in batches) > 0.97
-    cells = sum(grid.mask.numel() for batch in batches for grid in (batch.source_grid, batch.target_grid))
+    assert num_tokens / sum(batch.source.ids.numel() + batch.target.ids.numel() for batch in batches) > 0.97
+    cells = sum(grid.mask.numel() for batch in batches for grid in (batch.source.grid, batch.target.grid))
     assert num_tokens / cells > 0.87
 
 

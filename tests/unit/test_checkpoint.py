@@ -1,8 +1,10 @@
+import errno
 import json
 import os
 import random
 import time
 from dataclasses import asdict
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
-from mt_cli.errors import DamagedFileError, RunError
+from mt_cli.errors import DamagedFileError, MtError, RunError
 from mt_cli.machine.devices import seed_everything
 
 
@@ -222,6 +224,35 @@ def test_a_lock_ends_with_its_holder_and_an_empty_directory_with_the_lock(tmp_pa
     with RunDirectory(path).locked():
         (path / "something").touch()
     assert (path / "something").exists()
+
+
+def test_a_refused_run_names_the_process_that_trains_it_and_that_process_keeps_the_lock(tmp_path):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / ".lock").write_text("process 123456789123456789")  # Of a process that was killed.
+    with RunDirectory(path).locked():
+        for _ in range(2):
+            with pytest.raises(RunError, match=rf"\(process {os.getpid()}\)"), RunDirectory(path).locked():
+                pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_a_file_system_has_no_locks_a_run_says_so_and_is_trained(tmp_path, monkeypatch, capsys, code):
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(fcntl, "flock", mock.Mock(side_effect=OSError(code, os.strerror(code))))
+    for _ in range(2):  # The second is a run that resumes: a lock of the first would be in its way.
+        with RunDirectory(tmp_path / "run").locked():
+            (tmp_path / "run" / "kept").touch()
+            assert str(os.getpid()) in (tmp_path / "run" / ".lock").read_text()
+    message = capsys.readouterr().err
+    assert "cannot lock files" in message and os.strerror(code).lower() in message.lower()
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "kept"]
+
+
+def test_a_lock_that_cannot_be_opened_is_refused_with_its_reason(tmp_path):
+    (tmp_path / "run" / ".lock").mkdir(parents=True)
+    with pytest.raises(MtError, match=r"run: cannot be written: .*directory"), RunDirectory(tmp_path / "run").locked():
+        pass
 
 
 def test_a_directory_moved_aside_leaves_a_locked_one(tmp_path):

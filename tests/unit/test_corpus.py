@@ -1,5 +1,6 @@
 import gzip
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -7,11 +8,12 @@ import pytest
 from pyarrow import parquet
 
 from mt_cli.config.corpora import KINDS, BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, TextSource
-from mt_cli.corpus import sources
+from mt_cli.corpus import hub, sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
+from mt_cli.corpus.hub import load_dataset
 from mt_cli.corpus.reading import read_corpora, read_pairs
-from mt_cli.corpus.sources import names_of, read_rows
+from mt_cli.corpus.sources import content_of, names_of, read_rows
 from mt_cli.errors import CorpusError, MtError
 
 LANGUAGES = ("en", "it")
@@ -269,6 +271,26 @@ def test_a_local_dataset_is_read_or_refused_by_one_message(tmp_path, monkeypatch
         source = DatasetSource(dataset=str(tmp_path / str(number)), streaming=streaming)
         with pytest.raises(CorpusError, match=f"dataset .*{message}"):
             list(read_rows(source, LANGUAGES))
+
+
+def test_a_dataset_has_another_identity_if_its_rows_change(tmp_path, monkeypatch):
+    """Also with a version of `datasets` whose private fingerprint has gone."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    found = []
+    for number, last in enumerate(("c", "c", "\ud7ff")):
+        (tmp_path / str(number)).mkdir()
+        table = pa.table({"en": ["a", "b", "c"], "it": ["a", "b", last]})
+        parquet.write_table(table, tmp_path / str(number) / "train.parquet")
+        found.append(load_dataset(DatasetSource(dataset=str(tmp_path / str(number)))))
+    assert isinstance(found[0]._fingerprint, str), "the fingerprint has gone: each command reads all rows"
+    later = [SimpleNamespace(column_names=each.column_names, select_columns=each.select_columns) for each in found]
+    for datasets in (found, later):
+        identities = []
+        for dataset in datasets:
+            monkeypatch.setattr(hub, "load_dataset", lambda source, dataset=dataset: dataset)
+            identities.append(content_of(DatasetSource(dataset="any"), LANGUAGES))
+        assert identities[1] != identities[2]
+    assert identities[0] == identities[1]
 
 
 def test_a_dataset_whose_name_is_too_long_is_refused(monkeypatch):

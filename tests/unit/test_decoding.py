@@ -1,5 +1,7 @@
 import itertools
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.next_tokens import largest
 from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
+from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
 
@@ -279,3 +282,23 @@ def test_reading_a_translation_gives_its_probabilities_whatever_is_in_the_batch(
         assert reading.attention.shape == (len(target) + 1, len(source) + 1)
         assert torch.allclose(reading.attention.sum(dim=1), torch.ones(len(target) + 1))
         assert torch.allclose(reading.attention, engine.read([(source, target)])[0].attention, atol=1e-6)
+
+
+@pytest.mark.parametrize("num_models", [1, 2])
+def test_two_threads_that_read_with_one_model_at_once_get_what_each_gets_alone(num_models):
+    """Each waits for the other between the first module and the first attention."""
+    models = [tiny(seed=seed) for seed in range(num_models)]
+    engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
+    pairs = [([4, 5, 6], [5, 4]), ([6], [4, 4, 5, 6])]
+    alone = [engine.read([pair]) for pair in pairs]
+    barrier = Barrier(2, timeout=60)
+
+    def wait(*call):
+        barrier.wait()
+
+    models[0].source_embedding.register_forward_hook(wait)
+    with ThreadPoolExecutor(2) as pool:
+        together = list(pool.map(engine.read, [[pair] for pair in pairs]))
+    for (ours,), (expected,) in zip(together, alone, strict=True):
+        assert ours.log_probs == expected.log_probs
+        assert torch.equal(ours.attention, expected.attention)

@@ -9,7 +9,7 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import InputError
-from mt_cli.evaluation.error_rates import edit_distance
+from mt_cli.evaluation.error_rates import CharacterErrorRate, WordErrorRate
 from mt_cli.evaluation.texts import BLEU_TOKENIZERS, Scorer
 from mt_cli.evaluation.tokens import TokenScores, score_tokens
 from mt_cli.model.transformer import Transformer
@@ -23,8 +23,8 @@ def test_token_scores_are_those_of_one_large_batch():
     scores = score_tokens(objective, pairs, batch_tokens=20)
     batch = collate(pairs, range(30))
     with torch.no_grad():
-        logits = objective.model(batch.source_grid.padded(batch.src_ids), batch.target_grid.padded(batch.tgt_input_ids))
-    tgt_output_ids = batch.target_grid.padded(batch.tgt_output_ids)
+        logits = objective.model(batch.source.grid.padded(batch.source.ids), batch.target.grid.padded(batch.target.ids))
+    tgt_output_ids = batch.target.grid.padded(batch.tgt_output_ids)
     is_token = tgt_output_ids != 0
     expected = torch.nn.functional.cross_entropy(logits[is_token], tgt_output_ids[is_token])
     assert scores.loss == pytest.approx(expected.item(), rel=1e-4)
@@ -114,10 +114,13 @@ def plain_edit_distance(one, other):
     return row[-1]
 
 
-@given(one=st.text("abc", max_size=40), other=st.text("abc", max_size=40))
-def test_the_edit_distance_equals_that_of_the_plain_table(one, other):
-    assert edit_distance(one, other) == plain_edit_distance(one, other)
-    assert edit_distance(one.split("a"), other.split("a")) == plain_edit_distance(one.split("a"), other.split("a"))
+@given(one=st.text("ab 日😀\ud800", max_size=40), other=st.text("ab 日😀\ud800", max_size=40))
+def test_error_rates_equal_those_of_the_plain_table(one, other):
+    one, other = one.strip(), other.strip()
+    for metric, left, right in ((CharacterErrorRate(), one, other), (WordErrorRate(), one.split(), other.split())):
+        edits = plain_edit_distance(left, right)
+        expected = 100 * (edits / len(right) if right else float(edits > 0))
+        assert metric.corpus_score([one], [[other]]).score == pytest.approx(expected)
 
 
 def test_error_rates_are_edits_per_hundred_units_of_the_references():

@@ -6,6 +6,9 @@ import torch
 
 from mt_cli.errors import InputError
 from mt_cli.machine.devices import (
+    BF16_INSTRUCTIONS,
+    copy_all,
+    cpu_has,
     has_fast_bf16,
     is_out_of_memory,
     pick_device,
@@ -40,6 +43,30 @@ def test_auto_is_the_first_available_device(monkeypatch, has_cuda, has_mps, expe
         else:
             with pytest.raises(InputError, match=f"device '?{name}"):
                 pick_device(name)
+
+
+@pytest.mark.parametrize("instructions", BF16_INSTRUCTIONS)
+def test_this_pytorch_says_whether_the_cpu_multiplies_bf16(instructions):
+    assert cpu_has(instructions) is not None, "bf16 is no longer chosen on any CPU, which halves the speed of training"
+
+
+def test_a_pytorch_without_public_capabilities_is_asked_by_its_private_function(monkeypatch):
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    for answer in (True, False):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda answer=answer: answer, raising=False)
+        assert cpu_has("avx512_bf16") is answer
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported")
+    assert cpu_has("avx512_bf16") is None
+
+
+def test_copying_all_tensors_does_not_need_the_private_function_that_is_fast_on_a_gpu(monkeypatch):
+    assert hasattr(torch, "_foreach_copy_"), "weights are now copied one by one, which takes longer on a GPU"
+    tensors = [torch.arange(6.0).view(2, 3), torch.tensor(7.0)]
+    for _ in range(2):
+        places = [torch.zeros(2, 3, dtype=torch.bfloat16, requires_grad=True), torch.zeros(())]
+        copy_all(tensors, places)
+        assert all(torch.equal(place.float(), tensor) for place, tensor in zip(places, tensors, strict=True))
+        monkeypatch.delattr(torch, "_foreach_copy_", raising=False)
 
 
 def test_auto_precision_is_bf16_only_where_the_hardware_multiplies_it():

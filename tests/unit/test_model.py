@@ -10,7 +10,6 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.batching.packing import padded_grid
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.positions import Embedding, rotate, sinusoids, turns_of
-from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
 ROTARY = {"positions": "rotary"}
@@ -127,8 +126,8 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
     model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
-    source, target = batch.source_grid, batch.target_grid
-    src_ids, tgt_ids = source.padded(batch.src_ids), target.padded(batch.tgt_input_ids)
+    source, target = batch.source.grid, batch.target.grid
+    src_ids, tgt_ids = source.padded(batch.source.ids), target.padded(batch.target.ids)
     expected = model(src_ids, tgt_ids)[tgt_ids != 0]
     logits = model.projection(model.hidden_states(batch)[: target.num_tokens])
     assert torch.allclose(logits, expected, atol=1e-5)
@@ -264,9 +263,10 @@ def rotary_attention(rows, positions):
     model = tiny(**ROTARY)
     attention = model.encoder[0].self_attention
     grid = replace(padded_grid(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99)
-    with torch.no_grad(), recorded_attention(attention) as record:
-        attention(rows, model.rotation(grid), torch.zeros(1))
-    return record[""][0]
+    weights = []
+    with torch.no_grad():
+        attention(rows, model.rotation(grid), torch.zeros(1), weights=weights)
+    return weights[0]
 
 
 def test_rotary_attention_depends_on_the_distance_of_positions_and_not_on_the_positions():
@@ -289,13 +289,14 @@ def test_embeddings_begin_near_unit_size_and_matrices_are_xavier():
     assert weight.abs().max() <= math.sqrt(6 / (256 + 512))
 
 
-def test_recorded_attention_has_a_distribution_for_every_head_of_every_layer():
+def test_reading_gives_the_logits_and_a_distribution_for_every_head_of_every_layer():
     model = tiny()
     src_ids, tgt_ids = some_ids()
-    with torch.no_grad(), recorded_attention(model) as record:
-        model(src_ids, tgt_ids)
-    assert len(record) == 2 + 2 * 3
-    (weights,) = record["decoder.2.cross_attention"]
+    with torch.no_grad():
+        logits, attention = model.read(src_ids, tgt_ids)
+        assert torch.equal(logits, model(src_ids, tgt_ids))
+    assert [len(layers) for layers in attention] == [2, 3, 3]
+    weights = attention.cross[2]
     assert weights.shape == (2, 4, 4, 5)
     assert torch.allclose(weights.sum(dim=-1), torch.ones(2, 4, 4))
     assert (weights[1, :, :, 3:] == 0).all()

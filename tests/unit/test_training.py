@@ -149,10 +149,8 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
     batch = collate(pairs, range(12))
     ours = gradient_of(objective, [batch])
     objective.zero_grad()
-    src_ids = batch.source_grid.padded(batch.src_ids)
-    tgt_input_ids, tgt_output_ids = (
-        batch.target_grid.padded(ids) for ids in (batch.tgt_input_ids, batch.tgt_output_ids)
-    )
+    src_ids = batch.source.grid.padded(batch.source.ids)
+    tgt_input_ids, tgt_output_ids = (batch.target.grid.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids))
     logits = objective.model(src_ids, tgt_input_ids)
     torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), tgt_output_ids.flatten(), ignore_index=0, label_smoothing=0.1

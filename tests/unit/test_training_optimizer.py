@@ -15,7 +15,7 @@ from mt_cli.training.optimizer import (
     learning_rate,
     set_rate,
     step_if,
-    weight_and_update_norms,
+    weight_norm,
 )
 
 
@@ -205,35 +205,28 @@ def test_a_skipped_step_changes_no_state_of_muon():
     assert all(value.isfinite().all() for state in optimizer.state.values() for value in state.values())
 
 
-@pytest.mark.parametrize(("algorithm", "tolerance"), [("adamw", 1e-2), ("muon", 0.15)])
-def test_the_norms_are_those_of_the_weights_and_of_what_the_last_update_changed(algorithm, tolerance):
+@pytest.mark.parametrize("algorithm", ["adamw", "muon"])
+def test_the_norm_of_the_weights_is_known_after_the_first_update(algorithm):
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
-    optimizer = build_optimizer(model, TrainingConfig(weight_decay=0.1, learning_rate=0.01, optimizer=algorithm))
-    set_rate(optimizer, 0.01)
-    assert all(norm.isnan() for norm in weight_and_update_norms(optimizer))
-    for _ in range(3):
-        for weight in model.parameters():
-            weight.grad = torch.randn_like(weight)
-        before = [weight.detach().clone() for weight in model.parameters()]
-        optimizer.step()
-    changes = [weight.detach() - previous for weight, previous in zip(model.parameters(), before, strict=True)]
-    weight_norm, update_norm = weight_and_update_norms(optimizer)
-    assert float(weight_norm) == pytest.approx(
-        float(torch.cat([w.detach().flatten() for w in model.parameters()]).norm())
-    )
-    assert float(update_norm) == pytest.approx(float(torch.cat([c.flatten() for c in changes]).norm()), rel=tolerance)
+    optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
+    assert weight_norm(optimizer).isnan()
+    for weight in model.parameters():
+        weight.grad = torch.randn_like(weight)
+    optimizer.step()
+    expected = float(torch.cat([weight.detach().flatten() for weight in model.parameters()]).norm())
+    assert float(weight_norm(optimizer)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("algorithm", ["adamw", "muon"])
-def test_a_skipped_step_is_no_update_of_which_there_is_a_norm(algorithm):
+def test_a_skipped_step_is_no_update_after_which_there_is_a_norm(algorithm):
     model = Transformer(ModelConfig(d_model=8, d_ff=8, num_heads=2), 11, 12)
     optimizer = build_optimizer(model, TrainingConfig(optimizer=algorithm))
     for _ in range(2):
         for weight in model.parameters():
             weight.grad = torch.full_like(weight, math.nan)
         step_if(torch.tensor(False), optimizer)
-        assert all(norm.isnan() for norm in weight_and_update_norms(optimizer))
+        assert weight_norm(optimizer).isnan()
     for weight in model.parameters():
         weight.grad = torch.randn_like(weight)
     step_if(torch.tensor(True), optimizer)
-    assert all(norm.isfinite() and norm > 0 for norm in weight_and_update_norms(optimizer))
+    assert weight_norm(optimizer) > 0

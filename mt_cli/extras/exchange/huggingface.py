@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import tokenizers
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
@@ -20,12 +21,11 @@ from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
-from mt_cli.extras.exchange.marian import interleaved, reordered, their_name
+from mt_cli.extras.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
 from mt_cli.model.positions import sinusoids
 from mt_cli.tokenizer.special import EOS, EOS_ID, PAD, PAD_ID, SOS, SOS_ID, UNK, UNK_ID
-from mt_cli.tokenizer.tokenizer import Tokenizer
 
 MAX_LENGTH = 512
 """Most tokens that `generate` makes of any source by default, the one that a translation begins with counted."""
@@ -62,8 +62,8 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
     else:
         layout = _Layout((list(range(sizes[0])), list(range(sizes[1]))), pad=PAD_ID, eos=EOS_ID, start=SOS_ID)
     with new_folder(output) as folder:
-        _write_json(folder / "config.json", _description(run, layout))
-        _write_json(folder / "generation_config.json", _generation(run.config.decoding, layout))
+        _write_config(transformers, run, layout, folder)
+        transformers.GenerationConfig(**_generation(run.config.decoding, layout)).save_pretrained(folder)
         save_file(_weights(run, layout), folder / "model.safetensors", {"format": "pt"})
         write_tokenizers = _write_sentencepiece if is_marian else _write_fast_tokenizer
         write_tokenizers(run, folder)
@@ -145,32 +145,42 @@ def _check_supported(config: Config) -> None:
         raise InputError(f"--format huggingface: no class of transformers has {problem.found}; use --format bundle")
 
 
-def _description(run: TrainedRun, layout: _Layout) -> dict[str, Any]:
+def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:
+    """All keys of `config.json`, so that it does not depend on the defaults of a version."""
     config, is_pre = run.config.model, run.config.model.norm_order == "pre"
-    sizes = [len(rows) for rows in layout.rows]
-    sides = {
-        f"{side}_{key}": value
-        for side, layers in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers))
-        for key, value in (("layers", layers), ("attention_heads", config.num_heads), ("ffn_dim", config.d_ff))
-    }
-    description = {
-        "model_type": "pegasus" if is_pre else "marian",
-        "architectures": ["PegasusForConditionalGeneration" if is_pre else "MarianMTModel"],
-        **{"vocab_size": sizes[0], "d_model": config.d_model, "num_hidden_layers": config.num_encoder_layers, **sides},
-        "activation_function": _ACTIVATIONS[config.activation],
-        **{"dropout": config.dropout, "attention_dropout": config.attention_dropout},
-        "activation_dropout": config.feed_forward_dropout,
-        **{"scale_embedding": True, "static_position_embeddings": True},
-        "max_position_embeddings": _num_positions(run),
-        "tie_word_embeddings": config.tie_embeddings != "none",
-        **{"pad_token_id": layout.pad, "eos_token_id": layout.eos, "bos_token_id": None},
-        **{"decoder_start_token_id": layout.start, "forced_eos_token_id": None},
-        **{"is_encoder_decoder": True, "dtype": "float32"},
-    }
+    num_source, num_target = (len(rows) for rows in layout.rows)
+    theirs, name, options = transformers.PegasusConfig, "PegasusForConditionalGeneration", {}
     if not is_pre:
+        theirs, name = transformers.MarianConfig, "MarianMTModel"
         is_shared = config.tie_embeddings == "all"
-        description |= {"share_encoder_decoder_embeddings": is_shared, "decoder_vocab_size": sizes[1]}
-    return description
+        options = {"share_encoder_decoder_embeddings": is_shared, "decoder_vocab_size": num_target}
+    description = theirs(
+        architectures=[name],
+        vocab_size=num_source,
+        d_model=config.d_model,
+        encoder_layers=config.num_encoder_layers,
+        decoder_layers=config.num_decoder_layers,
+        encoder_attention_heads=config.num_heads,
+        decoder_attention_heads=config.num_heads,
+        encoder_ffn_dim=config.d_ff,
+        decoder_ffn_dim=config.d_ff,
+        activation_function=_ACTIVATIONS[config.activation],
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        activation_dropout=config.feed_forward_dropout,
+        scale_embedding=True,
+        static_position_embeddings=True,
+        max_position_embeddings=_num_positions(run),
+        tie_word_embeddings=config.tie_embeddings != "none",
+        pad_token_id=layout.pad,
+        eos_token_id=layout.eos,
+        bos_token_id=None,
+        decoder_start_token_id=layout.start,
+        forced_eos_token_id=None,
+        dtype="float32",
+        **options,
+    )
+    description.to_json_file(folder / "config.json", use_diff=False)
 
 
 def _num_positions(run: TrainedRun) -> int:
@@ -225,31 +235,18 @@ def _weights(run: TrainedRun, layout: _Layout) -> dict[str, Tensor]:
 
 def _write_fast_tokenizer(run: TrainedRun, folder: Path) -> None:
     """The tokenizer of both sides, which adds [EOS]; tags are recognised anywhere in a text."""
-    state = json.loads(run.tokenizers[0].to_json())
+    tokenizer = tokenizers.Tokenizer.from_str(run.tokenizers[0].to_json())
     special = {"pad_token": PAD, "unk_token": UNK, "bos_token": SOS, "eos_token": EOS}
-    state["added_tokens"] = [_added_token(run.tokenizers[0], name, is_special=True) for name in special.values()] + [
-        _added_token(run.tokenizers[0], tag, is_special=False) for tag in run.config.corpus.tags
-    ]
-    state["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": EOS, "type_id": 0}}],
-        "pair": [
-            {"Sequence": {"id": "A", "type_id": 0}},
-            {"Sequence": {"id": "B", "type_id": 0}},
-            {"SpecialToken": {"id": EOS, "type_id": 0}},
-        ],
-        "special_tokens": {EOS: {"id": EOS, "ids": [EOS_ID], "tokens": [EOS]}},
-    }
-    _write_json(folder / "tokenizer.json", state)
+    tokenizer.add_special_tokens(list(special.values()))
+    tokenizer.add_tokens([tokenizers.AddedToken(tag, rstrip=True, normalized=False) for tag in run.config.corpus.tags])
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=f"$A $B {EOS}", special_tokens=[(EOS, EOS_ID)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    # Versions 4 of transformers do not know the class that `save_pretrained` of versions 5 names.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **special}
     languages = {"source_lang": run.config.corpus.source, "target_lang": run.config.corpus.target}
     _write_json(folder / "tokenizer_config.json", settings | languages | {"model_max_length": run.max_tokens})
-
-
-def _added_token(tokenizer: Tokenizer, name: str, is_special: bool) -> dict[str, Any]:
-    (index,) = [number for number, token in enumerate(tokenizer.tokens(range(tokenizer.vocab_size))) if token == name]
-    settings = {"single_word": False, "lstrip": False, "rstrip": not is_special, "normalized": False}
-    return {"id": index, "content": name, **settings, "special": is_special}
 
 
 def _write_sentencepiece(run: TrainedRun, folder: Path) -> None:

@@ -28,7 +28,6 @@ _CHARTS = {
     "Token accuracy (share of correct tokens)": ("train/token_accuracy", "valid/token_accuracy"),
     "Learning rate": ("train/learning_rate",),
     "Norm of the gradient before clipping": ("train/grad_norm",),
-    "Norm of an update, relative to that of the weights": ("optimizer/update_to_weight",),
     "Target tokens a second": ("train/tokens_per_second",),
 }
 _NUM_COLOURS = 6

@@ -14,13 +14,12 @@ from mt_cli.batching.batches import pad
 from mt_cli.errors import InputError
 from mt_cli.extras.inspection.figures import save_attention, save_norms, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
-from mt_cli.model.recording import recorded_attention
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
 
-KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")
+KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionWeights`.
 _DEFAULT_NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
 
@@ -72,15 +71,13 @@ def trace_translation(translator: Translator, sentence: str) -> Trace:
     ((best,),) = translator.engine.search([ids], translator.decoding.greedy)
     device = next(model.parameters()).device
     src_ids, tgt_ids = pad([ids], end=EOS_ID).to(device), pad([best.ids], start=SOS_ID).to(device)
-    with recorded_attention(model) as record:
-        logits_TV = model(src_ids, tgt_ids)[0]
-    probabilities_TV = logits_TV.float().softmax(dim=-1)
+    logits_BTV, weights = model.read(src_ids, tgt_ids)
+    probabilities_TV = logits_BTV[0].float().softmax(dim=-1)
     choices = [_choice(target, *step) for step in zip(probabilities_TV, [*best.ids, EOS_ID], strict=True)]
-    layers: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
-    for name, (weights_BHTS,) in record.items():  # Such as `decoder.0.cross_attention`.
-        kind = KINDS[0] if name.startswith("encoder") else KINDS[2] if "cross" in name else KINDS[1]
-        layers[kind].append(weights_BHTS[0].float().cpu())
-    attention = {kind: torch.stack(weights) for kind, weights in layers.items()}
+    attention = {
+        kind: torch.stack([weights_BHTS[0].float().cpu() for weights_BHTS in layers])
+        for kind, layers in zip(KINDS, weights, strict=True)
+    }
     tokens, (text,) = target.tokens(best.ids), target.decode([best.ids])
     return Trace([*source.tokens(ids), EOS], [SOS, *tokens], [*tokens, EOS], text, choices, attention)
 

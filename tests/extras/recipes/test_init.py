@@ -17,7 +17,7 @@ from mt_cli.extras.recipes.auto import resolve_preset
 @pytest.fixture(autouse=True)
 def without_bf16(monkeypatch):
     """Models of presets are trained in fp32: bf16 takes minutes where an environment variable limits the kernels."""
-    for module in ("hardware", "optimizer"):
+    for module in ("machine.devices", "training.optimizer"):
         monkeypatch.setattr(f"mt_cli.{module}.has_fast_bf16", lambda device: False)
 
 

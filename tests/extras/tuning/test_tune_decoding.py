@@ -96,7 +96,7 @@ def test_the_table_has_a_row_for_each_beam_and_a_column_for_each_penalty(mt, run
 def test_a_tuned_run_resumes(mt, run):
     tune(mt, run, "--beam-sizes", "2", "--length-penalties", "0.5")
     report = train(load_config(run / "config.yaml"), run.parent)
-    assert report["best_step"] == json.loads((run / "report.json").read_text(encoding="utf-8"))["best_step"]
+    assert report.best_step == json.loads((run / "report.json").read_text(encoding="utf-8"))["best_step"]
     assert RunDirectory(run).config().decoding.beam_size == 2
 
 
