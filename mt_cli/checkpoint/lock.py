@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -79,5 +80,6 @@ def _write_owner(descriptor: int) -> None:
 def _owner(path: Path) -> str:
     with suppress(OSError), path.open("rb", buffering=0) as file:
         file.seek(1)
-        return file.read(100).decode("ascii", "replace").strip() or "unknown"
+        if number := re.search(rb"[0-9]+", file.read(100)):
+            return f"process {number[0].decode('ascii')}"
     return "unknown"

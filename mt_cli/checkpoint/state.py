@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter
 
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.training.steps import Position
 
 _BEST = ("best_step", "best_value", "best_loss", "best_metric")

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 
 class Section(BaseModel):
@@ -28,7 +38,17 @@ class Section(BaseModel):
             raise ValueError("found a NUL character, which is not allowed in names")
         return value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _words_of_yaml_1_1_are_booleans(cls, value: object, info: ValidationInfo) -> object:
+        """The word in an option that is no text."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, str) and bool in (annotation, *get_args(annotation)):
+            return _BOOLEANS.get(value.lower(), value)
+        return value
 
+
+_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
 _TwoTexts = Annotated[tuple[str, str], Field(strict=False)]
 
@@ -212,16 +232,6 @@ class CorpusConfig(Section):
             for source in _as_list(tree["train"])
         ]
         return {**tree, "train": train}
-
-    @field_validator("source", "target", mode="before")
-    @classmethod
-    def _language_is_text(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            word = "yes" if value else "no"
-            raise ValueError(
-                f'YAML reads this word as {str(value).lower()} unless it is quoted; write it in quotes: "{word}"'
-            )
-        return value
 
     @field_validator("valid")
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
@@ -14,10 +15,11 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
+from mt_cli.config.checks import WILL_BE_FILLED
 from mt_cli.config.corpora import KINDS, Section
 from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
-from mt_cli.config.sections import WILL_BE_FILLED, Config
-from mt_cli.config.writing import FLOAT, FLOAT_BEGINNINGS, FLOAT_TAG
+from mt_cli.config.sections import Config
+from mt_cli.config.writing import BOOLEAN_TAG, FLOAT, FLOAT_BEGINNINGS, FLOAT_TAG
 from mt_cli.errors import ConfigError, one_line, reason
 
 S = TypeVar("S", bound=Section)
@@ -32,12 +34,15 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, but 1e-3 is a number, dates are text, keys are unique, and aliases are limited."""
+    """YAML as PyYAML reads it, but booleans are those of YAML 1.2, 1e-3 is a number, and dates are text.
+
+    Keys are unique, and aliases are limited.
+    """
 
     num_aliases = 0
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in (BOOLEAN_TAG, "tag:yaml.org,2002:timestamp")]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -93,6 +98,7 @@ def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
 
 
 _Loader.add_implicit_resolver(FLOAT_TAG, FLOAT, FLOAT_BEGINNINGS)
+_Loader.add_implicit_resolver(BOOLEAN_TAG, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:

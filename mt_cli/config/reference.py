@@ -20,9 +20,10 @@ from mt_cli.config.sections import Config, may_change
 _INTRODUCTION = """# Configuration
 
 Every option of a run, made from the docstrings in `mt_cli/config` by `python -m mt_cli.config.reference`. The YAML file
-overrides the defaults, and `--set SECTION.KEY=VALUE` overrides the file. `null` means "off" or "no limit". Options
-marked with * may change when a run resumes. The first line of a config in `configs/` names
-[`schema.json`](../configs/schema.json), which editors with support for YAML schemas use to complete and check the file.
+overrides the defaults, and `--set SECTION.KEY=VALUE` overrides the file. `null` means "off" or "no limit". Booleans
+are `true` and `false`; where a text is expected, `no` is the language. Options marked with * may change when a run
+resumes. The first line of a config in `configs/` names [`schema.json`](../configs/schema.json), which editors with
+support for YAML schemas use to complete and check the file.
 
 ## The whole
 """

@@ -10,11 +10,15 @@ import yaml
 FLOAT = re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
 """A number with an exponent, which YAML 1.1 takes for text unless it has a dot and a sign."""
 FLOAT_TAG, FLOAT_BEGINNINGS = "tag:yaml.org,2002:float", list("-+0123456789")
+BOOLEAN_TAG = "tag:yaml.org,2002:bool"
 _LINE_BREAKS = frozenset("\n\x85\u2028\u2029")
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that would be read as a number, and escapes line breaks, which would be read as spaces."""
+    """Quotes text that would be read as a number, or as a boolean of YAML 1.1, and escapes line breaks.
+
+    Line breaks would be read as spaces.
+    """
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -23,6 +27,7 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_implicit_resolver(FLOAT_TAG, FLOAT, FLOAT_BEGINNINGS)
+_Dumper.add_implicit_resolver(BOOLEAN_TAG, re.compile("^[yYnN]$"), list("yYnN"))  # PyYAML takes only these for text.
 _Dumper.add_representer(str, _represent_text)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from mt_cli.config.sections import Config, TrainingConfig
+from mt_cli.config.sections import Config
+from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import memory_of, pick_precision

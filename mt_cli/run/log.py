@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from mt_cli.checkpoint.state import RunState, UnloggedStep
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DivergenceError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.cpus import CpuContention

@@ -119,8 +119,8 @@ class Records:
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
     """Add options and final scores, as of a step, to TensorBoard's table of runs; raises MtError if it cannot."""
+    from torch.utils.tensorboard import FileWriter
     from torch.utils.tensorboard.summary import hparams, scalar
-    from torch.utils.tensorboard.writer import FileWriter
 
     kinds = (bool, int, float, str)
     plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}

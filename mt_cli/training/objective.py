@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.batching.batches import Batch
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import has_fast_bf16
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.batching.batches import Batch, PlacedBatch, TrainingPairs, collate, epoch_batches
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device

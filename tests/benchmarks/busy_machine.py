@@ -37,7 +37,8 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
 
     from mt_cli.batching.batches import MixedPairs
     from mt_cli.batching.encoded import EncodedPairs
-    from mt_cli.config.sections import ModelConfig, TrainingConfig
+    from mt_cli.config.sections import ModelConfig
+    from mt_cli.config.training import TrainingConfig
     from mt_cli.machine.devices import keep_memory, pick_precision
     from mt_cli.model.transformer import Transformer
     from mt_cli.training.gradients import Gradients

@@ -24,7 +24,8 @@ import torch
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.presets import PRESETS
-from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.machine.devices import describe_hardware, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer

@@ -19,7 +19,8 @@ import torch
 
 from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.gradients import Gradients

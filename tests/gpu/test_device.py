@@ -12,7 +12,8 @@ from run_content import checkpoint_content
 
 from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.search import Beams, Paths
 from mt_cli.machine.devices import seed_device

@@ -10,7 +10,8 @@ from run_content import checkpoint_content
 
 from mt_cli.batching.batches import MixedPairs, collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_everything
 from mt_cli.model.transformer import Transformer

@@ -55,10 +55,6 @@ def test_several_wrong_values_at_once(fails, tiny_config):
     assert "did you mean `num_heads`?" in err
 
 
-def test_norwegian_without_quotes(fails, tiny_config):
-    assert 'write it in quotes: "no"' in fails("train", "--config", tiny_config, "--set", "corpus.source=no")
-
-
 def test_files_of_different_length(fails, tiny_tree, tmp_path, corpus):
     lines = (corpus / "train.xx").read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "short.xx").write_text("".join(lines[:120] + lines[121:]), encoding="utf-8")

@@ -44,6 +44,36 @@ def test_resolved_config_round_trips():
     assert parse_config(yaml.safe_load(config.to_yaml()), "g.yaml") == config
 
 
+WORDS = [word for low in ("no", "yes", "on", "off", "y", "n") for word in (low, low.title(), low.upper())]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_only_true_and_false_are_booleans_where_text_is_expected(word):
+    sides = f"{{source: {word}, target: en, train: {{file: a.tsv, columns: [{word}, en]}}, valid: {{fraction: 0.1}}}}"
+    text = f"name: {word}\ncorpus: {sides}"
+    config = config_of_text(text, "f.yaml", [f"corpus.target={word}"])
+    assert (config.name, *config.corpus.languages, config.corpus.train[0].columns[0]) == (word,) * 4
+    assert config_of_text(config.to_yaml(), "g.yaml") == config
+    # Readers of YAML 1.1, such as older versions, read it back, too.
+    assert yaml.safe_load(config.to_yaml())["corpus"]["source"] == word
+    assert yaml.safe_load(on_one_line({word: word})) == {word: word}
+    assert f'"{word}"' in config.to_yaml() or f"'{word}'" in config.to_yaml()
+
+
+@pytest.mark.parametrize("word", [word for word in WORDS if len(word) > 1])
+def test_a_boolean_option_may_have_a_word_of_yaml_1_1(word):
+    is_true = word.lower() in ("yes", "on")
+    config = parse_config(with_values(), "f.yaml")
+    text = (
+        config.to_yaml()
+        .replace("qkv_bias: true", f"qkv_bias: {word}")
+        .replace("final_norm: null", f"final_norm: {word}")
+    )
+    found = config_of_text(text.replace("norm_order: pre", "norm_order: post"), "f.yaml").model
+    assert (found.qkv_bias, found.final_norm) == (is_true, is_true)
+    assert parse_yaml("[true, True, TRUE, false, False, FALSE]", "x.yaml") == [True] * 3 + [False] * 3
+
+
 LIKE_NUMBERS = st.sampled_from(["1e3", "1E5", "0x1F", "1_000", "1:30", "2026-01-01", "yes", "null", "012", "1.5", "_"])
 ODD_CHARACTERS = st.text(st.sampled_from("a1 e-.:#'\"\n\t\x85\u2028\u2029\ufeff\U0001f600,[]{}&*!|>%@`\\"), min_size=1)
 
@@ -100,7 +130,8 @@ def test_an_unknown_key_names_its_neighbour():
     [
         ({"name": "../elsewhere"}, "name:"),
         ({"name": "."}, "name:"),
-        ({"corpus__source": False}, 'write it in quotes: "no"'),
+        ({"corpus__source": False}, "corpus.source: found False; it should be a valid string"),
+        ({"model__qkv_bias": "maybe"}, "model.qkv_bias: found 'maybe'; it should be a valid boolean"),
         ({"corpus__train": {"flies": ["a", "b"]}}, "one of the keys dataset, files, file, builtin"),
         ({"corpus__train": []}, "corpus.train"),
         ({"corpus__train": {"files": ["a"]}}, "corpus.train.files"),

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import InputError
 from mt_cli.evaluation.error_rates import CharacterErrorRate, WordErrorRate
 from mt_cli.evaluation.texts import BLEU_TOKENIZERS, Scorer

@@ -12,7 +12,8 @@ from meta_device import OnMeta, Reads
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.checkpoint.state import RunState
-from mt_cli.config.sections import DecodingConfig, ModelConfig, TrainingConfig
+from mt_cli.config.sections import DecodingConfig, ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
 from mt_cli.decoding.constraints import FREE, Allowed, Constraints
 from mt_cli.decoding.next_tokens import best_tokens

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
-from mt_cli.config.sections import TrainingConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.console import Progress
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.records import Records, read_rows

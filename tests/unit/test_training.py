@@ -13,7 +13,8 @@ from meta_device import OnMeta, Reads
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.checkpoint.state import RunState
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline

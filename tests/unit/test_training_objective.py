@@ -4,7 +4,8 @@ import torch.nn.functional as F
 
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.model import fused_loss as fused
 from mt_cli.model.fused_loss import Workspace, fused_loss
 from mt_cli.model.transformer import Transformer

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from mt_cli.config.sections import ModelConfig, TrainingConfig
+from mt_cli.config.sections import ModelConfig
+from mt_cli.config.training import TrainingConfig
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.optimizer import (
     BatchedMuon,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import yaml
+from huggingface_hub import EvalResult, ModelCardData
 
 from mt_cli.config.sections import Config
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
@@ -15,19 +15,37 @@ from mt_cli.run.run_files import RunFiles
 
 
 def model_card(run: RunFiles, license_name: str | None) -> str:
-    """Markdown with the metadata that the hub reads; it has no paths of this machine.
+    """Markdown with the metadata that the hub reads, scores included; it has no paths of this machine.
 
     `license_name` is an identifier of the hub, such as `cc-by-4.0`; without one, the card says that it is to be chosen.
     """
     corpus = run.config.corpus
-    metadata = {
-        "language": sorted({corpus.source, corpus.target}),
-        "license": license_name or "unknown",
-        "library_name": "transformers",
-        "pipeline_tag": "translation",
-    }
-    front = yaml.safe_dump(metadata, sort_keys=False).strip()
-    return f"---\n{front}\n---\n\n" + "\n".join(_lines(run, license_name)) + "\n"
+    metadata = ModelCardData(
+        language=sorted({corpus.source, corpus.target}),
+        license=license_name or "unknown",
+        library_name="transformers",
+        pipeline_tag="translation",
+        model_name=run.name,
+        eval_results=(run.report and list(_results(run.report))) or None,
+    )
+    return f"---\n{metadata.to_yaml()}\n---\n\n" + "\n".join(_lines(run, license_name)) + "\n"
+
+
+def _results(report: Report) -> Iterator[EvalResult]:
+    """The scores as the hub shows them beside a model."""
+    for split in (report, *report.extra_tests.values()):
+        corpus = ", ".join(part.name for part in report.corpora if part.corpus == split.split) or split.split
+        for key, score in split.scores.items():
+            yield EvalResult(
+                task_type="translation",
+                dataset_type=corpus,
+                dataset_name=corpus,
+                dataset_split=split.split,
+                metric_type=key.rstrip("+"),  # The hub's name of chrF++, too, is `chrf`.
+                metric_name=METRICS[key],
+                metric_value=round(score.score, 2),
+                metric_args={"signature": score.signature},
+            )
 
 
 def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:

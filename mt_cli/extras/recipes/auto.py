@@ -16,7 +16,8 @@ from mt_cli.batching.streamed import first_pairs
 from mt_cli.config import presets
 from mt_cli.config.loading import flat, with_values
 from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
-from mt_cli.config.sections import Config, TrainingConfig, may_change
+from mt_cli.config.sections import Config, may_change
+from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import Pair

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from huggingface_hub import ModelCard
 
 from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
@@ -14,6 +15,7 @@ from mt_cli.extras.exchange.bundle import export_bundle
 from mt_cli.extras.exchange.card import model_card
 from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
+from mt_cli.run.report import Report
 from mt_cli.run.run_files import RunFiles
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
@@ -101,6 +103,41 @@ def test_transformers_translates_with_an_exported_run(shared_run, tmp_path):
     assert len(tokenizer.batch_decode(outputs, skip_special_tokens=True)) == 3
     assert json.loads((tmp_path / "model/config.json").read_text(encoding="utf-8"))["model_type"] == "marian"
     assert (tmp_path / "model/README.md").read_text(encoding="utf-8") == "card"
+
+
+def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
+    score = {"score": 41.236, "signature": "nrefs:1"}
+    names = {"test": 'news "two": no', "test_web": "web"}
+    report = Report.model_validate(
+        {
+            **{
+                "split": "test",
+                "bleu": score,
+                "chrf++": score,
+                "extra_tests": {"test_web": {"split": "test_web"} | {"ter": score}},
+            },
+            **dict.fromkeys(("best_step", "num_steps", "num_target_tokens", "num_parameters"), 1),
+            **{"stopped_because": "limit", "corpora": [{"corpus": key, "name": name} for key, name in names.items()]},
+        }
+    )
+    languages = shared_run.config.corpus.model_copy(update={"source": "no", "target": "en"})
+    config = shared_run.config.model_copy(update={"corpus": languages})
+    data = ModelCard(model_card(RunFiles("null", config, [], [], report), "cc-by-4.0")).data
+    assert (data.language, data.license, data.pipeline_tag, data.model_name) == (
+        ["en", "no"],
+        "cc-by-4.0",
+        "translation",
+        "null",
+    )
+    assert [
+        (each.dataset_name, each.dataset_split, each.metric_name, each.metric_value) for each in data.eval_results
+    ] == [
+        (names["test"], "test", "BLEU", 41.24),
+        (names["test"], "test", "chrF++", 41.24),
+        ("web", "test_web", "TER", 41.24),
+    ]
+    for without in (None, report.model_copy(update={"scores": {}, "extra_tests": {}})):
+        assert ModelCard(model_card(RunFiles("run", config, [], [], without), None)).data.eval_results is None
 
 
 def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from mt_cli import hooks
 from mt_cli.batching.batches import count_batches
 from mt_cli.config.loading import flat, parse_config, with_values
-from mt_cli.config.sections import TrainingConfig, may_change
+from mt_cli.config.sections import may_change
+from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError

@@ -1,0 +1,168 @@
+"""The section `training`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from mt_cli.config.checks import Changeable, if_complete
+from mt_cli.config.corpora import Section
+
+
+class TrainingConfig(Section):
+    """Optimisation. It stops at the first limit reached of `max_steps`, `max_epochs`, `max_minutes` and `patience`."""
+
+    seed: int = Field(default=1, ge=0, lt=2**31)
+    """Seed of initial weights, order of pairs, dropout and held-out share."""
+    max_steps: Changeable[int | None] = Field(default=None, ge=1)
+    """Maximum number of optimizer updates."""
+    max_epochs: Changeable[int | None] = Field(default=10, ge=1)
+    """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
+    `max_minutes` is set; otherwise it is `null`."""
+    max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
+    """Maximum training time, validation included. The learning rate of `linear` and `cosine` then follows the clock, so
+    that the exact result depends on the speed of the machine."""
+    patience: Changeable[int | None] = Field(default=None, ge=1)
+    """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
+    not count."""
+    best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
+    """The metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `chrf` if
+    the target language has no words that BLEU could count, otherwise `bleu`."""
+    batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
+    """Size of a micro-batch: number of pairs times longest side, padding included. `auto`: on a GPU the largest size
+    that fits in memory, from 4,096 to 131,072 and at most a hundredth of an epoch; on other devices 4,096. The config
+    of the run records the size."""
+    micro_batches_per_step: int = Field(default=1, ge=1)
+    """Number of micro-batches whose gradients each process accumulates before an update; N processes make updates of N
+    times as many (`docs/scaling.md`)."""
+    micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)
+    """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
+    (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
+    learning_rate: float = Field(default=1e-3, ge=1e-30, le=1e30)
+    """Peak learning rate."""
+    muon_learning_rate: float | None = Field(default=None, ge=1e-30, le=1e30)
+    """With `optimizer: muon`: its own peak learning rate; `null`: `learning_rate`, which fits both because the updates
+    of Muon are scaled to the size of AdamW's (Liu et al. 2025)."""
+    schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
+    """Decay of the learning rate after the warm-up; linear and cosine reach zero at the first of `max_steps`,
+    `max_epochs` and `max_minutes`."""
+    warmup_steps: int = Field(default=400, ge=0)
+    """Number of updates during which the learning rate rises from zero to its peak. If they take more than half of
+    the run, the decay of linear and cosine begins at half of it, and the lower of the two rates counts."""
+    adam_betas: Annotated[
+        tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
+    ] = (0.9, 0.98)
+    """AdamW's decay rates for the averages of the gradient and of its square."""
+    adam_epsilon: float = Field(default=1e-9, ge=1e-20, le=1_000_000)
+    """Added to AdamW's denominator."""
+    weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
+    """Decoupled weight decay of matrices; biases, norms and embeddings do not decay."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Probability mass spread evenly over the vocabulary."""
+    r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
+    """Weight of R-Drop, which computes each batch twice with different dropout and draws the two distributions together
+    (Wu et al. 2021: their alpha). It doubles the time of a step; `null`: off."""
+    r_drop_start_step: int = Field(default=1, ge=1)
+    """First update with R-Drop; earlier ones compute each batch once."""
+    max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
+    """Maximum norm of the gradient; longer gradients are scaled down to it."""
+    ema_decay: float | None = Field(default=None, gt=0, lt=1)
+    """Decay rate of an exponential moving average of the weights, such as 0.999, which is then what is validated, saved
+    as the best and used to translate; `null`: no average. It averages over about 1 / (1 - `ema_decay`) updates."""
+    validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
+    """Number of updates between validations, which also save; `null`: at the end of every epoch."""
+    save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
+    """Maximum time between saves; `null`: save only at validations and at the end."""
+    keep_last: Changeable[int] = Field(default=1, ge=0)
+    """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the model."""
+    keep_validated: Changeable[int] = Field(default=0, ge=0)
+    """Number of validated checkpoints to keep for `mt average`: this many of the last ones, and of the best ones. Each
+    has the size of the model."""
+    average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
+    """At the end, average this number of the last validated checkpoints, and of the best ones (they are then kept).
+    The better mean becomes the best checkpoint if its validation is better than that of any step; `null`: no mean."""
+    max_bad_steps: Changeable[int] = Field(default=10, ge=1)
+    """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
+    returns to the last good state with half the learning rate, at most twice."""
+    log_every_steps: Changeable[int] = Field(default=10, ge=1)
+    """Number of updates between rows of `metrics.jsonl` and points in TensorBoard."""
+    num_samples: Changeable[int] = Field(default=5, ge=0)
+    """Number of sentences whose translations each validation writes to `samples.txt` and TensorBoard. The first two are
+    also printed."""
+    num_pictures: Changeable[int] = Field(default=2, ge=0)
+    """Number of these sentences whose cross-attention each validation draws in TensorBoard: the first ones with at most
+    60 tokens."""
+    device: Changeable[str] = "auto"
+    """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Number format of activations; weights are always fp32. `auto`: bf16 if the hardware is fast at it. `fp16`, for
+    GPUs that lack bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips a step whose gradient
+    overflows; it is slow on CPUs."""
+    recompute_layers: Changeable[bool] = False
+    """Compute the hidden states inside a layer again in the backward pass instead of keeping them (activation
+    checkpointing, Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). The result is the same; it needs
+    less memory and takes longer."""
+    shard_model: Changeable[bool] = False
+    """Each of several processes keeps only its share of the weights, gradients and moments of AdamW, for models that do
+    not fit in the memory of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). The result is the
+    same up to rounding; the traffic between processes is larger. One process alone ignores it."""
+    num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
+    """Number of CPU threads; `null`: PyTorch's default."""
+
+    @field_validator("batch_tokens", mode="before")
+    @classmethod
+    def _batch_has_a_size(cls, value: object) -> object:
+        if value != "auto" and (type(value) is not int or value < 1):
+            raise ValueError(f"found {value!r}; it should be a number of tokens, at least 1, or auto")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_one_length(cls, tree: Any) -> Any:
+        """Leave out the default of `max_epochs` if another option sets the length of the run."""
+        if isinstance(tree, dict) and any(tree.get(name) is not None for name in ("max_steps", "max_minutes")):
+            return {"max_epochs": None, **tree}
+        return tree
+
+    @property
+    def tokens_per_batch(self) -> int:
+        """`batch_tokens` as a number."""
+        assert isinstance(self.batch_tokens, int), "auto is replaced before training"
+        return self.batch_tokens
+
+    def num_micro_batches(self, step: int) -> int:
+        """The number of micro-batches of step 1, 2, ..."""
+        largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
+        return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
+
+    @property
+    def num_validated_kept(self) -> int:
+        """How many of the last, and of the best, validated checkpoints are kept."""
+        return max(self.keep_validated, self.average_checkpoints or 0)
+
+    @field_validator("device")
+    @classmethod
+    def _device_exists(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
+            raise ValueError(f"unknown device {value!r}; use auto, cpu, cuda, cuda:1 or mps")
+        return value
+
+    @if_complete
+    def _ends(self) -> TrainingConfig:
+        if self.muon_learning_rate is not None and self.optimizer != "muon":
+            raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
+        if self.shard_model and self.optimizer == "muon":
+            raise ValueError("shard_model: Muon needs whole matrices; set optimizer to adamw")
+        if self.shard_model and self.precision == "fp16":
+            raise ValueError("shard_model: the loss of sharded models is not scaled; set precision to bf16 or fp32")
+        if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
+            raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
+        if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:
+            raise ValueError(
+                f"schedule: {self.schedule} falls to zero at the end; set max_steps, max_epochs or max_minutes"
+            )
+        return self
