@@ -96,6 +96,8 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
     num_sources, num_targets = count_lines(source_path), count_lines(target_path)
     if num_sources == num_targets:
         return
+    for path in (source_path, target_path):
+        next(read_lines(path), None)  # A file of another kind is named as such.
     found = _first_misaligned_line(source_path, target_path) if hooks.has("first_misaligned_line") else None
     raise CorpusError(
         f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "

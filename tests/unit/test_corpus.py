@@ -212,24 +212,6 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize("lost", [3, 700, 1_900])
-@pytest.mark.parametrize("ending", ["", ".gz"])
-def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
-    generator = random.Random(lost)
-    english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
-    italian = [line.replace("word", "parola") for line in english]
-    del italian[lost]
-    for name, lines in (("a.en", english), ("a.it", italian)):
-        content = "".join(line + "\n" for line in lines).encode()
-        (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
-    source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
-    with pytest.raises(CorpusError) as caught:
-        read_pairs([source], LANGUAGES, "k")
-    assert "2,000 lines" in str(caught.value)
-    assert "1,999" in str(caught.value)
-    assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2
-
-
 def test_a_stream_of_files_is_never_counted_and_reports_where_one_ends(tmp_path, monkeypatch):
     english, italian = write(tmp_path / "a.en", ["one", "two", "three"]), write(tmp_path / "a.it", ["uno", "due"])
     monkeypatch.setattr("mt_cli.corpus.sources.count_lines", None)

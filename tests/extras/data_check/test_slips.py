@@ -1,8 +1,11 @@
+import gzip
 import random
 
 import pytest
 
+from mt_cli.config.corpora import FilesSource
 from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.reading import read_pairs
 from mt_cli.errors import CorpusError
 from mt_cli.extras.data_check.slips import find_slips, first_misaligned_line
 
@@ -207,3 +210,21 @@ def test_numbers_alone_are_no_slip():
     for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
         alignment = find_slips([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
         assert alignment.stretches == [] and not alignment.is_unrelated
+
+
+@pytest.mark.parametrize("lost", [3, 700, 1_900])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
+    generator = random.Random(lost)
+    english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
+    italian = [line.replace("word", "parola") for line in english]
+    del italian[lost]
+    for name, lines in (("a.en", english), ("a.it", italian)):
+        content = "".join(line + "\n" for line in lines).encode()
+        (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
+    source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
+    with pytest.raises(CorpusError) as caught:
+        read_pairs([source], ("en", "it"), "k")
+    assert "2,000 lines" in str(caught.value)
+    assert "1,999" in str(caught.value)
+    assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2
