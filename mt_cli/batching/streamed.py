@@ -57,7 +57,7 @@ class StreamedPairs:
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
         """The ids of the rows that are kept. Several processes encode a share of the blocks each, and exchange them."""
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
-        encoded = self._group.spread(self._encode_blocks, [block for _, block in blocks])
+        encoded = self._group.map_shares(self._encode_blocks, [block for _, block in blocks])
         batches, part_sizes = [], [0] * len(buffer)
         for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
             batches.append(batch.filter(pa.array(is_kept)))

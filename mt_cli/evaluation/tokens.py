@@ -47,6 +47,6 @@ def score_tokens(
         found = [(objective(batch.to(device)), batch.num_target_tokens) for batch in collated]
         return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in found]
 
-    of_batches = group.spread(scores, batches_in_order(lengths, batch_tokens))
+    of_batches = group.map_shares(scores, batches_in_order(lengths, batch_tokens))
     cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*of_batches, strict=True))
     return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)

@@ -66,7 +66,7 @@ class Group:
             torch.distributed.all_gather_object(found, value)
         return found
 
-    def spread(self, work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
+    def map_shares(self, work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
         """The results of `work` for all items, in order: each process does every N-th item."""
         shares = self.all_gather(list(work(list(items[self.rank :: self.size]))))
         found: list[Any] = [None] * len(items)

@@ -89,7 +89,7 @@ class Validator:
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy = config.corpus, config.decoding.greedy
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
-            hypotheses = group.spread(lambda share: _translated(translator, share), sources)
+            hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         scores = self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]

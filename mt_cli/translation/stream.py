@@ -25,7 +25,7 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 def translated(translator: Translator, lines: list[str], search: dict[str, Any], group: Group) -> list[Translation]:
     """The translations of lines, which the processes of a group share out; the main one alone gets them."""
-    found = group.spread(lambda share: translator.translate_fully(share, **search), lines)
+    found = group.map_shares(lambda share: translator.translate_fully(share, **search), lines)
     return group.on_main(lambda: found) or []
 
 

@@ -21,7 +21,7 @@ def values_are_the_same_in_all_processes():
 def shares_are_apart_and_their_results_together():
     for size in (0, 1, 2, 7):
         done = []
-        assert group.spread(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
+        assert group.map_shares(lambda items: done.extend(items) or [-item for item in items], range(size)) == [
             -item for item in range(size)
         ]
         assert done == list(range(size))[group.rank :: group.size]

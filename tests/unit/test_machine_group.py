@@ -25,7 +25,7 @@ def test_alone_every_method_is_neutral():
         assert group.from_main(lambda: value) is group.once_per_machine(lambda: value) is value
         assert group.on_main(lambda: value) is value
         assert group.all_gather(value) == [value]
-        assert group.spread(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
+        assert group.map_shares(lambda items: [item * 2 for item in items], [1, 2, 3]) == [2, 4, 6]
         assert group.agree(2.5, True, False) == (2.5, [True, False])
 
 
