@@ -161,8 +161,11 @@ def _shared(setup: Setup, find: Callable[[], RunState]) -> RunState:
     if group.size == 1:
         return find()
     state, tensors = group.from_main(lambda: (find(), {} if setup.is_sharded else _to_cpu(_tensors_of(setup))))
-    if group.rank == 0:
-        return state
+    return group.on_main(lambda: state) or _filled(setup, state, tensors)
+
+
+def _filled(setup: Setup, state: RunState, tensors: dict[str, Any]) -> RunState:
+    """The state of a process beside the main one, whose tensors it takes."""
     if tensors:
         setup.model.load_state_dict(tensors["model"])
         setup.optimizer.load_state_dict(tensors["optimizer"])
