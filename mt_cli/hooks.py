@@ -1,4 +1,4 @@
-"""How the core reaches extras: the only module that names them.
+"""The list of all commands, and how the core reaches extras: the only module that names them.
 
 A room of the core calls `hooks.NAME(...)`. The extra is imported at this moment; if it is missing, InputError names it
 and the option that needs it. `hooks.has("NAME")` is for what the core can do without.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
     from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
     from mt_cli.extras.sharding.gradients import skeleton as skeleton
-    from mt_cli.extras.sharding.trained import Shards as Shards
+    from mt_cli.extras.sharding.shards import Shards as Shards
     from mt_cli.extras.subword_sampling.pairs import resegmented as resegmented
 
 COMMANDS = (
@@ -75,7 +75,7 @@ HOOKS = {
     "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
-    "Shards": ("mt_cli.extras.sharding.trained", "training.shard_model"),
+    "Shards": ("mt_cli.extras.sharding.shards", "training.shard_model"),
     "skeleton": ("mt_cli.extras.sharding.gradients", "training.shard_model"),
     "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
     "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),

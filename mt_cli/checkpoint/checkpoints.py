@@ -1,4 +1,4 @@
-"""The checkpoints of a run: the states that training resumes from, the best one, and validated ones for means."""
+"""The checkpoints of a run: states to resume from, the best one, validated ones for means, and the base of adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run directory: its files, the lock on it, and whether a config may resume the run."""
+"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the weights of a run come from: the runs that it began with, and those that these began with."""
+"""Models that were not trained here, written as runs, and the runs that the weights of a run come from."""
 
 from __future__ import annotations
 

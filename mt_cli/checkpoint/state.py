@@ -1,4 +1,4 @@
-"""The state of a run: how far it has come and what was best. Knows no model, file or terminal.
+"""The state of a run: how far it has come, what was best, and by which rules it validates and stops.
 
 A saved state is untrusted. `RunState.from_state` is the only place that reads one.
 """
@@ -71,8 +71,8 @@ class RunState:
     Each field has one writer, and other modules only read it. (`restarted` copies some from another state.)
 
     - `training`: `position`
-    - `experiment.run`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
-    - `experiment.training_log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
+    - `run.loop` and `run.restoring`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
+    - `run.log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
     - the methods of this class: all others
     """
 

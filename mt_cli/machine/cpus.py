@@ -1,4 +1,4 @@
-"""Threads, and CPUs that other programs use too. Imports no torch, so that it can run before torch is loaded.
+"""A parallel map, how many threads to use, and CPUs that other programs use. Imports no torch, so that it is early.
 
 The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, lets them spin
 for milliseconds before they sleep. If another program runs, spinning threads take the CPU from the thread that they

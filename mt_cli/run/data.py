@@ -1,4 +1,4 @@
-"""The data of a run: corpora, tokenizers and ids, prepared once and then read from the cache; and reports on them."""
+"""The data of a run: corpora, tokenizers and ids, prepared once; its training pairs, and its fingerprints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of training: what happens after each step, and when a run saves, validates and stops."""
+"""The loop of training: after each step, log, save, validate and stop; the rules are in `checkpoint/state.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
 from mt_cli.run.log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.records import Records
-from mt_cli.run.resuming import go_back, save_state
+from mt_cli.run.restoring import go_back, save_state
 from mt_cli.run.setup import Setup, Whole
 from mt_cli.run.validation import sample_lines
 from mt_cli.training.optimizer import learning_rate

@@ -1,4 +1,4 @@
-"""What a start of `mt train` does: decided once, before anything is built, from the config, the run and the machine."""
+"""What a start of `mt train` does, decided once; it prepares the data and makes the directory of a new run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from mt_cli.machine.console import say
 from mt_cli.machine.group import Group
 from mt_cli.machine.storage import write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.batch_size import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.data import Data, prepare
+from mt_cli.run.memory import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.report import Report, finished_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import Position

@@ -1,4 +1,4 @@
-"""The records of a run: `metrics.jsonl`, TensorBoard and `samples.txt`.
+"""The records of a run, written, truncated when it resumes, and read: `metrics.jsonl`, TensorBoard, `samples.txt`.
 
 The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
 """

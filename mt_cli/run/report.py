@@ -1,4 +1,4 @@
-"""How a run ended: `report.json`, its options and scores in TensorBoard, and the batch on which it diverged."""
+"""The end of a run: the final test, `report.json` (one model, written and read), and the batch on which it diverged."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from mt_cli.machine.devices import describe_hardware, pick_precision, precision_
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.batch_size import is_sharded
 from mt_cli.run.data import Data, count_epoch, fingerprints_of, training_pairs
 from mt_cli.run.data_report import describe_data
+from mt_cli.run.memory import is_sharded
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair

@@ -1,4 +1,4 @@
-"""A whole run, as a story: decide, prepare the data, set up, restore, optimize, finish."""
+"""A whole run, in processes that are there already: decide, prepare, set up, restore, optimize, finish."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mt_cli.run.data import prepare
 from mt_cli.run.loop import optimize
 from mt_cli.run.plan import Plan, decide
 from mt_cli.run.report import Report, format_summary, write_report
-from mt_cli.run.resuming import restore
+from mt_cli.run.restoring import restore
 from mt_cli.run.setup import Setup
 
 

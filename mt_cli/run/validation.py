@@ -1,4 +1,4 @@
-"""A validation: loss and scores on the validation set, and the same sample sentences every time."""
+"""A validation: loss and scores on the validation set, the same samples every time, and losses of training corpora."""
 
 from __future__ import annotations
 

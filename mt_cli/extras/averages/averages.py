@@ -1,4 +1,4 @@
-"""The mean of several validated checkpoints, which becomes the best one if the validation set says so.
+"""Means of weights: of validated checkpoints, to become the best one, and of related runs, as a new run.
 
 Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt et al. 2016 (section 3.3) the best too.
 """
@@ -25,7 +25,7 @@ from mt_cli.machine.storage import real_path
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.data import fingerprints_of, prepare
 from mt_cli.run.records import read_rows
-from mt_cli.run.resuming import check_data
+from mt_cli.run.restoring import check_data
 from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import mean, replaced

@@ -1,4 +1,4 @@
-"""The content of a config's corpora: the report of `mt data check`, and the pairs of `mt data show`."""
+"""The report of `mt data check`, the pairs of `mt data show`, and the clean pairs as a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of this machine and its problems. Knows hardware and versions; changes nothing."""
+"""The state of this machine and of the runs here, and their problems. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Models from and for other programs: imports and exports, each compared with our own output."""
+"""Models from and for other programs: imports and exports. Exports to engines are compared with our own output."""

@@ -1,4 +1,4 @@
-"""`model.json`: what an exported model needs beside its weights, for programs that use it. Knows no other program."""
+"""`model.json` and the tokenizers beside it: what an exported model needs besides its weights."""
 
 from __future__ import annotations
 

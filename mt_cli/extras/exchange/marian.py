@@ -24,7 +24,7 @@ from torch import Tensor
 from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
-from mt_cli.extras.exchange.exported import read_exported_tokenizer, tokenizer_options
+from mt_cli.extras.exchange.exported_tokenizer import read_exported_tokenizer, tokenizer_options
 from mt_cli.extras.exchange.marian_files import is_native, read_native
 from mt_cli.extras.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of

@@ -1,4 +1,4 @@
-"""Conversion of a model to CTranslate2's Python specification; the only module that knows both sets of names."""
+"""Conversion of a model to CTranslate2's Python specification; knows our names of weights and those of CTranslate2."""
 
 from __future__ import annotations
 

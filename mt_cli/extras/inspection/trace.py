@@ -1,4 +1,4 @@
-"""The inside of a model: its parameters, what its heads attend to, and how greedy search chooses each token."""
+"""The inside of a model, as tables and picture files: parameters, what heads attend to, how tokens are chosen."""
 
 from __future__ import annotations
 

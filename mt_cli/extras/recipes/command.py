@@ -1,4 +1,4 @@
-"""The command `init`."""
+"""The command `init`: a config from parallel text, or from an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokenizer in a folder that `mt export --format huggingface` wrote. Knows no models."""
+"""For `mt import`: the tokenizer in a folder that `mt export --format huggingface` wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a run directory that a page shows. They are untrusted: a damaged one is named and left out."""
+"""What pages and model cards show of a run directory. Untrusted: a damaged file is named and left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training changes: a whole model in every process, or shards of it."""
+"""Shards of what training changes, in place of `Whole` of `run/setup.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading the checkpoint that training begins from: of step 0, of the last step, or of one before divergence."""
+"""States saved and restored: of step 0, of the last step, or of one before divergence; they agree with the best one."""
 
 from __future__ import annotations
 
