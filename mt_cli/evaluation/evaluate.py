@@ -1,4 +1,4 @@
-"""Scores of a translator on test sets and the end of a run, as values and as text for people."""
+"""Scores of a translator on test sets, as values and as text for people."""
 
 from __future__ import annotations
 

@@ -47,6 +47,11 @@ class Plan:
     data: Data | None = None
     """The data of a new run, for which its tokenizers were trained; the main process alone has them."""
 
+    @property
+    def changes(self) -> list[str]:
+        """The changed options for people, as one notice; none if nothing changed."""
+        return ["\n  ".join(["The config has changed:", *self.changed])] if self.changed else []
+
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "parent": None, "data": None}
 

@@ -147,7 +147,7 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
                 report.num_steps == state.position.step
                 and f"|tok:{tokenizer}" in report.scores["bleu"].signature
                 and best is not None
-                and best.best_metric == measure_of(config)
+                and best.best_metric == measure_of(config, scorer_of(config, "valid"))
             ):
                 return report
     return None

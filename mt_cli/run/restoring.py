@@ -45,8 +45,8 @@ def _last(setup: Setup) -> RunState:
     say(f"Resuming from step {state.position.step}.")
     if (number := state.position.num_processes) != setup.group.size:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
-    if setup.plan.changed:
-        say("\n  ".join(["The config has changed:", *setup.plan.changed]))
+    for notice in setup.plan.changes:
+        say(notice)
     reconcile_best(setup, state)
     return state
 

@@ -63,7 +63,7 @@ class Validator:
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
-        self.measure = measure_of(config)
+        self.measure = measure_of(config, self._scorer)
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
 
     def allow(self, longest_source: int | None) -> None:
