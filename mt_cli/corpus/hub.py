@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from difflib import get_close_matches
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from mt_cli.config.corpora import DatasetSource
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
-from mt_cli.errors import CorpusError, one_line
+from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import has_bars
+from mt_cli.machine.hub import ID, Repository, download, find
+from mt_cli.machine.hub_requests import asking
+from mt_cli.machine.storage import read_regular, write_text
 
 _ROWS_PER_TABLE = 1_000
+_MAX_RECORD_BYTES = 2**16
+_NAMES_SHOWN = 20
 
 
 def read_dataset(source: DatasetSource, languages: Languages) -> Iterator[Row]:
@@ -52,18 +59,29 @@ def _reading(where: str) -> Iterator[None]:
 
 
 def load_splits(source: DatasetSource) -> Mapping[str, Any]:
-    """Every split of the dataset of a source, by name; raises CorpusError."""
+    """Every split of the dataset of a source, by name; raises CorpusError, or MtError if the hub cannot be reached."""
     splits: Mapping[str, Any] = _load(source, None)
     return splits
 
 
 def load_dataset(source: DatasetSource) -> Any:
-    """The `Dataset` or, if streaming, `IterableDataset` of a source; raises CorpusError."""
+    """The `Dataset` or, if streaming, `IterableDataset` of a source.
+
+    Raises CorpusError, or MtError if the hub cannot be reached.
+    """
     return _load(source, source.split)
 
 
-def identity_of_dataset(source: DatasetSource) -> str:
-    """A text that changes when the rows of a source change; raises CorpusError if it cannot be read."""
+def commit_of(source: DatasetSource) -> str | None:
+    """The commit of a dataset of the hub; None for a local folder."""
+    return None if _is_local(source) else find("dataset", source.dataset, source.revision).commit
+
+
+def identity_of_dataset(source: DatasetSource) -> Any:
+    """A JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
+    commit = commit_of(source)
+    if commit is not None:
+        return commit  # What is read of a commit depends on options alone.
     dataset = load_dataset(source)
     known: str | None = getattr(dataset, "_fingerprint", None)
     if known is not None:
@@ -74,35 +92,124 @@ def identity_of_dataset(source: DatasetSource) -> str:
     return digest.hexdigest()
 
 
+def _is_local(source: DatasetSource) -> bool:
+    return os.path.isdir(source.dataset)  # `Path.is_dir` raises errors for some names.
+
+
 def _load(source: DatasetSource, split: str | None) -> Any:
-    path, subset = Path(source.dataset), source.subset
-    is_local = os.path.isdir(path)  # `Path.is_dir` raises errors for some names.
-    if not is_local and not _hub_is_reachable():
-        # Otherwise the hub's client retries for half a minute; datasets in its cache are still found.
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import datasets
 
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # Errors are in our message.
     if not has_bars():
         datasets.disable_progress_bars()
-    if is_local and subset and (path / subset).is_dir() and not (path / "README.md").is_file():
+    try:
+        return _load_folder(source, split) if _is_local(source) else _load_repository(source, split)
+    except MtError:
+        raise
+    except Exception as error:
+        # The libraries raise dozens of kinds of exceptions.
+        cause = error.__cause__ if isinstance(error, datasets.exceptions.DatasetGenerationError) else None
+        raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {one_line(cause or error)}") from error
+
+
+def _load_folder(source: DatasetSource, split: str | None) -> Any:
+    import datasets
+
+    path, subset = Path(source.dataset), source.subset
+    if source.revision is not None:
+        raise CorpusError(f"dataset {path}: a folder has no revisions; remove `revision`")
+    if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card that declares it, a subset is the folder with its name.
         path, subset = path / subset, None
-    name = str(path) if is_local else source.dataset
-    try:
-        return datasets.load_dataset(name, subset, split=split, streaming=source.streaming)
-    except Exception as error:
-        # The hub's client raises dozens of kinds of exceptions.
-        cause = error.__cause__ if isinstance(error, datasets.exceptions.DatasetGenerationError) else None
-        hint = "; a hub id needs a network connection, a local folder must exist"
-        hint = "" if is_local else hint + folder_note(path)
-        raise CorpusError(f"dataset {source.dataset}: cannot be loaded: {one_line(cause or error)}{hint}") from error
+    return datasets.load_dataset(
+        str(path), subset, split=split, streaming=source.streaming, data_files=_data_files(source)
+    )
 
 
-def _hub_is_reachable() -> bool:
-    """Whether the hub's name can be resolved, or there is a proxy."""
-    host = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+def _data_files(source: DatasetSource) -> dict[str, list[str]] | None:
+    if source.data_files is None:
+        return None
+    files = [source.data_files] if isinstance(source.data_files, str) else list(source.data_files)
+    return {source.split.partition("[")[0]: files}
+
+
+def _load_repository(source: DatasetSource, split: str | None) -> Any:
+    """A dataset of the hub, at the commit that its revision had when it was first used."""
+    if not re.fullmatch(ID, source.dataset):
+        note = folder_note(Path(source.dataset))
+        hint = f"no such folder, and not an id of the hub, such as Helsinki-NLP/opus_books{note}"
+        raise CorpusError(f"dataset {source.dataset}: {hint}")
+    repository = find("dataset", source.dataset, source.revision)
+    files = json.dumps(_data_files(source))
+    with asking("dataset", repository.id):
+        if source.streaming:
+            builder = _builder(repository.id, repository.commit, source.subset, files)
+            return _split_of(builder, split, builder.as_streaming_dataset)
+        builder = _prepared(repository, source.subset, files)
+        return _split_of(builder, split, builder.as_dataset)
+
+
+def _split_of(builder: Any, split: str | None, load: Callable[[str | None], Any]) -> Any:
     try:
-        return bool(getproxies()) or bool(socket.getaddrinfo(host, 443))
-    except OSError:
-        return False
+        return load(split)
+    except ValueError as error:
+        names = list(builder.info.splits or builder.config.data_files or ())
+        if split is None or split.partition("[")[0] in names:
+            raise
+        raise CorpusError(f"dataset {builder.repo_id}: has no split {split!r}; it has {', '.join(names)}") from error
+
+
+def _prepared(repository: Repository, subset: str | None, files: str) -> Any:
+    """The builder for a configuration whose text is on disk: from an earlier call, or downloaded now."""
+    from datasets.packaged_modules.cache.cache import Cache
+
+    digest = hashlib.sha256(f"{subset}\n{files}".encode()).hexdigest()[:16]
+    record = repository.folder / "mt" / f"{repository.commit}-{digest}.json"
+    with suppress(OSError, ValueError):  # It is not there, or damaged.
+        config_id, version, commit = json.loads(read_regular(record, _MAX_RECORD_BYTES))
+        name = repository.id.rpartition("/")[2]
+        names = {"dataset_name": name, "config_name": config_id, "version": version, "hash": commit}
+        builder = Cache(repo_id=repository.id, **names)
+        if builder.info.splits:
+            return builder
+    builder = _builder(repository.id, repository.commit, subset, files)
+    urls = chain.from_iterable(builder.config.data_files.values())
+    names_of_files = (url.partition(f"@{repository.commit}/")[2] for url in urls)
+    download(repository, [name for name in names_of_files if name in repository.files])
+    builder.download_and_prepare()
+    write_text(record, json.dumps(Path(builder.cache_dir).parts[-3:]))
+    return builder
+
+
+@cache
+def _builder(name: str, commit: str, subset: str | None, data_files: str) -> Any:
+    """The builder of `datasets` for a configuration of a dataset; needs a network."""
+    import datasets
+
+    try:
+        builder = datasets.load_dataset_builder(name, subset, data_files=json.loads(data_files), revision=commit)
+    except ValueError as error:
+        known = datasets.get_dataset_config_names(name, revision=commit)
+        if subset in known or len(known) == 1:
+            raise
+        lacks = "has several configurations" if subset is None else f"has no configuration {subset!r}"
+        raise CorpusError(f"dataset {name}: {lacks}; set `subset` to one of {_some(known, subset)}") from error
+    except RuntimeError as error:
+        if "scripts" not in str(error):
+            raise
+        raise CorpusError(
+            f"dataset {name}: is read by a Python program of its own, which `datasets` runs no more; the hub may "
+            "have a copy of it: set `revision: refs/convert/parquet` and `data_files`, such as en-it/train/*.parquet"
+        ) from error
+    if commit not in Path(builder.cache_dir).parts:  # After some errors `datasets` takes what it had before.
+        raise MtError(f"dataset {name}: the hub did not describe commit {commit[:12]}; run the command again")
+    return builder
+
+
+def _some(names: Sequence[str], wanted: str | None) -> str:
+    """A few of many names, those first that are like another one."""
+    alike = get_close_matches(wanted or "", names, n=3) + [
+        name for name in names if set(re.split(r"\W", name)) == set(re.split(r"\W", wanted or ""))
+    ]
+    shown = list(dict.fromkeys([*alike, *names]))[:_NAMES_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} others" if len(names) > len(shown) else "")

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    check_choice,
-    check_new_run,
-    run_path,
-    utf8,
-)
+from mt_cli.cli.options import check_choice, check_languages, check_new_run, run_path, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.cpus import spin_less_if_busy
-
-if TYPE_CHECKING:
-    pass
-
-from mt_cli.cli.options import check_languages
 
 
 def add(app: typer.Typer) -> None:
@@ -44,6 +34,9 @@ def import_model(
     target_language: Annotated[
         str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by the model.")
     ] = None,
+    revision: Annotated[
+        str | None, Option(metavar="REVISION", callback=utf8, help="Branch, tag or commit of a hub id; default: main.")
+    ] = None,
     allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
 ) -> None:
     """Make a run of a published Marian model or of a bundle.
@@ -55,7 +48,7 @@ def import_model(
     check_new_run(output)
     from mt_cli.extras.exchange import importing
 
-    run = importing.import_model(model, output, (source_language, target_language), allow_pickle)
+    run = importing.import_model(model, output, (source_language, target_language), allow_pickle, revision)
     source, target = run.config.corpus.languages
     num_parameters = sum(weight.numel() for weight in run.model.parameters())
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,25 +15,37 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary, writes_spaces
-from mt_cli.errors import InputError, one_line, reason
+from mt_cli.errors import InputError, reason
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION
-from mt_cli.extras.exchange.marian import Imported, read_marian
+from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
+from mt_cli.machine.hub import ID, download, find
 from mt_cli.machine.storage import read_regular
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
 T = TypeVar("T", bound=BaseModel)
 _MAX_JSON_BYTES = 2**24
-_FILES = ("*.json", "*.spm", "model.safetensors", "pytorch_model.bin")
+_FILES = (
+    *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
+    *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
+)
+"""What a repository may have beside its weights, and is needed."""
 
 
-def import_model(name: str, output: Path, languages: Sequence[str | None], allow_pickle: bool = False) -> TrainedRun:
+def import_model(
+    name: str,
+    output: Path,
+    languages: Sequence[str | None],
+    allow_pickle: bool = False,
+    revision: str | None = None,
+) -> TrainedRun:
     """Write the Marian model in a folder or on the hub, or an export of ours, as a run into the new folder `output`.
 
-    Raises InputError if it cannot be read, its languages are not known, or `output` exists.
+    Raises InputError if it cannot be read, its languages are not known, or `output` exists, and MtError if the hub
+    cannot be reached.
     """
-    folder = _folder_of(name)
+    folder = _folder_of(name, revision, allow_pickle)
     if (folder / "config.yaml").exists():
         raise InputError(f"{folder}: is a run already; use it with --run")
     if not any((folder / each).exists() for each in (DESCRIPTION, "config.json", "decoder.yml")):
@@ -49,18 +62,27 @@ def import_model(name: str, output: Path, languages: Sequence[str | None], allow
     return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
 
 
-def _folder_of(name: str) -> Path:
+def _folder_of(name: str, revision: str | None, allow_pickle: bool) -> Path:
     """The folder of that name, or that of a model on the Hugging Face hub, which is downloaded."""
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # `Path.is_dir` raises errors for some names.
+        if revision is not None:
+            raise InputError(f"--revision {revision}: {name} is a folder; only models of the hub have revisions")
         return Path(name)
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+    if not re.fullmatch(ID, name):
         raise InputError(f"{name}: no such folder; give the folder of a model, or an id of the Hugging Face hub")
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
-    except Exception as error:  # Connections fail in many ways.
-        raise InputError(f"{name}: no such folder, and not found on the hub: {one_line(error)}") from None
+    repository = find("model", name, revision)
+    files = [file for file in _FILES if file in repository.files]
+    weights = next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
+    if weights is None or not {DESCRIPTION, "config.json"} & set(files):
+        there = ", ".join(sorted(repository.files)[:10])
+        raise InputError(
+            f"{repository}: has no Marian model and no bundle of mt (config.json, {WEIGHTS}); it has {there}"
+        )
+    if weights == PICKLED_WEIGHTS and not allow_pickle:
+        raise InputError(f"{repository}: {PICKLE_ADVICE}")
+    if "source.spm" in files and "tokenizer.json" in files:
+        files.remove("tokenizer.json")
+    return download(repository, [*files, weights])
 
 
 class _TokenizerConfig(BaseModel):

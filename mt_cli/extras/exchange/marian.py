@@ -34,6 +34,11 @@ from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
+WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
+PICKLE_ADVICE = (
+    f"the weights are in Python's pickle format ({PICKLED_WEIGHTS}), which can run code when it is read; if you trust "
+    "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
+)
 _MAX_JSON_BYTES = 2**24
 _NEVER = -1e4
 """The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
@@ -326,14 +331,11 @@ def _side(vocabulary: Mapping[str, int], pieces: Sequence[Pieces], pad: int | No
 
 def _weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:
     """The weights of the folder by Marian's names."""
-    path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+    path, pickled = folder / WEIGHTS, folder / PICKLED_WEIGHTS
     if path.exists() or not pickled.exists():
         return read_safetensors(path)
     if not allow_pickle:
-        raise InputError(
-            f"{pickled}: the weights are in Python's pickle format, which can run code when it is read; if you "
-            "trust the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
-        )
+        raise InputError(f"{folder}: {PICKLE_ADVICE}")
     return read_pickle(pickled)
 
 

@@ -1,0 +1,197 @@
+"""The Hugging Face hub: a repository at one commit, and its files in the cache of the hub's own client.
+
+The commit of a revision is asked for once and recorded beside the files: from then on the same command needs no network
+and reads the same data. Knows neither datasets nor models.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import BaseModel
+
+from mt_cli.errors import MtError
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.hub_requests import TIMEOUT_SECONDS, Kind, TruncatedError, asking, patiently
+from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_text, writing
+
+ID = r"[\w.-]+(/[\w.-]+)?"
+"""Regular expression of what may be an id."""
+_MAX_RECORD_BYTES = 2**26
+_CHUNK_BYTES = 1 << 22
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class RemoteFile(BaseModel, frozen=True):
+    """A file of a repository."""
+
+    size: int
+    checksum: str
+    """SHA-256 of a large file, or the git blob hash (SHA-1) of a small one; the name of the file in the cache."""
+
+
+class Repository(BaseModel, frozen=True):
+    """A repository at one commit, as the hub described it."""
+
+    kind: Kind
+    id: str
+    revision: str
+    """Branch, tag or commit that was asked for."""
+    commit: str
+    files: dict[str, RemoteFile]
+    downloaded_on: str
+    """Day on which the hub was asked for the commit, `2026-01-31`."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.id} at commit {self.commit[:12]}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the repository in the cache of the hub's client, with `blobs` and `snapshots`."""
+        return _folder(self.kind, self.id)
+
+    @property
+    def snapshot(self) -> Path:
+        """The folder with the files of this commit that were downloaded, under their names."""
+        return self.folder / "snapshots" / self.commit
+
+
+@cache
+def find(kind: Kind, name: str, revision: str | None) -> Repository:
+    """The repository with an id; from the record of an earlier call, or else from the hub.
+
+    Raises InputError if there is none, or no such revision, and MtError if the hub cannot be reached.
+    """
+    revision = revision or "main"
+    record = _folder(kind, name) / "mt" / f"{quote(revision, safe='')}.json"
+    try:
+        found = Repository.model_validate_json(read_regular(record, _MAX_RECORD_BYTES))
+    except (OSError, ValueError):  # There is no record, or it is damaged.
+        with asking(kind, name):
+            found = _ask(kind, name, revision)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_text(record, found.model_dump_json())
+    asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
+    say(f"{found}{asked}")
+    return found
+
+
+def _folder(kind: Kind, name: str) -> Path:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return Path(HF_HUB_CACHE) / f"{kind}s--{name.replace('/', '--')}"
+
+
+def _ask(kind: Kind, name: str, revision: str) -> Repository:
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    ask = api.dataset_info if kind == "dataset" else api.model_info
+    info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=TIMEOUT_SECONDS))
+    if info.id and info.id != name:
+        say(f"{kind} {name} is called {info.id} now: use this name")
+    files = {}
+    for file in info.siblings or []:
+        checksum = str(file.lfs.sha256 if file.lfs else file.blob_id)
+        if _CHECKSUM.fullmatch(checksum) and file.size is not None:
+            files[file.rfilename] = RemoteFile(size=file.size, checksum=checksum)
+    if not _COMMIT.fullmatch(str(info.sha)):
+        raise MtError(f"{kind} {name}: the hub names no commit for {revision}")
+    day = time.strftime("%Y-%m-%d")
+    return Repository(
+        kind=kind, id=info.id or name, revision=revision, commit=str(info.sha), files=files, downloaded_on=day
+    )
+
+
+def download(repository: Repository, names: Sequence[str]) -> Path:
+    """The folder with these files of a repository, which are downloaded unless they are there, with progress.
+
+    A file that was downloaded in part is continued; each is compared with its checksum. Raises InputError if access is
+    refused, and MtError if the network, the file or the disk is at fault.
+    """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    where: Any = {"repo_type": repository.kind, "revision": repository.commit}
+    missing = [name for name in names if not isinstance(try_to_load_from_cache(repository.id, name, **where), str)]
+    if not missing:
+        return repository.snapshot
+    with asking(repository.kind, repository.id), writing(repository.folder):
+        total = sum(repository.files[name].size for name in missing)
+        partials = [_partial(repository, name) for name in missing]
+        partials[0].parent.mkdir(parents=True, exist_ok=True)
+        done = sum(map(_size, partials))
+        check_free_disk(partials[0].parent, total - done, "the download")
+        with Progress(f"downloading {repository.id}", total, "byte", done) as progress:
+            for name in missing:
+                _fetch(repository, name, progress.advance)
+                hf_hub_download(repository.id, name, **where)  # Gives the file its name.
+    return repository.snapshot
+
+
+def _partial(repository: Repository, name: str) -> Path:
+    """Where a file is kept until it is complete; files with the same content share the place."""
+    return repository.folder / "mt" / "partial" / repository.files[name].checksum
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _fetch(repository: Repository, name: str, advance: Callable[[int], object]) -> None:
+    """Download a file to its place in the cache, whose name is the checksum."""
+    from filelock import FileLock
+
+    expected, partial = repository.files[name], _partial(repository, name)
+    blob = repository.folder / "blobs" / expected.checksum
+    with FileLock(f"{partial}.lock"):
+        if blob.exists():  # Another process was faster, or another name has the same content.
+            advance(expected.size - _size(partial))
+            return
+        patiently(lambda: _continue(repository, name, partial, advance), done=lambda: _size(partial))
+        if _checksum(partial, expected) != expected.checksum:
+            remove(partial)
+            raise MtError(f"{repository}: {name} arrived damaged (its checksum differs); run the command again")
+        blob.parent.mkdir(exist_ok=True)
+        partial.replace(blob)
+    remove(Path(f"{partial}.lock"))
+
+
+def _continue(repository: Repository, name: str, partial: Path, advance: Callable[[int], object]) -> None:
+    """Append to a file what is missing at its end."""
+    from huggingface_hub import get_session, hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+
+    done, size = _size(partial), repository.files[name].size
+    if done < size:
+        url = hf_hub_url(repository.id, name, repo_type=repository.kind, revision=repository.commit)
+        # Compressed, the range would be one of other bytes.
+        headers = build_hf_headers() | {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
+        with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS) as response:
+            hf_raise_for_status(response)
+            if response.status_code != 206:  # The server begins at the beginning.
+                advance(-done)
+                done = 0
+            with partial.open("ab" if done else "wb") as file:
+                for chunk in response.iter_bytes():
+                    file.write(chunk)
+                    advance(len(chunk))
+    if _size(partial) < size:
+        raise TruncatedError(f"{name} ended after {_size(partial):,} of {size:,} bytes")
+
+
+def _checksum(path: Path, expected: RemoteFile) -> str:
+    digest = hashlib.sha256()
+    if len(expected.checksum) == 40:  # A git blob: its hash is that of a header and the content.
+        digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,162 @@
+"""Requests to the Hugging Face hub: repeated while it is busy, and the errors of its client as errors of ours."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.machine.console import say
+
+Kind = Literal["dataset", "model"]
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 10.0
+"""After this time without an answer a connection is given up."""
+_NUM_ATTEMPTS = 4
+_MAX_WAIT_SECONDS = 60
+
+
+class TruncatedError(Exception):
+    """A file ended too early."""
+
+
+def patiently(call: Callable[[], T], done: Callable[[], int] = lambda: 0) -> T:
+    """The result of a call to the hub, which is repeated if the hub is busy or the connection is lost.
+
+    As long as `done` grows, it is repeated without end. A connection that cannot even be made is tried again only after
+    something was `done`.
+    """
+    attempt, before = 0, done()
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if done() > before:
+                attempt, before = 0, done()
+            attempt += 1
+            wait = _seconds_to_wait(error, attempt, before > 0)
+            if wait is None or attempt == _NUM_ATTEMPTS:
+                raise
+            say(f"{_reason(error)}; next attempt in {wait} s")
+            time.sleep(wait)
+
+
+def _seconds_to_wait(error: Exception, attempt: int, has_begun: bool) -> int | None:
+    """The seconds until another attempt may help; None if it would not."""
+    status, headers = _response_of(error)
+    if status == 429:
+        asked = _seconds_asked_for(headers)
+        wait = 2**attempt if asked is None else asked
+        return wait if wait <= _MAX_WAIT_SECONDS else None
+    is_lost = _is_of_connection(error) and (has_begun or not _is_of_connecting(error))
+    is_lost = is_lost or isinstance(error, TruncatedError)
+    return 2 ** (attempt - 1) if is_lost or status in (408, 500, 502, 503, 504) else None
+
+
+def _seconds_asked_for(headers: Mapping[str, str]) -> int | None:
+    """The time that the hub asks to wait: `Retry-After: 30`, or `t` in `RateLimit: "api";r=0;t=30`."""
+    found = re.search(r"^\d+$", headers.get("retry-after", "")) or re.search(
+        r"(?<=\bt=)\d+", headers.get("ratelimit", "")
+    )
+    return int(found[0]) if found else None
+
+
+def _response_of(error: BaseException) -> tuple[int | None, Mapping[str, str]]:
+    """The status and the headers of the answer that an error is about."""
+    response = getattr(error, "response", None)
+    return (None, {}) if response is None else (response.status_code, response.headers)
+
+
+def _is_of_connection(error: BaseException) -> bool:
+    """Whether an error is one of the HTTP libraries, which change with the version of the client."""
+    return type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "requests", "urllib3")
+
+
+def _is_of_connecting(error: BaseException) -> bool:
+    return "Connect" in type(error).__name__ or "Proxy" in type(error).__name__
+
+
+@contextmanager
+def asking(kind: Kind, name: str) -> Iterator[None]:
+    """Context manager for calls of the hub's clients; their errors become ours, and other errors stay as they are.
+
+    Raises InputError if there is no such repository or revision or access to it is refused, and MtError if the hub
+    cannot be reached.
+    """
+    from huggingface_hub import get_session
+
+    get_session().timeout = TIMEOUT_SECONDS  # By default, some requests would wait for ever.
+    try:
+        yield
+    except MtError:
+        raise
+    except Exception as error:
+        known = next(filter(None, (_known(each, kind, name) for each in _causes(error))), None)
+        if known is None:
+            raise
+        raise known from error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised for."""
+    seen: list[BaseException] = []
+    while error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or error.__context__ or error
+
+
+def _known(error: BaseException, kind: Kind, name: str) -> MtError | None:
+    """Our error for one of the hub's client."""
+    from huggingface_hub import errors, get_token
+    from huggingface_hub.constants import ENDPOINT
+
+    what, page = f"{kind} {name}", f"{ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
+    has_token = get_token() is not None
+    token = (
+        "the account of your token has no access"
+        if has_token
+        else "set HF_TOKEN to a token of your account, or run `hf auth login`"
+    )
+    status, _ = _response_of(error)
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return MtError(f"{what}: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it")
+    if isinstance(error, errors.GatedRepoError):
+        return InputError(f"{what}: its owner gives access on request, at {page}; {token}")
+    if isinstance(error, errors.RevisionNotFoundError):
+        return InputError(f"{what}: has no such revision; use a branch, a tag or a commit of {page}/commits/main")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return InputError(f"{what}: not found on the hub; check the name ({page}); if it is private, {token}")
+    if isinstance(error, errors.HFValidationError):
+        return InputError(f"{what}: not an id of the hub, which has the form `owner/name`")
+    if status == 429:
+        hint = "" if has_token else "; with a token (HF_TOKEN) it allows more"
+        return MtError(f"{what}: {_reason(error)}{hint}")
+    if status is not None or _is_of_connection(error) or isinstance(error, TruncatedError):
+        return MtError(f"{what}: {_reason(error)}; run the command again, which continues the download")
+    return None
+
+
+def _reason(error: BaseException) -> str:
+    """Why a request failed."""
+    from huggingface_hub.constants import ENDPOINT
+
+    host = urlsplit(ENDPOINT).netloc
+    status, headers = _response_of(error)
+    if status == 429:
+        seconds = _seconds_asked_for(headers)
+        return f"{host} allows no more requests {'for now' if seconds is None else f'for {seconds} s'}"
+    if status is not None:
+        return f"{host} answered with status {status}"
+    if isinstance(error, TruncatedError):
+        return f"the connection to {host} was lost: {error}"
+    proxy = urlsplit(getproxies().get(urlsplit(ENDPOINT).scheme, ""))
+    through = f" through the proxy {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
+    verb = "no connection to" if _is_of_connecting(error) else "no answer of"
+    return f"{verb} {host}{through} ({one_line(error)})"
