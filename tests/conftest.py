@@ -243,6 +243,15 @@ def offline(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
 
+@pytest.fixture
+def hub():
+    """A hub on loopback, which clients find if `HF_ENDPOINT` is its `endpoint` when they are imported."""
+    from hub_server import Hub
+
+    with Hub() as hub:
+        yield hub
+
+
 PROGRAM = """
 import os, torch
 from mt_cli.errors import InputError
