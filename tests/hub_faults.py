@@ -1,8 +1,14 @@
-"""Faults of a hub and of the network before it, for `hub_server.py`."""
+"""What goes wrong with a hub and with the network before it, for `hub_server.py`."""
 
+import contextlib
 import fnmatch
+import http.client
+import socket
+import socketserver
 import threading
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from urllib.parse import urlsplit
 
 
 @dataclass
@@ -22,7 +28,10 @@ class Fault:
 
 
 class Faults:
-    """The faults of a server, each with a pattern for paths, the number of times it happens, and a method or any."""
+    """The faults of a server, each with a pattern for paths, the number of times it happens, and a method or any.
+
+    The reply to a request meets one fault at most, the first that has not happened often enough, and its body another.
+    """
 
     def __init__(self):
         self._faults: list[Fault] = []
@@ -62,36 +71,37 @@ class Faults:
 
     def instead(self, method, path):
         """The fault that replaces the reply to a request, or None; it is counted as used."""
-        return next(iter(self._use(method, path, ("status", "silence"))), None)
+        return self._use(method, path, ("status", "silence"))
 
     def during(self, method, path):
-        """The faults of sending a body; they are counted as used."""
+        """The fault of sending a body, or None; it is counted as used."""
         return self._use(method, path, ("truncate", "stall", "corrupt", "slow"))
 
     def _use(self, method, path, kinds):
-        path, found = path.split("?")[0], []
+        """The first fault of some kinds that a request meets."""
         with self._lock:
             for fault in self._faults:
                 is_meant = fault.kind in kinds and fault.method in (None, method) and fault.times != 0
-                if is_meant and fnmatch.fnmatchcase(path, fault.pattern):
-                    found.append(fault)
+                if is_meant and fnmatch.fnmatchcase(path.split("?")[0], fault.pattern):
                     fault.times = None if fault.times is None else fault.times - 1
-        return found
+                    return fault
+        return None
 
-    def blocks(self, body, faults):
+    def blocks(self, body, fault):
         """The blocks of a body as they are sent; None closes the connection."""
-        if any(fault.kind == "corrupt" for fault in faults):
-            body = bytes(byte ^ 1 for byte in body)
-        end = next((fault for fault in faults if fault.kind in ("truncate", "stall")), None)
-        sent = body if end is None else body[: end.after]
-        speed = next((fault.bytes_per_second for fault in faults if fault.kind == "slow"), None)
-        size = len(sent) if speed is None else max(1, int(speed / 20))
-        for first in range(0, len(sent), size or 1):
-            yield sent[first : first + size]
-            if speed is not None and self.wait(size / speed):
-                yield None
-        if end is not None and len(sent) < len(body):
-            if end.kind == "stall":
+        if fault is None:
+            yield body
+        elif fault.kind == "corrupt":
+            yield bytes(byte ^ 1 for byte in body)
+        elif fault.kind == "slow":
+            size = max(1, int(fault.bytes_per_second / 20))
+            for first in range(0, len(body), size):
+                yield body[first : first + size]
+                if self.wait(size / fault.bytes_per_second):
+                    yield None
+        else:
+            yield body[: fault.after]
+            if fault.kind == "stall":
                 self.wait()
             yield None
 
@@ -105,3 +115,51 @@ class Faults:
 
     def resume(self):
         self._released = threading.Event()
+
+
+@contextlib.contextmanager
+def dead_proxy():
+    """The address of a proxy that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def slow_proxy(delay):
+    """The address of a proxy that forwards each request after a delay in seconds, and the list of those requests."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy) as server:
+        server.daemon_threads = True
+        server.delay, server.addresses, server.stopped = delay, [], threading.Event()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", server.addresses
+        finally:
+            server.stopped.set()
+            server.shutdown()
+            thread.join()
+
+
+class _Proxy(BaseHTTPRequestHandler):
+    """Forwards a request over HTTP, one for each connection; HTTPS would need CONNECT, which it refuses."""
+
+    def do_GET(self):
+        self.server.addresses.append(self.path)
+        self.server.stopped.wait(self.server.delay)
+        address = urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
+        target = http.client.HTTPConnection(address.hostname, address.port or 80)
+        with contextlib.closing(target), contextlib.suppress(OSError):  # A connection that is closed is the answer.
+            target.request(self.command, self.path.partition(address.netloc)[2], body, headers)
+            response = target.getresponse()
+            self.send_response(response.status)
+            for name, value in response.getheaders():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(response.read())
+
+    do_HEAD = do_POST = do_GET
+
+    def log_message(self, *arguments):
+        """Requests are in the list of the server."""

@@ -7,6 +7,7 @@ Field names are those that the client reads: `DatasetInfo`, `ModelInfo`, `RepoSi
 import hashlib
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import yaml
@@ -22,12 +23,12 @@ class Blob:
 
     content: bytes
 
-    @property
+    @cached_property
     def is_lfs(self):
         """Whether the content is stored outside git, as that of binary and of large files is."""
         return b"\0" in self.content[:8000] or len(self.content) > _LFS_SIZE
 
-    @property
+    @cached_property
     def sha256(self):
         return hashlib.sha256(self.content).hexdigest()
 
@@ -37,7 +38,7 @@ class Blob:
         lines = ["version https://git-lfs.github.com/spec/v1", f"oid sha256:{self.sha256}", f"size {len(self.content)}"]
         return "".join(line + "\n" for line in lines).encode()
 
-    @property
+    @cached_property
     def oid(self):
         """The name of the object in git."""
         stored = self.pointer if self.is_lfs else self.content
