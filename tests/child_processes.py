@@ -137,16 +137,19 @@ class ForkServer:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
             self._process = _start(command, env=environment, **pipes)
 
-    def start(self, folder, arguments=(), number=None, restarts=0, **options):
+    def start(self, folder, arguments=(), number=None, restarts=0, names=(), **options):
         """Start a command, or several processes of it as a launcher would; return their process ids.
 
-        `restarts` counts the earlier starts by the same launcher. `limits` are seconds of a CPU, and bytes.
+        `restarts` counts the earlier starts by the same launcher, and `names` are those of the outputs of several
+        processes without one. `limits` are seconds of a CPU, and bytes.
         """
         self._ensure_started()
         request = {"folder": str(folder), "name": "stream", "arguments": list(map(str, arguments)), "program": None}
         request |= {"environment": {}, "streams": ("there",) * 3, "encoding": "utf-8", "crash_point": None}
         request |= {"limits": None} | options
-        requests = [request] if number is None else list(self._launched(request, number, restarts))
+        requests = [request | {"name": name} for name in names] or [request]
+        if number is not None:
+            requests = list(self._launched(request, number, restarts))
         self._process.stdin.write(json.dumps(requests) + "\n")
         self._process.stdin.flush()
         self._running = json.loads(self._process.stdout.readline())
@@ -192,9 +195,9 @@ class Commands:
     def __init__(self, server, folder):
         self._server, self._folder = server, folder
 
-    def start(self, *arguments, crash_point=None):
-        """Start a command and return its process id; it ends itself at a crash point."""
-        [child] = self._server.start(self._folder, arguments, crash_point=crash_point)
+    def start(self, *arguments, **options):
+        """Start a command and return its process id; it ends itself at a `crash_point`."""
+        [child] = self._server.start(self._folder, arguments, **options)
         return child
 
     def wait(self):
@@ -202,8 +205,8 @@ class Commands:
         [status] = self._server.wait()
         return status, (self._folder / "stream.2").read_text(encoding="utf-8")
 
-    def run(self, *arguments, crash_point=None):
-        self.start(*arguments, crash_point=crash_point)
+    def run(self, *arguments, **options):
+        self.start(*arguments, **options)
         return self.wait()
 
 

@@ -252,6 +252,17 @@ def hub():
         yield hub
 
 
+@pytest.fixture
+def mt_from_hub(hub, forked, tmp_path):
+    """Runs `mt` with an empty cache of the hub's clients: (exit status, standard output, standard error)."""
+
+    def run(*arguments, **environment):
+        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+        return forked(*arguments, environment=settings | {"NO_PROXY": "", "no_proxy": ""} | environment)
+
+    return run
+
+
 PROGRAM = """
 import os, torch
 from mt_cli.errors import InputError

@@ -112,7 +112,7 @@ class DatasetSource(TextSource):
     """Configuration of the dataset, such as `en-it`."""
     revision: str | None = Field(default=None, min_length=1)
     """Branch, tag or commit of a hub id; `null`: the newest commit of `main` when it is first downloaded."""
-    data_files: str | tuple[str, ...] | None = None
+    data_files: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
     """Files of the split, as paths or patterns inside the dataset; `null`: those that the dataset names itself."""
     split: str = "train"
     """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""

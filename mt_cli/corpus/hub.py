@@ -20,7 +20,7 @@ from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import has_bars
-from mt_cli.machine.hub import ID, Repository, download, find
+from mt_cli.machine.hub import ID, Repository, check_reachable, download, find
 from mt_cli.machine.hub_requests import asking
 from mt_cli.machine.storage import read_regular, write_text
 
@@ -72,14 +72,22 @@ def load_dataset(source: DatasetSource) -> Any:
     return _load(source, source.split)
 
 
-def commit_of(source: DatasetSource) -> str | None:
+def commit_of_dataset(source: DatasetSource) -> str | None:
     """The commit of a dataset of the hub; None for a local folder."""
-    return None if _is_local(source) else find("dataset", source.dataset, source.revision).commit
+    return None if _is_local(source) else _repository(source).commit
+
+
+def _repository(source: DatasetSource) -> Repository:
+    if not re.fullmatch(ID, source.dataset):
+        note = folder_note(Path(source.dataset))
+        hint = f"no such folder, and not an id of the hub, such as Helsinki-NLP/opus_books{note}"
+        raise CorpusError(f"dataset {source.dataset}: {hint}")
+    return find("dataset", source.dataset, source.revision)
 
 
 def identity_of_dataset(source: DatasetSource) -> Any:
     """A JSON value that changes when the rows of a source change; raises CorpusError if it cannot be read."""
-    commit = commit_of(source)
+    commit = commit_of_dataset(source)
     if commit is not None:
         return commit  # What is read of a commit depends on options alone.
     dataset = load_dataset(source)
@@ -135,11 +143,7 @@ def _data_files(source: DatasetSource) -> dict[str, list[str]] | None:
 
 def _load_repository(source: DatasetSource, split: str | None) -> Any:
     """A dataset of the hub, at the commit that its revision had when it was first used."""
-    if not re.fullmatch(ID, source.dataset):
-        note = folder_note(Path(source.dataset))
-        hint = f"no such folder, and not an id of the hub, such as Helsinki-NLP/opus_books{note}"
-        raise CorpusError(f"dataset {source.dataset}: {hint}")
-    repository = find("dataset", source.dataset, source.revision)
+    repository = _repository(source)
     files = json.dumps(_data_files(source))
     with asking("dataset", repository.id):
         if source.streaming:
@@ -172,6 +176,7 @@ def _prepared(repository: Repository, subset: str | None, files: str) -> Any:
         builder = Cache(repo_id=repository.id, **names)
         if builder.info.splits:
             return builder
+    check_reachable(repository)
     builder = _builder(repository.id, repository.commit, subset, files)
     urls = chain.from_iterable(builder.config.data_files.values())
     names_of_files = (url.partition(f"@{repository.commit}/")[2] for url in urls)
@@ -189,6 +194,10 @@ def _builder(name: str, commit: str, subset: str | None, data_files: str) -> Any
     try:
         builder = datasets.load_dataset_builder(name, subset, data_files=json.loads(data_files), revision=commit)
     except ValueError as error:
+        if "find cache" in str(error):  # What `datasets` tries when the hub does not answer.
+            raise MtError(
+                f"dataset {name}: configuration {subset!r} is not downloaded, and the hub does not answer"
+            ) from error
         known = datasets.get_dataset_config_names(name, revision=commit)
         if subset in known or len(known) == 1:
             raise

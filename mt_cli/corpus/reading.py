@@ -36,7 +36,7 @@ from mt_cli.corpus.cleaning import (
 )
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Languages, Pair, Row
-from mt_cli.corpus.sources import content_of, files_of, in_blocks, names_of, read_rows
+from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk, size_of
@@ -57,6 +57,8 @@ class Part:
     num_rows: int
     digest: str
     """SHA-256 of its text."""
+    commit: str | None = None
+    """Commit of a dataset of the hub."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,7 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            parts.append(Part(name, first_row, num_rows - first_row, digest.hexdigest()))
+            parts.append(Part(name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)))
     return parts, np.concatenate(statuses), np.concatenate(hashes, axis=1)
 
 

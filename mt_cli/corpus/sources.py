@@ -15,7 +15,7 @@ from mt_cli import hooks
 from mt_cli.config.corpora import BuiltinSource, DatasetSource, FileSource, FilesSource, TextSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import format_of, read_file
-from mt_cli.corpus.hub import identity_of_dataset, read_dataset
+from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
 from mt_cli.corpus.rows import Languages, Row
@@ -57,6 +57,11 @@ def content_of(source: TextSource, languages: Languages) -> Any:
 def files_of(source: TextSource) -> list[Path]:
     """The files that a source is read from; none for a dataset."""
     return [Path(path) for path in _KINDS[type(source)].files(source)]
+
+
+def commit_of(source: TextSource) -> str | None:
+    """The commit of a dataset of the Hugging Face hub; None for other sources."""
+    return commit_of_dataset(source) if isinstance(source, DatasetSource) else None
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:

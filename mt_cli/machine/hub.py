@@ -19,13 +19,15 @@ from pydantic import BaseModel
 
 from mt_cli.errors import MtError
 from mt_cli.machine.console import Progress, say
-from mt_cli.machine.hub_requests import TIMEOUT_SECONDS, Kind, TruncatedError, asking, patiently
+from mt_cli.machine.hub_requests import Kind, TruncatedError, asking, patiently, timeout
 from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_text, writing
 
 ID = r"[\w.-]+(/[\w.-]+)?"
 """Regular expression of what may be an id."""
 _MAX_RECORD_BYTES = 2**26
 _CHUNK_BYTES = 1 << 22
+_ANSWERED: set[str] = set()
+"""Commits of which this process has asked the hub."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -77,6 +79,7 @@ def find(kind: Kind, name: str, revision: str | None) -> Repository:
     except (OSError, ValueError):  # There is no record, or it is damaged.
         with asking(kind, name):
             found = _ask(kind, name, revision)
+        _ANSWERED.add(found.commit)
         record.parent.mkdir(parents=True, exist_ok=True)
         write_text(record, found.model_dump_json())
     asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
@@ -95,9 +98,11 @@ def _ask(kind: Kind, name: str, revision: str) -> Repository:
 
     api = HfApi()
     ask = api.dataset_info if kind == "dataset" else api.model_info
-    info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=TIMEOUT_SECONDS))
+    info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=timeout()))
     if info.id and info.id != name:
         say(f"{kind} {name} is called {info.id} now: use this name")
+    if info.gated:
+        api.auth_check(name, repo_type=kind)  # Otherwise only a file would be refused, with a less clear error.
     files = {}
     for file in info.siblings or []:
         checksum = str(file.lfs.sha256 if file.lfs else file.blob_id)
@@ -109,6 +114,16 @@ def _ask(kind: Kind, name: str, revision: str) -> Repository:
     return Repository(
         kind=kind, id=info.id or name, revision=revision, commit=str(info.sha), files=files, downloaded_on=day
     )
+
+
+def check_reachable(repository: Repository) -> None:
+    """Raise MtError if the hub does not answer, which its clients would find out after half a minute."""
+    from huggingface_hub import HfApi
+
+    if repository.commit in _ANSWERED:
+        return
+    with asking(repository.kind, repository.id):
+        HfApi().repo_info(repository.id, repo_type=repository.kind, revision=repository.commit, timeout=timeout())
 
 
 def download(repository: Repository, names: Sequence[str]) -> Path:
@@ -174,7 +189,7 @@ def _continue(repository: Repository, name: str, partial: Path, advance: Callabl
         url = hf_hub_url(repository.id, name, repo_type=repository.kind, revision=repository.commit)
         # Compressed, the range would be one of other bytes.
         headers = build_hf_headers() | {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
-        with get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_SECONDS) as response:
+        with get_session().stream("GET", url, headers=headers, timeout=timeout()) as response:
             hf_raise_for_status(response)
             if response.status_code != 206:  # The server begins at the beginning.
                 advance(-done)

@@ -16,8 +16,6 @@ from mt_cli.machine.console import say
 Kind = Literal["dataset", "model"]
 T = TypeVar("T")
 
-TIMEOUT_SECONDS = 10.0
-"""After this time without an answer a connection is given up."""
 _NUM_ATTEMPTS = 4
 _MAX_WAIT_SECONDS = 60
 
@@ -26,12 +24,20 @@ class TruncatedError(Exception):
     """A file ended too early."""
 
 
-def patiently(call: Callable[[], T], done: Callable[[], int] = lambda: 0) -> T:
+def timeout() -> float:
+    """Seconds without a byte after which a connection is lost: `HF_HUB_DOWNLOAD_TIMEOUT`, by default 10."""
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+
+    return HF_HUB_DOWNLOAD_TIMEOUT
+
+
+def patiently(call: Callable[[], T], done: Callable[[], int] | None = None) -> T:
     """The result of a call to the hub, which is repeated if the hub is busy or the connection is lost.
 
-    As long as `done` grows, it is repeated without end. A connection that cannot even be made is tried again only after
-    something was `done`.
+    With `done`, the number of bytes of a download, it is repeated as long as that grows. Without, as in the first call
+    of a command, a hub that does not answer at all is not asked again: there may be no network.
     """
+    has_answered, done = done is not None, done or (lambda: 0)
     attempt, before = 0, done()
     while True:
         try:
@@ -40,21 +46,21 @@ def patiently(call: Callable[[], T], done: Callable[[], int] = lambda: 0) -> T:
             if done() > before:
                 attempt, before = 0, done()
             attempt += 1
-            wait = _seconds_to_wait(error, attempt, before > 0)
+            wait = _seconds_to_wait(error, attempt, has_answered)
             if wait is None or attempt == _NUM_ATTEMPTS:
                 raise
             say(f"{_reason(error)}; next attempt in {wait} s")
             time.sleep(wait)
 
 
-def _seconds_to_wait(error: Exception, attempt: int, has_begun: bool) -> int | None:
+def _seconds_to_wait(error: Exception, attempt: int, has_answered: bool) -> int | None:
     """The seconds until another attempt may help; None if it would not."""
     status, headers = _response_of(error)
     if status == 429:
         asked = _seconds_asked_for(headers)
         wait = 2**attempt if asked is None else asked
         return wait if wait <= _MAX_WAIT_SECONDS else None
-    is_lost = _is_of_connection(error) and (has_begun or not _is_of_connecting(error))
+    is_lost = _is_of_connection(error) and (has_answered or not _is_silence(error))
     is_lost = is_lost or isinstance(error, TruncatedError)
     return 2 ** (attempt - 1) if is_lost or status in (408, 500, 502, 503, 504) else None
 
@@ -78,8 +84,9 @@ def _is_of_connection(error: BaseException) -> bool:
     return type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore", "requests", "urllib3")
 
 
-def _is_of_connecting(error: BaseException) -> bool:
-    return "Connect" in type(error).__name__ or "Proxy" in type(error).__name__
+def _is_silence(error: BaseException) -> bool:
+    """Whether there was no connection, or no answer."""
+    return any(each in type(error).__name__ for each in ("Connect", "Proxy", "Timeout"))
 
 
 @contextmanager
@@ -90,8 +97,10 @@ def asking(kind: Kind, name: str) -> Iterator[None]:
     cannot be reached.
     """
     from huggingface_hub import get_session
+    from huggingface_hub.utils import logging
 
-    get_session().timeout = TIMEOUT_SECONDS  # By default, some requests would wait for ever.
+    logging.set_verbosity(logging.CRITICAL)  # Errors are in our message.
+    get_session().timeout = timeout()  # By default, some requests would wait for ever.
     try:
         yield
     except MtError:
@@ -139,7 +148,8 @@ def _known(error: BaseException, kind: Kind, name: str) -> MtError | None:
         hint = "" if has_token else "; with a token (HF_TOKEN) it allows more"
         return MtError(f"{what}: {_reason(error)}{hint}")
     if status is not None or _is_of_connection(error) or isinstance(error, TruncatedError):
-        return MtError(f"{what}: {_reason(error)}; run the command again, which continues the download")
+        advice = "check the network, and run the command again" if _is_silence(error) else "run the command again"
+        return MtError(f"{what}: {_reason(error)}; {advice}")
     return None
 
 
@@ -158,5 +168,4 @@ def _reason(error: BaseException) -> str:
         return f"the connection to {host} was lost: {error}"
     proxy = urlsplit(getproxies().get(urlsplit(ENDPOINT).scheme, ""))
     through = f" through the proxy {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
-    verb = "no connection to" if _is_of_connecting(error) else "no answer of"
-    return f"{verb} {host}{through} ({one_line(error)})"
+    return f"no connection to {host}{through} ({one_line(error)})"

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT
-from mt_cli.corpus.sources import names_of
+from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.run.data import Data, times_per_epoch
 
 _MANY_DROPPED = 0.1
@@ -28,7 +29,8 @@ def report_on_data(
     for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
         row["times_per_epoch"] = round(times, 4)
     if not training:
-        training = [_stream_row(name, counts) for name, counts in zip_longest(names_of(config.corpus.train), streamed)]
+        sources = config.corpus.train
+        training = [_stream_row(*each) for each in zip_longest(names_of(sources), sources, streamed)]
         rows = [*training, *rows]
     for row, seen in zip(training, num_seen, strict=False):
         row["num_pairs_seen"] = seen
@@ -46,6 +48,7 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     return {
         "corpus": name,
         "name": part.name,
+        **_commit(part.commit),
         "num_read": corpus.num_kept(part) if is_share else part.num_rows,
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
@@ -53,8 +56,12 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
     }
 
 
-def _stream_row(name: str, counts: Mapping[str, int] | None) -> dict[str, Any]:
-    row = {"corpus": "train", "name": name}
+def _commit(commit: str | None) -> dict[str, str]:
+    return {} if commit is None else {"commit": commit}
+
+
+def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"corpus": "train", "name": name, **_commit(commit_of(source))}
     if counts is None:
         return row
     dropped = {status: count for status, count in counts.items() if count and status != "kept"}

@@ -1,0 +1,250 @@
+"""Datasets and models of the hub: `mt` with the unmodified clients against a hub on loopback."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+import yaml
+from hub_content import add_datasets, card, json_lines, opus_books, with_script
+from hub_faults import dead_proxy
+
+SMALL = (
+    *("--set", "model.d_model=16", "--set", "model.d_ff=16", "--set", "model.num_heads=2"),
+    *("--set", "model.num_encoder_layers=1", "--set", "model.num_decoder_layers=1", "--set", "training.max_steps=2"),
+    *("--set", "training.device=cpu", "--set", "evaluation.num_resamples=10", "--set", "training.num_pictures=0"),
+)
+PAIRS = [(f"the house number {index} is red", f"das Haus Nummer {index} ist rot") for index in range(40)]
+
+
+def config_of(tmp_path, **source):
+    """The path of a config of a dataset."""
+    corpus = {"source": "en", "target": "de", "train": source, "valid": {"fraction": 0.2}}
+    path = tmp_path / "books.yaml"
+    path.write_text(yaml.safe_dump({"name": "books", "corpus": corpus}), encoding="utf-8")
+    return path
+
+
+def report_of(tmp_path, name):
+    return json.loads((tmp_path / "runs" / name / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["opus_books_en_it", *(pytest.param(each, marks=pytest.mark.slow) for each in ("multi30k_en_de", "vaswani_base"))],
+)
+def test_a_shipped_config_trains_from_the_hub_and_again_without_it(hub, mt_from_hub, root, tmp_path, name):
+    add_datasets(hub)
+    commits = {repository.branches["main"] for repository in hub.datasets.values()}
+    command = ("train", "--config", root / "configs" / f"{name}.yaml", *SMALL)
+    status, _, err = mt_from_hub(*command)
+    assert status == 0, err
+    rows = report_of(tmp_path, name)["corpora"]
+    assert {row["commit"] for row in rows} <= commits and len(rows) >= 2
+    asked = [(request.method, request.path) for request in hub.requests]
+    assert len(set(asked)) == len(asked), "a request was made twice"
+    hub.requests.clear()
+    hub.stop()
+    status, _, err = mt_from_hub(*command, "--fresh")
+    assert status == 0, err
+    assert report_of(tmp_path, name)["corpora"] == rows
+    hub.start()
+    assert not hub.requests
+
+
+def test_a_revision_is_a_branch_a_tag_or_a_commit_and_stays_what_it_was(hub, mt_from_hub, tmp_path):
+    first = hub.dataset("org/books", opus_books({"en-de": PAIRS[:30]}))
+    hub.datasets["org/books"].tags["v1"] = first
+    data_of = {}
+
+    def read(revision):
+        source = {"dataset": "org/books", "subset": "en-de"} | ({"revision": revision} if revision else {})
+        status, out, err = mt_from_hub("data", "check", "--config", config_of(tmp_path, **source), "--json")
+        assert status in (0, 2) and out, err
+        data_of[revision] = next(row for row in json.loads(out)["corpora"] if row["corpus"] == "train")
+        return data_of[revision]["num_read"], data_of[revision]["commit"]
+
+    assert read(None) == (30, first)
+    second = hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert read(None) == (30, first)
+    assert read("v1") == (30, first)
+    assert read(second) == (40, second)
+    hub.stop()
+    assert read(second) == (40, second)
+    assert read(None) == (30, first)
+
+
+def test_chosen_files_and_streams(hub, mt_from_hub, tmp_path):
+    files = {"a/one.jsonl": json_lines(PAIRS[:10], ["en", "de"]), "a/two.jsonl": json_lines(PAIRS[10:30], ["en", "de"])}
+    hub.dataset("org/lines", {"README.md": card(language=["en"]), **files, "other.csv": b"a,b\n1,2\n"})
+    for pattern, number in (("a/*.jsonl", 30), (["a/two.jsonl"], 20)):
+        path = config_of(tmp_path, dataset="org/lines", data_files=pattern)
+        status, out, err = mt_from_hub("data", "check", "--config", path, "--json")
+        assert status in (0, 2) and out, err
+        assert next(row for row in json.loads(out)["corpora"] if row["corpus"] == "train")["num_read"] == number
+    tree = yaml.safe_load(config_of(tmp_path, dataset="org/lines", data_files="a/*.jsonl", streaming=True).read_text())
+    tree["corpus"]["valid"] = {"dataset": "org/lines", "data_files": "a/one.jsonl"}
+    (tmp_path / "books.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = mt_from_hub(
+        "train", "--config", tmp_path / "books.yaml", *SMALL, "--set", "training.validate_every_steps=2"
+    )
+    assert status == 0, err
+    assert {row["commit"] for row in report_of(tmp_path, "books")["corpora"]} == {
+        hub.datasets["org/lines"].branches["main"]
+    }
+
+
+CASES = """
+import json, time
+from mt_cli.corpus import hub
+from mt_cli.config.corpora import DatasetSource
+from mt_cli.errors import MtError
+
+waits, found = [], {}
+time.sleep = waits.append
+for name, options in json.load(open("cases.json")).items():
+    waits.clear()
+    try:
+        rows = len(list(hub.read_dataset(DatasetSource(dataset=f"org/{name}", **options), ("en", "de"))))
+        found[name] = [0, str(rows), sum(waits)]
+    except MtError as error:
+        found[name] = [error.exit_code, str(error), sum(waits)]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def cases(hub, fork_server, tmp_path):
+    """Reads datasets by name and options; for each, the exit status, the message or the number of rows, the wait."""
+
+    def run(options, **environment):
+        (tmp_path / "cases.json").write_text(json.dumps(options), encoding="utf-8")
+        (tmp_path / "cases.py").write_text(CASES, encoding="utf-8")
+        settings = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DOWNLOAD_TIMEOUT": "1"}
+        settings |= {"NO_PROXY": "", "no_proxy": ""} | environment
+        fork_server.start(tmp_path, program=str(tmp_path / "cases.py"), environment=settings)
+        assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text(encoding="utf-8")
+        return json.loads((tmp_path / "stream.1").read_text(encoding="utf-8"))
+
+    return run
+
+
+def test_each_failure_of_the_hub_is_one_message_that_says_what_to_do(hub, cases):
+    names = ["gated", "private", "limited", "for_hours", "busy", "down", "cut", "always_cut", "stalled", "damaged"]
+    for name in [*names, "old", "books"]:
+        hub.dataset(f"org/{name}", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
+    hub.dataset("org/script", with_script("script"))
+    hub.dataset("org/empty", {"README.md": card(language=["en"])})
+    hub.datasets["org/gated"].gated = hub.datasets["org/private"].private = True
+    hub.rename("org/old", "org/new")
+    faults = hub.faults
+    faults.status("*org/limited*", 429, times=2, Retry_After=3)
+    faults.status("*org/for_hours*", 429, Retry_After=7200)
+    faults.status("*org/busy*", 500, times=2)
+    faults.status("*org/down*", 503)
+    faults.truncate("*org/cut*.parquet", after=500, times=2)
+    faults.truncate("*org/always_cut*.parquet", after=0)
+    faults.stall("*org/stalled*.parquet", after=300, times=1)
+    faults.corrupt("*org/damaged*.parquet", times=1)
+    options = {name: {"subset": "en-de"} for name in [*names, "old"]}
+    options |= {"script": {}, "empty": {}, "nothing": {}, "books": {"subset": "de-en"}}
+    found = cases(options, HF_TOKEN="")
+    for name, (status, message, wait) in {
+        "gated": (2, "its owner gives access on request, at http", 0),
+        "private": (2, "not found on the hub; check the name", 0),
+        "nothing": (2, "set HF_TOKEN to a token of your account", 0),
+        "limited": (0, "40", 6),
+        "for_hours": (1, "allows no more requests for 7200 s; with a token (HF_TOKEN) it allows more", 0),
+        "busy": (0, "40", 3),
+        "down": (1, "answered with status 503; run the command again", 7),
+        "cut": (0, "40", 2),
+        "always_cut": (1, "run the command again", 7),
+        "stalled": (0, "40", 1),
+        "damaged": (1, "arrived damaged (its checksum differs); run the command again", 0),
+        "old": (0, "40", 0),
+        "script": (2, "is read by a Python program of its own", 0),
+        "empty": (2, "cannot be loaded", 0),
+        "books": (2, "has no configuration 'de-en'; set `subset` to one of en-de, en-it", 0),
+    }.items():
+        assert found[name][0] == status and message in found[name][1], (name, found[name])
+        assert found[name][2] == wait, (name, found[name])
+    faults.clear()
+    again = cases({"damaged": {"subset": "en-de"}, "always_cut": {"subset": "en-de"}})
+    assert [row[:2] for row in again.values()] == [[0, "40"]] * 2
+    hub.datasets["org/gated"].readers = hub.datasets["org/private"].readers = {"hf_reader"}
+    gated = {name: {"subset": "en-de"} for name in ("gated", "private")}
+    refused = cases(gated, HF_TOKEN="hf_stranger")
+    assert all("the account of your token has no access" in row[1] for row in refused.values()), refused
+    assert [row[:2] for row in cases(gated, HF_TOKEN="hf_reader").values()] == [[0, "40"]] * 2
+
+
+def test_without_a_network_each_message_comes_at_once(hub, cases):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
+    wanted = {"books": {"subset": "en-de"}}
+    with dead_proxy() as proxy:
+        (dead,) = cases(wanted, http_proxy=proxy, HTTP_PROXY=proxy).values()
+    assert dead[0] == 1 and "through the proxy" in dead[1]
+    (offline,) = cases(wanted, HF_HUB_OFFLINE="1").values()
+    assert offline == [
+        1,
+        "dataset org/books: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it",
+        0,
+    ]
+    hub.stop()
+    (absent,) = cases(wanted).values()
+    assert absent[0] == 1 and "check the network" in absent[1] and absent[2] == 0
+    hub.start()
+    assert cases(wanted)["books"][0] == 0
+    hub.stop()
+    assert cases(wanted)["books"][:2] == [0, "40"]
+    (other,) = cases({"books": {"subset": "en-it"}}).values()
+    assert other[0] == 1 and "check the network" in other[1] and other[2] == 0
+
+
+def test_an_interrupted_download_is_continued_by_the_same_command(hub, commands, mt_from_hub, tmp_path):
+    content = opus_books({"en-de": [(f"{source} {hash(source)}", target) for source, target in PAIRS * 50]})
+    hub.dataset("org/books", content)
+    size = len(content["en-de/train-00000-of-00001.parquet"])
+    hub.faults.stall("*.parquet", after=size // 2)
+    path = config_of(tmp_path, dataset="org/books", subset="en-de")
+    os_environment = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
+    pid = commands.start("data", "check", "--config", path, environment=os_environment)
+    partial = tmp_path / "home/hub/datasets--org--books/mt/partial"
+    deadline = time.monotonic() + 60
+    while not (sum(file.stat().st_size for file in partial.glob("*")) if partial.exists() else 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGINT)
+    status, err = commands.wait()
+    assert status == 130, err
+    assert "Traceback" not in err
+    hub.faults.clear()
+    hub.requests.clear()
+    status, _, err = mt_from_hub("data", "check", "--config", path)
+    assert status in (0, 2), err
+    (sent,) = (request for request in hub.requests if request.from_cdn)
+    assert 0 < sent.num_sent < size
+
+
+def test_two_commands_at_once_download_a_file_once(hub, fork_server, tmp_path):
+    content = opus_books({"en-de": PAIRS * 20})
+    hub.dataset("org/books", content)
+    hub.faults.slow("*.parquet", bytes_per_second=len(content["en-de/train-00000-of-00001.parquet"]) * 2)
+    path = config_of(tmp_path, dataset="org/books", subset="en-de")
+    environment = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home")}
+    fork_server.start(tmp_path, ["data", "check", "--config", path], names=("one", "two"), environment=environment)
+    assert set(fork_server.wait()) <= {0, 2}
+    assert sum(request.from_cdn for request in hub.requests) == 1
+
+
+def test_a_config_is_written_for_a_dataset_of_the_hub(hub, mt_from_hub, tmp_path):
+    add_datasets(hub)
+    status, _, err = mt_from_hub("init", "--dataset", "bentrevett/multi30k", "--output", "new.yaml")
+    assert status == 0, err
+    corpus = yaml.safe_load((tmp_path / "new.yaml").read_text(encoding="utf-8"))["corpus"]
+    assert corpus["train"]["dataset"] == "bentrevett/multi30k"
+    assert {corpus["source"], corpus["target"]} == {"en", "de"}
+    assert corpus["valid"]["split"] == "validation" and corpus["test"]["split"] == "test"
+    status, _, err = mt_from_hub("init", "--dataset", "Helsinki-NLP/opus_books", "--output", "two.yaml")
+    assert status == 2 and "`--subset`" in err.replace("set `subset`", "`--subset`")
