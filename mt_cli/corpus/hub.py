@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
@@ -20,7 +20,7 @@ from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import has_bars
-from mt_cli.machine.hub import ID, Repository, check_reachable, download, find
+from mt_cli.machine.hub import ID, Repository, check_reachable, download, find, locked
 from mt_cli.machine.hub_requests import asking
 from mt_cli.machine.storage import read_regular, write_text
 
@@ -165,24 +165,35 @@ def _split_of(builder: Any, split: str | None, load: Callable[[str | None], Any]
 
 def _prepared(repository: Repository, subset: str | None, files: str) -> Any:
     """The builder for a configuration whose text is on disk: from an earlier call, or downloaded now."""
+    record = repository.record(subset, files)
+    builder = _prepared_before(repository, record)
+    if builder is None:
+        with locked(repository.folder):
+            builder = _prepared_before(repository, record) or _prepare(repository, subset, files)
+            write_text(record, json.dumps(Path(builder.cache_dir).parts[-3:]))
+    return builder
+
+
+def _prepared_before(repository: Repository, record: Path) -> Any:
+    """The builder that reads what an earlier call has prepared, or None."""
     from datasets.packaged_modules.cache.cache import Cache
 
-    digest = hashlib.sha256(f"{subset}\n{files}".encode()).hexdigest()[:16]
-    record = repository.folder / "mt" / f"{repository.commit}-{digest}.json"
-    with suppress(OSError, ValueError):  # It is not there, or damaged.
+    try:
         config_id, version, commit = json.loads(read_regular(record, _MAX_RECORD_BYTES))
-        name = repository.id.rpartition("/")[2]
-        names = {"dataset_name": name, "config_name": config_id, "version": version, "hash": commit}
-        builder = Cache(repo_id=repository.id, **names)
-        if builder.info.splits:
-            return builder
+    except (OSError, ValueError):  # It is not there, or damaged.
+        return None
+    name = repository.id.rpartition("/")[2]
+    builder = Cache(repo_id=repository.id, dataset_name=name, config_name=config_id, version=version, hash=commit)
+    return builder if builder.info.splits else None
+
+
+def _prepare(repository: Repository, subset: str | None, files: str) -> Any:
     check_reachable(repository)
     builder = _builder(repository.id, repository.commit, subset, files)
     urls = chain.from_iterable(builder.config.data_files.values())
-    names_of_files = (url.partition(f"@{repository.commit}/")[2] for url in urls)
-    download(repository, [name for name in names_of_files if name in repository.files])
+    names = (url.partition(f"@{repository.commit}/")[2] for url in urls)
+    download(repository, [name for name in names if name in repository.files])
     builder.download_and_prepare()
-    write_text(record, json.dumps(Path(builder.cache_dir).parts[-3:]))
     return builder
 
 

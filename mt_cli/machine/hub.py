@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_
 ID = r"[\w.-]+(/[\w.-]+)?"
 """Regular expression of what may be an id."""
 _MAX_RECORD_BYTES = 2**26
+_SECONDS_UNTIL_NOTICE = 1.0
 _CHUNK_BYTES = 1 << 22
 _ANSWERED: set[str] = set()
 """Commits of which this process has asked the hub."""
@@ -60,6 +62,11 @@ class Repository(BaseModel, frozen=True):
         """The folder of the repository in the cache of the hub's client, with `blobs` and `snapshots`."""
         return _folder(self.kind, self.id)
 
+    def record(self, *options: object) -> Path:
+        """The file for what is known of the commit with some options."""
+        digest = hashlib.sha256(repr(options).encode()).hexdigest()[:16]
+        return self.folder / "mt" / f"{self.commit}-{digest}.json"
+
     @property
     def snapshot(self) -> Path:
         """The folder with the files of this commit that were downloaded, under their names."""
@@ -73,18 +80,43 @@ def find(kind: Kind, name: str, revision: str | None) -> Repository:
     Raises InputError if there is none, or no such revision, and MtError if the hub cannot be reached.
     """
     revision = revision or "main"
-    record = _folder(kind, name) / "mt" / f"{quote(revision, safe='')}.json"
-    try:
-        found = Repository.model_validate_json(read_regular(record, _MAX_RECORD_BYTES))
-    except (OSError, ValueError):  # There is no record, or it is damaged.
-        with asking(kind, name):
-            found = _ask(kind, name, revision)
-        _ANSWERED.add(found.commit)
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_text(record, found.model_dump_json())
+    folder = _folder(kind, name)
+    record = folder / "mt" / f"{quote(revision, safe='')}.json"
+    found = _recorded(record)
+    if found is None:
+        with locked(folder), asking(kind, name):
+            found = _recorded(record) or _ask(kind, name, revision)
+            write_text(record, found.model_dump_json())
     asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
     say(f"{found}{asked}")
     return found
+
+
+def _recorded(record: Path) -> Repository | None:
+    try:
+        return Repository.model_validate_json(read_regular(record, _MAX_RECORD_BYTES))
+    except (OSError, ValueError):  # It is not there, or damaged.
+        return None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Context manager during which no other process changes the folder of a repository; it may be nested."""
+    from filelock import FileLock, Timeout
+
+    path = folder / "mt" / "lock"
+    with writing(folder):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, is_singleton=True)
+        try:
+            lock.acquire(timeout=_SECONDS_UNTIL_NOTICE)
+        except Timeout:
+            say(f"waiting for another process that uses {folder}")
+            lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _folder(kind: Kind, name: str) -> Path:
@@ -99,6 +131,7 @@ def _ask(kind: Kind, name: str, revision: str) -> Repository:
     api = HfApi()
     ask = api.dataset_info if kind == "dataset" else api.model_info
     info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=timeout()))
+    _ANSWERED.add(str(info.sha))
     if info.id and info.id != name:
         say(f"{kind} {name} is called {info.id} now: use this name")
     if info.gated:
@@ -138,7 +171,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     missing = [name for name in names if not isinstance(try_to_load_from_cache(repository.id, name, **where), str)]
     if not missing:
         return repository.snapshot
-    with asking(repository.kind, repository.id), writing(repository.folder):
+    with locked(repository.folder), asking(repository.kind, repository.id), writing(repository.folder):
         total = sum(repository.files[name].size for name in missing)
         partials = [_partial(repository, name) for name in missing]
         partials[0].parent.mkdir(parents=True, exist_ok=True)
@@ -162,21 +195,17 @@ def _size(path: Path) -> int:
 
 def _fetch(repository: Repository, name: str, advance: Callable[[int], object]) -> None:
     """Download a file to its place in the cache, whose name is the checksum."""
-    from filelock import FileLock
-
     expected, partial = repository.files[name], _partial(repository, name)
     blob = repository.folder / "blobs" / expected.checksum
-    with FileLock(f"{partial}.lock"):
-        if blob.exists():  # Another process was faster, or another name has the same content.
-            advance(expected.size - _size(partial))
-            return
-        patiently(lambda: _continue(repository, name, partial, advance), done=lambda: _size(partial))
-        if _checksum(partial, expected) != expected.checksum:
-            remove(partial)
-            raise MtError(f"{repository}: {name} arrived damaged (its checksum differs); run the command again")
-        blob.parent.mkdir(exist_ok=True)
-        partial.replace(blob)
-    remove(Path(f"{partial}.lock"))
+    if blob.exists():  # Another name has the same content.
+        advance(expected.size - _size(partial))
+        return
+    patiently(lambda: _continue(repository, name, partial, advance), done=lambda: _size(partial))
+    if _checksum(partial, expected) != expected.checksum:
+        remove(partial)
+        raise MtError(f"{repository}: {name} arrived damaged (its checksum differs); run the command again")
+    blob.parent.mkdir(exist_ok=True)
+    partial.replace(blob)
 
 
 def _continue(repository: Repository, name: str, partial: Path, advance: Callable[[int], object]) -> None:
