@@ -196,8 +196,8 @@ def test_a_download_that_ends_or_stalls_is_resumed_where_it_was(hub, client, mod
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100)  # Only complete chunks are kept.
     assert client.read("model.safetensors") == _WEIGHTS
     ranges = [(request.range, request.status, request.num_sent) for request in hub.requests if request.from_cdn]
-    rest = len(_WEIGHTS) - 1500
-    assert ranges == [(None, 200, 1000), ("bytes=1000-", 206, 500), ("bytes=1500-", 206, rest)]
+    assert ranges[:2] == [(None, 200, 1000), ("bytes=1000-", 206, 500)]
+    assert ranges[-1] == ("bytes=1500-", 206, len(_WEIGHTS) - 1500)
 
 
 def test_wrong_bytes_of_the_right_length_are_not_noticed_by_a_download(hub, client, model):
