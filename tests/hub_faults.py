@@ -89,6 +89,7 @@ class Faults:
 
     def blocks(self, body, fault):
         """The blocks of a body as they are sent; None closes the connection."""
+        released = self._released  # That of now: `clear` makes another.
         if fault is None:
             yield body
         elif fault.kind == "corrupt":
@@ -97,17 +98,17 @@ class Faults:
             size = max(1, int(fault.bytes_per_second / 20))
             for first in range(0, len(body), size):
                 yield body[first : first + size]
-                if self.wait(size / fault.bytes_per_second):
+                if released.wait(size / fault.bytes_per_second):
                     yield None
         else:
             yield body[: fault.after]
             if fault.kind == "stall":
-                self.wait()
+                released.wait()
             yield None
 
-    def wait(self, seconds=None):
-        """Wait for a time, or for ever; returns whether `release` ended it."""
-        return self._released.wait(seconds)
+    def wait(self):
+        """Wait until `release`."""
+        self._released.wait()
 
     def release(self):
         """End all that waits."""

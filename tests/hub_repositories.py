@@ -8,7 +8,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import yaml
 
@@ -127,8 +127,8 @@ class Repository:
         inside = [path for path in commit.files if path.startswith(prefix)]
         if not inside and folder:
             return None
-        folders = {prefix + "/".join(parts[:depth]) for parts in _folders(inside, prefix) for depth in _depths(parts)}
-        names = sorted([*inside, *folders])
+        parents = {str(parent) for path in inside for parent in PurePosixPath(path).parents} - {"."}
+        names = sorted([*inside, *(parent for parent in parents if parent.startswith(prefix))])
         return [self.entry(commit, name, expand) for name in names if recursive or "/" not in name.removeprefix(prefix)]
 
     def entry(self, commit, path, expand=False):
@@ -155,15 +155,6 @@ class Repository:
             "tags": [_ref(name, "tags", oid) for name, oid in self.tags.items()],
             "pullRequests": [],
         }
-
-
-def _folders(paths, prefix):
-    """The names of the folders on the way to each file."""
-    return [path.removeprefix(prefix).split("/")[:-1] for path in paths]
-
-
-def _depths(parts):
-    return range(1, len(parts) + 1)
 
 
 def _ref(name, folder, oid):
