@@ -20,7 +20,7 @@ from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import has_bars
-from mt_cli.machine.hub import ID, Repository, check_reachable, download, find, locked
+from mt_cli.machine.hub import Repository, check_reachable, download, find, locked
 from mt_cli.machine.hub_requests import asking
 from mt_cli.machine.storage import read_regular, write_text
 
@@ -78,11 +78,8 @@ def commit_of_dataset(source: DatasetSource) -> str | None:
 
 
 def _repository(source: DatasetSource) -> Repository:
-    if not re.fullmatch(ID, source.dataset):
-        note = folder_note(Path(source.dataset))
-        hint = f"no such folder, and not an id of the hub, such as Helsinki-NLP/opus_books{note}"
-        raise CorpusError(f"dataset {source.dataset}: {hint}")
-    return find("dataset", source.dataset, source.revision)
+    note = f"; there is no such folder either{folder_note(Path(source.dataset))}"
+    return find("dataset", source.dataset, source.revision, note)
 
 
 def identity_of_dataset(source: DatasetSource) -> Any:

@@ -23,8 +23,6 @@ from mt_cli.machine.console import Progress, say
 from mt_cli.machine.hub_requests import Kind, TruncatedError, asking, patiently, timeout
 from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_text, writing
 
-ID = r"[\w.-]+(/[\w.-]+)?"
-"""Regular expression of what may be an id."""
 _MAX_RECORD_BYTES = 2**26
 _SECONDS_UNTIL_NOTICE = 1.0
 _CHUNK_BYTES = 1 << 22
@@ -68,23 +66,28 @@ class Repository(BaseModel, frozen=True):
         return self.folder / "mt" / f"{self.commit}-{digest}.json"
 
     @property
-    def snapshot(self) -> Path:
+    def downloads(self) -> Path:
         """The folder with the files of this commit that were downloaded, under their names."""
         return self.folder / "snapshots" / self.commit
 
 
 @cache
-def find(kind: Kind, name: str, revision: str | None) -> Repository:
+def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
     """The repository with an id; from the record of an earlier call, or else from the hub.
 
-    Raises InputError if there is none, or no such revision, and MtError if the hub cannot be reached.
+    Raises InputError if there is none, or no such revision, and MtError if the hub cannot be reached; `note` is the end
+    of messages that say that it was not found.
     """
+    from huggingface_hub.utils import validate_repo_id
+
+    with asking(kind, name, note):
+        validate_repo_id(name)
     revision = revision or "main"
     folder = _folder(kind, name)
     record = folder / "mt" / f"{quote(revision, safe='')}.json"
     found = _recorded(record)
     if found is None:
-        with locked(folder), asking(kind, name):
+        with locked(folder), asking(kind, name, note):
             found = _recorded(record) or _ask(kind, name, revision)
             write_text(record, found.model_dump_json())
     asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
@@ -170,7 +173,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     where: Any = {"repo_type": repository.kind, "revision": repository.commit}
     missing = [name for name in names if not isinstance(try_to_load_from_cache(repository.id, name, **where), str)]
     if not missing:
-        return repository.snapshot
+        return repository.downloads
     with locked(repository.folder), asking(repository.kind, repository.id), writing(repository.folder):
         total = sum(repository.files[name].size for name in missing)
         partials = [_partial(repository, name) for name in missing]
@@ -181,7 +184,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
             for name in missing:
                 _fetch(repository, name, progress.advance)
                 hf_hub_download(repository.id, name, **where)  # Gives the file its name.
-    return repository.snapshot
+    return repository.downloads
 
 
 def _partial(repository: Repository, name: str) -> Path:

@@ -90,11 +90,11 @@ def _is_silence(error: BaseException) -> bool:
 
 
 @contextmanager
-def asking(kind: Kind, name: str) -> Iterator[None]:
+def asking(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     """Context manager for calls of the hub's clients; their errors become ours, and other errors stay as they are.
 
     Raises InputError if there is no such repository or revision or access to it is refused, and MtError if the hub
-    cannot be reached.
+    cannot be reached; `note` is the end of messages that say that it was not found.
     """
     from huggingface_hub import get_session
     from huggingface_hub.utils import logging
@@ -106,7 +106,7 @@ def asking(kind: Kind, name: str) -> Iterator[None]:
     except MtError:
         raise
     except Exception as error:
-        known = next(filter(None, (_known(each, kind, name) for each in _causes(error))), None)
+        known = next(filter(None, (_known(each, kind, name, note) for each in _causes(error))), None)
         if known is None:
             raise
         raise known from error
@@ -121,7 +121,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__ or error
 
 
-def _known(error: BaseException, kind: Kind, name: str) -> MtError | None:
+def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | None:
     """Our error for one of the hub's client."""
     from huggingface_hub import errors, get_token
     from huggingface_hub.constants import ENDPOINT
@@ -135,21 +135,24 @@ def _known(error: BaseException, kind: Kind, name: str) -> MtError | None:
     )
     status, _ = _response_of(error)
     if isinstance(error, errors.OfflineModeIsEnabled):
-        return MtError(f"{what}: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it")
+        return InputError(
+            f"{what}: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it{note}"
+        )
     if isinstance(error, errors.GatedRepoError):
         return InputError(f"{what}: its owner gives access on request, at {page}; {token}")
     if isinstance(error, errors.RevisionNotFoundError):
         return InputError(f"{what}: has no such revision; use a branch, a tag or a commit of {page}/commits/main")
     if isinstance(error, errors.RepositoryNotFoundError):
-        return InputError(f"{what}: not found on the hub; check the name ({page}); if it is private, {token}")
+        return InputError(f"{what}: not found on the hub; check the name ({page}); if it is private, {token}{note}")
     if isinstance(error, errors.HFValidationError):
-        return InputError(f"{what}: not an id of the hub, which has the form `owner/name`")
+        return InputError(f"{what}: not an id of the hub, which has the form `owner/name`{note}")
     if status == 429:
         hint = "" if has_token else "; with a token (HF_TOKEN) it allows more"
         return MtError(f"{what}: {_reason(error)}{hint}")
+    if _is_silence(error) and _is_of_connection(error):
+        return MtError(f"{what}: {_reason(error)}; check the network, and run the command again{note}")
     if status is not None or _is_of_connection(error) or isinstance(error, TruncatedError):
-        advice = "check the network, and run the command again" if _is_silence(error) else "run the command again"
-        return MtError(f"{what}: {_reason(error)}; {advice}")
+        return MtError(f"{what}: {_reason(error)}; run the command again")
     return None
 
 

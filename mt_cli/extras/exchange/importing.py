@@ -19,7 +19,7 @@ from mt_cli.errors import InputError, reason
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION
 from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
-from mt_cli.machine.hub import ID, download, find
+from mt_cli.machine.hub import download, find
 from mt_cli.machine.storage import read_regular
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
@@ -68,9 +68,7 @@ def _folder_of(name: str, revision: str | None, allow_pickle: bool) -> Path:
         if revision is not None:
             raise InputError(f"--revision {revision}: {name} is a folder; only models of the hub have revisions")
         return Path(name)
-    if not re.fullmatch(ID, name):
-        raise InputError(f"{name}: no such folder; give the folder of a model, or an id of the Hugging Face hub")
-    repository = find("model", name, revision)
+    repository = find("model", name, revision, "; there is no such folder either")
     files = [file for file in _FILES if file in repository.files]
     weights = next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
     if weights is None or not {DESCRIPTION, "config.json"} & set(files):

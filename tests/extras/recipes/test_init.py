@@ -304,7 +304,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--files", "train.en", "train.de", "--name", ""), "--name '': use letters, digits"),
         (("--files", "train.en", "train.de", "--name", "a b"), "--name 'a b': use letters, digits"),
         (("--files", "few.en", "few.de"), "few.en and few.de: 3 pairs are too few to hold some of them out"),
-        (("--dataset", "nowhere"), "dataset nowhere: cannot be loaded"),
+        (("--dataset", "nowhere"), "dataset nowhere: is not downloaded"),
         (("--files", "train.en", "strange.x"), "the language of the target is neither in names nor recognised"),
         (("--file", "three.jsonl"), "there are the languages en, de, fr; choose with --source-language and --target"),
         (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target is not clear"),
