@@ -24,7 +24,6 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import Output, input_lines, show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import show_progress
 from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
@@ -123,7 +122,6 @@ def evaluate(
         raise InputError("give --split, or --source and --reference, not both")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-    show_progress(progress)
     search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")

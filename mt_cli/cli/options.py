@@ -14,7 +14,7 @@ from typer import CallbackParam, Option
 from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.machine.console import say, show_progress
 from mt_cli.machine.group import ALONE, Group
 
 if TYPE_CHECKING:
@@ -81,8 +81,14 @@ ThreadsOption = Annotated[
     Option(min=1, max=1024, metavar="N", help="Threads on the CPU; default: one per core, fewer if cores are busy."),
 ]
 ProgressOption = Annotated[
-    str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
+    str,
+    Option(
+        metavar="NAME",
+        callback=show_progress,
+        help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.",
+    ),
 ]
+"""Is applied when it is parsed, so commands only declare it."""
 EngineOption = Annotated[
     str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
 ]
