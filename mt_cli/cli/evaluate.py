@@ -131,6 +131,7 @@ def evaluate(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.texts import Scorer, scorer_of
+    from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs = _pairs_of(config, split, source, reference)
@@ -152,7 +153,8 @@ def evaluate(
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
-        notes = scoring.notes_on_runs([*paths, against]) if against.is_dir() else []
+        reports = [read_report(RunDirectory(each)) for each in (*paths, against)]
+        notes = notes_on_comparison(reports) if against.is_dir() else []
         scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)

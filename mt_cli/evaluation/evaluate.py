@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import MtError
 from mt_cli.evaluation.texts import METRICS, Scorer
@@ -97,27 +95,3 @@ def format_scores(scores: Mapping[str, Any]) -> str:
                 lines.append(f"  {label:<7}{score:6.2f}  {difference}")
         lines.extend(f"  note: {note}" for note in rival.get("notes", ()))
     return "\n".join(lines)
-
-
-def notes_on_comparison(num_steps: Sequence[int | None]) -> list[str]:
-    """What the scores of runs do not say about their configs; `num_steps` are the updates of each, None if unknown."""
-    known = [steps for steps in num_steps if steps is not None]
-    lengths = " and ".join(f"{steps:,}" for steps in known)
-    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
-    seeds = (
-        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
-        "(mt evaluate --against) is about the choice of test sentences alone"
-    )
-    return [*(unequal if len(set(known)) > 1 else []), seeds]
-
-
-def notes_on_runs(runs: Sequence[Path]) -> list[str]:
-    """The notes of `notes_on_comparison` for finished runs."""
-    return notes_on_comparison([_num_steps_of(run) for run in runs])
-
-
-def _num_steps_of(run: Path) -> int | None:
-    """The number of updates of a finished run, from its report; None if it has none."""
-    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        return int(RunDirectory(run).report()["num_steps"])
-    return None

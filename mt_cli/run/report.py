@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -22,11 +22,12 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
+from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import evaluate, format_scores, write_hypotheses
 from mt_cli.evaluation.texts import METRICS, measure_of, scorer_of
 from mt_cli.machine.console import clock
 from mt_cli.machine.devices import describe_hardware, describe_versions
-from mt_cli.machine.storage import write_text
+from mt_cli.machine.storage import read_model, write_text
 from mt_cli.run.data_report import report_on_data
 from mt_cli.run.records import write_hparams
 from mt_cli.training.steps import StepReport
@@ -135,22 +136,27 @@ class Report(SplitScores):
         return json.dumps({"run": tree.pop("run", ""), **tree}, indent=2, ensure_ascii=False) + "\n"
 
 
+def read_report(directory: RunDirectory) -> Report | None:
+    """The report of a run; None if it has none that can be used."""
+    with suppress(InputError):
+        return read_model(directory.report_path, Report)
+    return None
+
+
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
     """The report of a run that is finished under a config; None if there is more to do."""
-    if state.reason_to_stop(config.training):
-        # A report that cannot be read is written again.
-        with suppress(OSError, ValueError, RecursionError):
-            report = Report.model_validate(directory.report())
-            tokenizer = scorer_of(config, report.split).bleu_tokenizer
-            best = directory.best_state()
-            if (
-                report.num_steps == state.position.step
-                and f"|tok:{tokenizer}" in report.scores["bleu"].signature
-                and best is not None
-                and best.best_metric == measure_of(config, scorer_of(config, "valid"))
-            ):
-                return report
-    return None
+    report = read_report(directory) if state.reason_to_stop(config.training) else None
+    if report is None:  # One that cannot be read is written again.
+        return None
+    tokenizer = scorer_of(config, report.split).bleu_tokenizer
+    best = directory.best_state()
+    is_current = (
+        report.num_steps == state.position.step
+        and f"|tok:{tokenizer}" in report.scores["bleu"].signature
+        and best is not None
+        and best.best_metric == measure_of(config, scorer_of(config, "valid"))
+    )
+    return report if is_current else None
 
 
 def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
@@ -253,3 +259,15 @@ def format_summary(report: Report, path: Path) -> str:
             f"See how it learned: tensorboard --logdir {path.parent}",
         ]
     )
+
+
+def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
+    """What the scores of runs do not say about their configs; a report is None if it is unknown."""
+    known = [report.num_steps for report in reports if report is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in known)
+    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
+    seeds = (
+        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
+        "(mt evaluate --against) is about the choice of test sentences alone"
+    )
+    return [*(unequal if len(set(known)) > 1 else []), seeds]

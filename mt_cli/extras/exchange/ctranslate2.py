@@ -20,12 +20,12 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError, MtError, RunError, reason
+from mt_cli.errors import InputError, MtError, reason
 from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
-from mt_cli.extras.exchange.description import describe, read_description
+from mt_cli.extras.exchange.description import DESCRIPTION, Description, describe
 from mt_cli.extras.exchange.specification import specification
 from mt_cli.machine.devices import use_threads
-from mt_cli.machine.storage import check_regular, new_folder
+from mt_cli.machine.storage import check_regular, new_folder, read_model
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.translator import Translator
@@ -51,11 +51,11 @@ def load_served(folder: str | Path, device: str = "auto", num_threads: int | Non
     try:
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
-        found = read_description(folder)
+        found = read_model(folder / DESCRIPTION, Description)
         source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, RuntimeError, RunError) as error:  # RuntimeError includes RecursionError.
+    except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.
         raise InputError(
             f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"

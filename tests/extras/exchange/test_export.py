@@ -377,12 +377,12 @@ def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, kind, nam
 )
 @pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language", "target_language"])
 def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, value):
-    path = shutil.copytree(served, tmp_path / "served") / "model.json"
+    path = shutil.copytree(served, tmp_path / "Served") / "model.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(value if key is None else tree | {key: value}), encoding="utf-8")
-    status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
+    status, _, err = mt("translate", "one.", "--run", "Served", "--engine", "ctranslate2")
     fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
-    assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
+    assert status == (0 if fits else 2) and (fits or f"(Served/model.json: cannot be used: {key or ''}" in err)
 
 
 def test_an_unreachable_limit_of_tokens_takes_no_memory(mt, trained, tmp_path):
