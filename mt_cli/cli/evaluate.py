@@ -14,14 +14,7 @@ from typer import Argument, Option
 
 from mt_cli import hooks
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    check_no_files,
-    load_translator,
-    run_paths,
-    search_options,
-    utf8,
-)
+from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, input_lines, show
 from mt_cli.errors import InputError
 from mt_cli.machine.storage import real_path
@@ -33,7 +26,6 @@ if TYPE_CHECKING:
     from mt_cli.translation.translator import Translator
 
     Writers = Mapping[Output, Callable[[Translation], str]]
-from mt_cli.cli.options import File
 
 _PAIRS_SCORED_AT_ONCE = 512
 
@@ -139,27 +131,27 @@ def evaluate(
         scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
     else:
         scorer = scorer_of(config, name, bleu_tokenizer)
-    if num_resamples is not None:
-        scorer = replace(scorer, num_resamples=num_resamples)
+    scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
-    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
-    title = {"run": " + ".join(real_path(each).name for each in paths)} | (
-        {"checkpoint": checkpoint} if checkpoint else {}
-    )
-    scores = title | scores
+    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
+    found.run = " + ".join(real_path(each).name for each in paths)
+    if checkpoint:
+        found.checkpoint = checkpoint
     if model is not None:
-        scores["comet"] = hooks.comet_score(model, pairs, hypotheses)
+        found.comet = hooks.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
         reports = [read_report(RunDirectory(each)) for each in (*paths, against)]
         notes = notes_on_comparison(reports) if against.is_dir() else []
-        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
+        tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
+        found.against = scoring.Rival.model_validate(tree)
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
-    system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
-    show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
+    system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
+    tree = found.model_dump(exclude_unset=True)
+    show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
 
 
 def _rival(

@@ -10,14 +10,7 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    check_choice,
-    check_no_files,
-    load_config,
-    run_path,
-    utf8,
-)
+from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say

@@ -8,11 +8,7 @@ import typer
 from typer import Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    load_config,
-    together,
-)
+from mt_cli.cli.options import RUNS, load_config, together
 from mt_cli.machine.cpus import spin_less_if_busy
 
 
