@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, FiniteFloat
 
+from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
@@ -207,7 +208,7 @@ def format_summary(report: Report, path: Path) -> str:
             f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
             "checkpoints/best.safetensors",
             f'Translate with it:  mt translate --run {path} "..."',
-            f"A page about it:    mt report --run {path}",
+            *([f"A page about it:    mt report --run {path}"] if hooks.has("save_attention") else []),
             f"See how it learned: tensorboard --logdir {path.parent}",
         ]
     )

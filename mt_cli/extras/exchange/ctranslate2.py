@@ -24,7 +24,6 @@ from mt_cli.errors import InputError, MtError, reason
 from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
 from mt_cli.extras.exchange.description import DESCRIPTION, Description, describe
 from mt_cli.extras.exchange.specification import specification
-from mt_cli.machine.devices import use_threads
 from mt_cli.machine.storage import check_regular, new_folder, read_model
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
@@ -40,14 +39,19 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def load_served(folder: str | Path, device: str = "auto", num_threads: int | None = None) -> Translator:
-    """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
+def load_served(paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None) -> Translator:
+    """A translator with the model that `mt export --format ctranslate2` wrote into a folder, the only one of `paths`.
 
-    `num_threads` as in `use_threads`. Raises InputError if ctranslate2 is not installed, or the folder has no such
-    model.
+    Raises InputError if ctranslate2 is not installed, the folder has no such model, or precision or checkpoint are
+    given: it has one of each.
     """
-    ctranslate2, folder = import_ctranslate2(), Path(folder)
-    use_threads(num_threads)
+    if precision != "auto":
+        raise InputError("precision: an exported model has its own number format; see mt export --quantization")
+    if checkpoint is not None:
+        raise InputError("checkpoint: an exported model has one checkpoint only; use the engine mt")
+    if len(paths) > 1:
+        raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
+    ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
