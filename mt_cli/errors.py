@@ -75,6 +75,8 @@ class RunInterruptedError(MtError):
 
 def reason(error: Exception) -> str:
     """The reason of a failure to read or write, as the end of a message."""
+    if isinstance(error, MtError):
+        return str(error)
     from pydantic import ValidationError  # Slow to import, and `mt --help` does not need it.
 
     if isinstance(error, ValidationError):

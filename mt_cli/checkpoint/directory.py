@@ -28,8 +28,6 @@ from mt_cli.machine.storage import (
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
-_MAX_REPORT_BYTES = 2**24
-
 
 class RunDirectory(Checkpoints):
     """A directory that holds one run."""
@@ -65,10 +63,6 @@ class RunDirectory(Checkpoints):
         with reading(self.config_path, RunError):
             check_regular(self.config_path)
         return load_config(self.config_path)
-
-    def report(self) -> Any:
-        """The JSON of `report.json`, of any content; raises OSError or ValueError if it cannot be read."""
-        return json.loads(read_regular(self.report_path, _MAX_REPORT_BYTES))
 
     def tokenizers(self, config: Config) -> TokenizerPair:
         """Source and target tokenizer; the same object twice if it is shared."""

@@ -14,17 +14,9 @@ from typer import Argument, Option
 
 from mt_cli import hooks
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    check_no_files,
-    load_translator,
-    run_paths,
-    search_options,
-    utf8,
-)
+from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, input_lines, show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import show_progress
 from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
@@ -34,7 +26,6 @@ if TYPE_CHECKING:
     from mt_cli.translation.translator import Translator
 
     Writers = Mapping[Output, Callable[[Translation], str]]
-from mt_cli.cli.options import File
 
 _PAIRS_SCORED_AT_ONCE = 512
 
@@ -123,7 +114,6 @@ def evaluate(
         raise InputError("give --split, or --source and --reference, not both")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-    show_progress(progress)
     search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
@@ -133,6 +123,7 @@ def evaluate(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.texts import Scorer, scorer_of
+    from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs = _pairs_of(config, split, source, reference)
@@ -140,26 +131,27 @@ def evaluate(
         scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
     else:
         scorer = scorer_of(config, name, bleu_tokenizer)
-    if num_resamples is not None:
-        scorer = replace(scorer, num_resamples=num_resamples)
+    scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
-    scores, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
-    title = {"run": " + ".join(real_path(each).name for each in paths)} | (
-        {"checkpoint": checkpoint} if checkpoint else {}
-    )
-    scores = title | scores
+    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
+    found.run = " + ".join(real_path(each).name for each in paths)
+    if checkpoint:
+        found.checkpoint = checkpoint
     if model is not None:
-        scores["comet"] = hooks.comet_score(model, pairs, hypotheses)
+        found.comet = hooks.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
-        notes = scoring.notes_on_runs([*paths, against]) if against.is_dir() else []
-        scores["against"] = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
+        reports = [read_report(RunDirectory(each)) for each in (*paths, against)]
+        notes = notes_on_comparison(reports) if against.is_dir() else []
+        tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
+        found.against = scoring.Rival.model_validate(tree)
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
-    system = f"{scores['run']}, checkpoint {checkpoint}" if checkpoint else scores["run"]
-    show(json.dumps(scores, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(scores)}")
+    system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
+    tree = found.model_dump(exclude_unset=True)
+    show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
 
 
 def _rival(

@@ -11,22 +11,16 @@ import re
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
 
 from mt_cli import hooks
-from mt_cli.cli.options import (
-    check_arguments,
-    refuse_launcher,
-)
+from mt_cli.cli.options import check_arguments, refuse_launcher
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.errors import MtError, reason
 from mt_cli.machine.storage import is_out_of_room, is_wrong_path
-
-if TYPE_CHECKING:
-    pass
 
 _UsageError: Any = typer.BadParameter.__base__
 """What Typer raises for all wrong command lines, which it has under no name of its own."""

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import CallbackParam, Option
 
-from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say
+from mt_cli.machine.console import say, show_progress
 from mt_cli.machine.group import ALONE, Group
 
 if TYPE_CHECKING:
@@ -81,8 +80,14 @@ ThreadsOption = Annotated[
     Option(min=1, max=1024, metavar="N", help="Threads on the CPU; default: one per core, fewer if cores are busy."),
 ]
 ProgressOption = Annotated[
-    str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
+    str,
+    Option(
+        metavar="NAME",
+        callback=show_progress,
+        help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.",
+    ),
 ]
+"""Is applied when it is parsed, so commands only declare it."""
 EngineOption = Annotated[
     str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
 ]
@@ -207,23 +212,14 @@ def load_translator(
     num_threads: int | None = None,
     group: Group = ALONE,
 ) -> Translator:
-    """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
+    """The translator that `Translator.load` returns."""
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
     check_choice("--engine", engine, "mt", "ctranslate2")
-    if engine == "ctranslate2":
-        if precision != "auto":
-            raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
-        if checkpoint is not None:
-            raise InputError("--checkpoint: an exported model has one checkpoint only; use --engine mt")
-        if isinstance(path, list):
-            if len(path) > 1:
-                raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
-            path = path[0]
-        return hooks.load_served(path, device, num_threads)
-    translator = Translator.load(path, device, precision, checkpoint, num_threads, group)
-    keep_memory()
+    translator = Translator.load(path, device, precision, checkpoint, num_threads, group, engine)
+    if engine == "mt":
+        keep_memory()
     return translator
 
 

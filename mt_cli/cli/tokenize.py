@@ -10,17 +10,10 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    check_choice,
-    check_no_files,
-    load_config,
-    run_path,
-    utf8,
-)
+from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say, show_progress
+from mt_cli.machine.console import say
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
@@ -41,7 +34,6 @@ def tokenize(
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Show tokens of sentences, or statistics of tokenizers."""
-    show_progress(progress)
     check_choice("--side", side, "source", "target")
     if config is not None:
         if sentences or run:

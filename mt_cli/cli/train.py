@@ -8,12 +8,7 @@ import typer
 from typer import Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    load_config,
-    together,
-)
-from mt_cli.machine.console import show_progress
+from mt_cli.cli.options import RUNS, load_config, together
 from mt_cli.machine.cpus import spin_less_if_busy
 
 
@@ -36,7 +31,6 @@ def train(
     if_lost = "what was saved last is kept, the same command resumes there"
     with together(devices, if_lost, check=lambda: load_config(config, overrides)) as group:
         loaded = load_config(config, overrides)
-        show_progress(progress)
         spin_less_if_busy()
         from mt_cli.run import train as run
 

@@ -26,7 +26,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import Output, check_outputs, check_shared, input_lines, prompted_lines
 from mt_cli.errors import InputError
-from mt_cli.machine.console import Progress, say, show_progress
+from mt_cli.machine.console import Progress, say
 from mt_cli.translation.stream import blocks, format_json, translated
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def translate(
             raise InputError("--attention draws one sentence; give exactly one as an argument")
         if alignment and engine != "mt":
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
-        show_progress(progress)
         search = search_options(overrides, **given)
         search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
         search["with_details"] = as_json or alignment is not None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mt_cli.checkpoint.directory import RunDirectory
+from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
+
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import MtError
-from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.evaluation.texts import METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.translation.translator import Translator
@@ -19,14 +19,51 @@ from mt_cli.translation.translator import Translator
 _SENTENCES_AT_ONCE = 2048
 
 
+class _Scores(BaseModel):
+    """Scores by metric, made of a tree in which their keys, those of `METRICS`, stand beside the others."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _collect_scores(cls, tree: Any) -> Any:
+        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in handler(self).items():
+            found |= value if key == "scores" else {key: value}
+        return found
+
+
+class Rival(_Scores):
+    """Scores of another system on the same test set."""
+
+    system: str
+    num_resamples: int
+    scores: dict[str, Score]
+    notes: list[str]
+
+
+class SplitScores(_Scores):
+    """Scores on one test set: what `mt evaluate --json` prints, and a part of `report.json`."""
+
+    run: str = ""
+    checkpoint: str | None = None
+    split: str
+    num_sentences: int = 0
+    beam_size: int | None = None
+    scores: dict[str, Score]
+    exact_match: FiniteFloat = 0.0
+    """Share of translations that equal their reference, 0-100."""
+    speed: dict[str, FiniteFloat] = {}
+    comet: Score | None = None
+    against: Rival | None = None
+
+
 def evaluate(
     translator: Translator, pairs: Sequence[Pair], split: str, scorer: Scorer, **decoding: Any
-) -> tuple[dict[str, Any], list[str]]:
-    """Scores of a translator on pairs, as `mt evaluate --json` prints them, and its translations.
-
-    Each metric that suits the language has a score, a signature and half the width of its 95 % confidence interval.
-    `exact_match` is the share of translations, 0-100, that equal their reference.
-    """
+) -> tuple[SplitScores, list[str]]:
+    """Scores of a translator on pairs, by each metric that suits the language, and its translations."""
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
     with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
@@ -36,8 +73,8 @@ def evaluate(
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     scores = scorer.score(hypotheses, references)
     for name, half_width in scorer.confidence(hypotheses, references).items():
-        scores[name]["confidence_95"] = half_width
-    return {
+        scores[name].confidence_95 = half_width
+    tree = {
         "split": split,
         "num_sentences": len(pairs),
         "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
@@ -48,7 +85,8 @@ def evaluate(
             "sentences_per_second": round(len(pairs) / seconds, 2),
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
-    }, hypotheses
+    }
+    return SplitScores.model_validate(tree), hypotheses
 
 
 def translations_of(
@@ -73,51 +111,24 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
         say(f"The translations were not written to {path}: {error}")
 
 
-def format_scores(scores: Mapping[str, Any]) -> str:
+def format_scores(found: SplitScores) -> str:
     """The scores of one test set for people, several lines."""
-    lines = [f"{scores['split']} ({scores['num_sentences']:,} sentences, beam {scores['beam_size']})"]
-    for name, label in METRICS.items():
-        if name in scores:
-            width = scores[name].get("confidence_95")
-            interval = f" ± {width:.2f}" if width is not None else ""
-            lines.append(f"  {label:<7}{scores[name]['score']:6.2f}{interval}  {scores[name]['signature']}")
-    if "comet" in scores:
-        lines.append(f"  COMET  {scores['comet']['score']:6.4f}")
-    lines.append(f"  exact  {scores['exact_match']:6.2f}  % of sentences equal to their reference")
-    if speed := scores.get("speed"):
-        rates = f"{speed['sentences_per_second']:,.1f} sentences and {speed['tokens_per_second']:,.0f} tokens a second"
-        lines.append(f"  speed  {rates}")
-    if rival := scores.get("against"):
-        lines.append(f"against {rival['system']} (paired bootstrap, {rival['num_resamples']:,} samples)")
-        for name, label in METRICS.items():
-            if name in rival:
-                score, p_value = rival[name]["score"], rival[name]["p_value"]
-                verdict = "significant" if p_value < 0.05 else "not significant"
-                difference = f"difference {scores[name]['score'] - score:+.2f}, p = {p_value:.3f}: {verdict}"
-                lines.append(f"  {label:<7}{score:6.2f}  {difference}")
-        lines.extend(f"  note: {note}" for note in rival.get("notes", ()))
+    lines = [f"{found.split} ({found.num_sentences:,} sentences, beam {found.beam_size})"]
+    for name, each in found.scores.items():
+        interval = "" if each.confidence_95 is None else f" ± {each.confidence_95:.2f}"
+        lines.append(f"  {METRICS[name]:<7}{each.score:6.2f}{interval}  {each.signature}")
+    if found.comet:
+        lines.append(f"  COMET  {found.comet.score:6.4f}")
+    lines.append(f"  exact  {found.exact_match:6.2f}  % of sentences equal to their reference")
+    if {"sentences_per_second", "tokens_per_second"} <= found.speed.keys():
+        rates = found.speed["sentences_per_second"], found.speed["tokens_per_second"]
+        lines.append("  speed  {:,.1f} sentences and {:,.0f} tokens a second".format(*rates))
+    if rival := found.against:
+        lines.append(f"against {rival.system} (paired bootstrap, {rival.num_resamples:,} samples)")
+        for name in [name for name in rival.scores if name in found.scores]:
+            score, p_value = rival.scores[name].score, rival.scores[name].p_value
+            verdict = "significant" if p_value < 0.05 else "not significant"
+            difference = f"difference {found.scores[name].score - score:+.2f}, p = {p_value:.3f}: {verdict}"
+            lines.append(f"  {METRICS[name]:<7}{score:6.2f}  {difference}")
+        lines.extend(f"  note: {note}" for note in rival.notes)
     return "\n".join(lines)
-
-
-def notes_on_comparison(num_steps: Sequence[int | None]) -> list[str]:
-    """What the scores of runs do not say about their configs; `num_steps` are the updates of each, None if unknown."""
-    known = [steps for steps in num_steps if steps is not None]
-    lengths = " and ".join(f"{steps:,}" for steps in known)
-    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
-    seeds = (
-        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
-        "(mt evaluate --against) is about the choice of test sentences alone"
-    )
-    return [*(unequal if len(set(known)) > 1 else []), seeds]
-
-
-def notes_on_runs(runs: Sequence[Path]) -> list[str]:
-    """The notes of `notes_on_comparison` for finished runs."""
-    return notes_on_comparison([_num_steps_of(run) for run in runs])
-
-
-def _num_steps_of(run: Path) -> int | None:
-    """The number of updates of a finished run, from its report; None if it has none."""
-    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
-        return int(RunDirectory(run).report()["num_steps"])
-    return None

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import BaseModel, FiniteFloat
+
 from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
@@ -19,6 +21,17 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "ce
 """The names of the metrics for people, by key."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
+
+
+class Score(BaseModel, extra="allow"):
+    """The value of one metric, as in `report.json`. Keys that it does not know, of older or later reports, are kept."""
+
+    score: FiniteFloat
+    signature: str = ""
+    confidence_95: FiniteFloat | None = None
+    """Half the width of the interval."""
+    p_value: FiniteFloat = 1.0
+    """Of the difference from the score of another system."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +81,8 @@ class Scorer:
 
     def score(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
-    ) -> dict[str, dict[str, Any]]:
-        """`{"bleu": {"score": 0-100, "signature": ...}, "chrf": ...}` of aligned lines, for all metrics or some.
+    ) -> dict[str, Score]:
+        """Scores of aligned lines, 0-100, with signatures, by all metrics or some.
 
         chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
         are no lines, or the numbers of hypotheses and references differ.
@@ -78,7 +91,7 @@ class Scorer:
         metrics = {name: self._metric(name) for name in names or self.names}
         results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
         return {
-            name: {"score": round(result.score, 4), "signature": str(metrics[name].get_signature())}
+            name: Score(score=round(result.score, 4), signature=str(metrics[name].get_signature()))
             for name, result in results.items()
         }
 
@@ -92,16 +105,14 @@ class Scorer:
         (intervals,) = self._resampled([hypotheses], references, names or self.names)
         return {name: round(float(result.ci), 4) for name, result in intervals.items()}
 
-    def compare(
-        self, hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]
-    ) -> dict[str, dict[str, float]]:
-        """`{"bleu": {"score", "p_value"}, ...}` of rivals, by paired bootstrap resampling (Koehn 2004)."""
+    def compare(self, hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
+        """Scores and p-values of rivals, by paired bootstrap resampling (Koehn 2004)."""
         own, tested = self._resampled([hypotheses, rivals], references, self.names)
         # The p-value of equal scores is 1; sacreBLEU returns 1 / (number of samples + 1).
         p_values = {
             n: 1.0 if each.score == own[n].score else round(float(each.p_value), 4) for n, each in tested.items()
         }
-        return {n: {"score": round(float(each.score), 4), "p_value": p_values[n]} for n, each in tested.items()}
+        return {n: Score(score=round(float(each.score), 4), p_value=p_values[n]) for n, each in tested.items()}
 
     def _resampled(
         self, systems: Sequence[Sequence[str]], references: Sequence[str], names: Sequence[str]

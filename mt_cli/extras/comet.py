@@ -10,6 +10,7 @@ import torch
 
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError, one_line
+from mt_cli.evaluation.texts import Score
 
 
 def load_comet(name: str) -> Any:
@@ -30,9 +31,9 @@ def load_comet(name: str) -> Any:
         ) from None
 
 
-def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> dict[str, float]:
-    """`{"score": ...}` of translations, as the model defines it."""
+def comet_score(model: Any, pairs: Sequence[Pair], hypotheses: Sequence[str]) -> Score:
+    """The score of translations, as the model defines it."""
     both = zip(pairs, hypotheses, strict=True)
     rows = [{"src": source, "mt": hypothesis, "ref": target} for (source, target), hypothesis in both]
     found = model.predict(rows, batch_size=16, gpus=int(torch.cuda.is_available()))
-    return {"score": round(float(found.system_score), 4)}
+    return Score(score=round(float(found.system_score), 4))

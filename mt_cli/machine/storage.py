@@ -15,10 +15,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError
 
 from mt_cli.errors import InputError, MtError, RunError, reason
+
+T = TypeVar("T")
 
 _OUT_OF_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 _WRONG_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
@@ -101,6 +104,21 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
         raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
     with path.open("rb") as file:
         return file.read(size)  # Some files of the system have more bytes than their size, or no end.
+
+
+def read_model(path: Path, kind: type[T], max_bytes: int = 2**24) -> T:
+    """The value in a JSON file, which may be untrusted, of a type that pydantic can check.
+
+    Raises InputError, which names the file, if it cannot be read, is larger, or has another content.
+    """
+    from pydantic import TypeAdapter  # Slow to import, and `mt --help` does not need it.
+
+    with reading(path):
+        content = read_regular(path, max_bytes)
+    try:
+        return TypeAdapter(kind).validate_json(content)
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be used: {reason(error)}") from None
 
 
 def check_plain(folder: Path) -> None:

@@ -42,7 +42,7 @@ def _train_from(setup: Setup, state: RunState) -> str:
     training, step, group = setup.config.training, state.position.step, setup.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     with ExitStack() as stack:
-        records = group.on_main(lambda: stack.enter_context(Records(setup.directory.path, step, state.tracked_bytes)))
+        records = group.on_main(lambda: Records(setup.directory.path, step, state.tracked_bytes))
         bar = stack.enter_context(Progress("train", setup.num_steps, "step", step, max_seconds=seconds))
         signals = stack.enter_context(Signals(group).recorded())
         loop = Loop(setup, state, records, bar, signals)

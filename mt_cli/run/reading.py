@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
-from mt_cli.errors import reason
+from mt_cli.errors import InputError
 from mt_cli.machine.console import say
-from mt_cli.machine.storage import real_path
+from mt_cli.machine.storage import read_model, reading, real_path
 from mt_cli.run.records import read_rows, read_samples
 from mt_cli.run.report import Report
 
@@ -40,16 +40,15 @@ class RunFiles:
             directory.config(),
             _usable(read_rows, directory.metrics_path) or [],
             _usable(read_samples, directory.samples_path) or [],
-            _usable(lambda path: Report.model_validate(directory.report()), directory.report_path),
+            _usable(lambda path: read_model(path, Report), directory.report_path),
         )
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
     """The content of a file, or None; the user is told of a file that exists but cannot be used."""
     try:
-        return read(path)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        say(f"mt: {path}: {reason(error)}; the page leaves this file out")
+        with reading(path):
+            return read(path) if path.exists() else None
+    except InputError as error:
+        say(f"mt: {error}; the page leaves this file out")
         return None

@@ -10,15 +10,18 @@ import json
 import math
 import os
 import re
-import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import summary
 
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import read_regular, writing
@@ -28,15 +31,37 @@ _MAX_FILE_BYTES = 2**30
 _TOO_LARGE = 1e100
 
 
-class Records:
+class EventFile:
+    """A new file of events for TensorBoard. Each is in the file when the method returns, which may raise OSError.
+
+    TensorBoard forgets what earlier files have from the step `forget_from` on. It reads files in the order of their
+    names, so this name sorts after those of all others, whatever the clock shows.
+    """
+
+    def __init__(self, directory: Path, forget_from: int | None = None) -> None:
+        found = [re.match(r"events\.out\.tfevents\.(\d{10})\.", path.name) for path in directory.iterdir()]
+        number = max([int(time.time()), *(int(each[1]) + 1 for each in found if each)])
+        self._events = directory / f"events.out.tfevents.{number:010}.mt"
+        self._write(file_version="brain.Event:2")
+        if forget_from is not None:
+            self._write(step=forget_from, session_log=SessionLog(status=SessionLog.START))
+
+    def add(self, step: int, summaries: Iterable[Any]) -> None:
+        """Add what is shown for a step."""
+        self._write(step=step, summary=Summary(value=[value for each in summaries for value in each.value]))
+
+    def _write(self, **fields: Any) -> None:
+        with self._events.open("ab") as file:
+            RecordWriter(file).write(Event(wall_time=time.time(), **fields).SerializeToString())
+
+
+class Records(EventFile):
     """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
 
     Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when that state was saved.
     """
 
     def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
         self._directory, self._metrics, self._texts = directory, directory / "metrics.jsonl", directory / "samples.txt"
         with writing(directory):
             for path in (self._metrics, self._texts):
@@ -45,27 +70,9 @@ class Records:
             rows = [row for row in read_rows(self._metrics) if row["step"] == step]
             is_validated = any("valid/loss" in row for row in rows)
             self._samples = {sample[:2]: sample[2] for sample in read_samples(self._texts)}
-            _make_way_for_events(directory)
-            self._board = SummaryWriter(str(directory), purge_step=step + is_validated)
+            super().__init__(directory, forget_from=step + is_validated)
             for row in [] if is_validated else rows:
                 self._add_points(row)
-
-    def __enter__(self) -> Records:
-        self._previous_hook, threading.excepthook = threading.excepthook, self._report_failed_thread
-        return self
-
-    def _report_failed_thread(self, failure: threading.ExceptHookArgs) -> None:
-        """Report an exception of a thread, unless TensorBoard will raise it when its next event is written."""
-        is_of_board = type(failure.thread).__module__.startswith("tensorboard")
-        if not (is_of_board and issubclass(failure.exc_type, OSError)):
-            self._previous_hook(failure)
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        try:
-            with suppress(OSError) if error else nullcontext():  # An earlier error is the one to report.
-                self._board.close()
-        finally:
-            threading.excepthook = self._previous_hook
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
         """Add one row, and one point to each of its curves; values that are not finite are left out."""
@@ -77,9 +84,7 @@ class Records:
             self._add_points(row)
 
     def _add_points(self, row: Mapping[str, Any]) -> None:
-        for tag, value in row.items():
-            if "/" in tag:
-                self._board.add_scalar(tag, value, row["step"])
+        self.add(row["step"], [summary.scalar(tag, value) for tag, value in row.items() if "/" in tag])
 
     def write_samples(self, step: int, samples: Sequence[tuple[str, str, str]]) -> None:
         """Add (source, reference, hypothesis) of the sample sentences; TensorBoard shows new words in bold."""
@@ -97,39 +102,30 @@ class Records:
             table += f"| {_plain(source)} | {_plain(reference)} | {shown} | {same} |\n"
             self._samples[source, reference] = hypothesis
         with writing(self._directory):
-            self._board.add_text("samples", table, step)
+            self.add(step, [summary.text("samples", table)])
 
     def write_pictures(self, step: int, pictures: Mapping[str, NDArray[np.uint8]]) -> None:
         """Add pictures, height x width x 3, under their tags."""
         with writing(self._directory):
-            for tag, pixels in pictures.items():
-                self._board.add_image(tag, pixels, step, dataformats="HWC")
+            self.add(step, [summary.image(tag, pixels, dataformats="HWC") for tag, pixels in pictures.items()])
 
     def flush(self) -> dict[str, int]:
         """Write everything to disk; return the sizes of the files by name."""
         sizes = {}
-        with writing(self._directory):
-            self._board.flush()
-            for path in (self._metrics, self._texts):
-                with path.open("ab") as file:
-                    os.fsync(file.fileno())
-                    sizes[path.name] = file.tell()
+        for path in (self._metrics, self._texts):
+            with writing(path), path.open("ab") as file:
+                os.fsync(file.fileno())
+                sizes[path.name] = file.tell()
         return sizes
 
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
     """Add options and final scores, as of a step, to TensorBoard's table of runs; raises MtError if it cannot."""
-    from torch.utils.tensorboard import FileWriter
-    from torch.utils.tensorboard.summary import hparams, scalar
-
     kinds = (bool, int, float, str)
     plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
+    curves = [summary.scalar(tag, value) for tag, value in scores.items()]
     with writing(directory):
-        _make_way_for_events(directory)
-        writer = FileWriter(str(directory))
-        for summary in (*hparams(plain, dict(scores)), *(scalar(tag, value) for tag, value in scores.items())):
-            writer.add_summary(summary, step)
-        writer.close()
+        EventFile(directory).add(step, [*summary.hparams(plain, dict(scores)), *curves])
 
 
 def _plain(text: str) -> str:
@@ -149,23 +145,6 @@ def _marked(text: str, before: str) -> str:
             marked += text[done:start] + (stretch if kind == "equal" else f"**{stretch}**")
             done = end
     return marked
-
-
-def _make_way_for_events(directory: Path) -> None:
-    """Make sure that a new event file sorts after all others, because TensorBoard reads them in the order of names.
-
-    Names begin with the second in which a file was made. Files of this second, or of later ones if the clock went
-    backwards, are renamed to earlier seconds and keep their order. A TensorBoard that watches the folder then looks for
-    names after the old name of the file that it read last. Within one process the number at the end of a name grows,
-    and a new process takes more than a second to start, so the name of the new file is after it. (Only with
-    `--load_fast=false`, rows that it had not read of a renamed file are missing until it is started again.)
-    """
-    names = sorted(path.name for path in directory.iterdir())
-    matches = [match for name in names if (match := re.fullmatch(r"(events\.out\.tfevents\.)(\d{1,15})(\..*)", name))]
-    for number, match in enumerate(matches, start=int(time.time()) - len(matches)):
-        latest = f"{number:010}"
-        if match[2] > latest:
-            (directory / match[0]).rename(directory / f"{match[1]}{latest}{match[3]}")
 
 
 def _truncate(path: Path, size: int) -> None:

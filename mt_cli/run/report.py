@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    FiniteFloat,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BaseModel, FiniteFloat
 
+from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
-from mt_cli.evaluation.evaluate import evaluate, format_scores, write_hypotheses
-from mt_cli.evaluation.texts import METRICS, measure_of, scorer_of
+from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import SplitScores, evaluate, format_scores, write_hypotheses
+from mt_cli.evaluation.texts import measure_of, scorer_of
 from mt_cli.machine.console import clock
 from mt_cli.machine.devices import describe_hardware, describe_versions
-from mt_cli.machine.storage import write_text
+from mt_cli.machine.storage import read_model, write_text
 from mt_cli.run.data_report import report_on_data
 from mt_cli.run.records import write_hparams
 from mt_cli.training.steps import StepReport
@@ -36,45 +31,7 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
 
-class _Row(BaseModel):
-    """A part of a report. Keys that it does not know, of older or later reports, are kept."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Score(_Row):
-    """One metric."""
-
-    score: FiniteFloat
-    signature: str
-    confidence_95: FiniteFloat | None = None
-
-
-class SplitScores(BaseModel):
-    """Scores on one test set."""
-
-    split: str
-    num_sentences: int = 0
-    beam_size: int | None = None
-    scores: dict[str, Score]
-    """By the keys of `METRICS`, under which `report.json` has them."""
-    exact_match: FiniteFloat = 0.0
-    speed: dict[str, FiniteFloat] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _collect_scores(cls, tree: Any) -> Any:
-        return tree | {"scores": {key: tree[key] for key in METRICS if key in tree}} if isinstance(tree, dict) else tree
-
-    @model_serializer(mode="wrap")
-    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in handler(self).items():
-            found |= value if key == "scores" else {key: value}
-        return found
-
-
-class Part(_Row):
+class Part(BaseModel, extra="allow"):
     """The statistics of one source of a corpus."""
 
     corpus: str = ""
@@ -90,7 +47,7 @@ class Part(_Row):
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
-class Parent(_Row):
+class Parent(BaseModel, extra="allow"):
     """A run that a run began with."""
 
     run: str
@@ -109,9 +66,8 @@ class BestValidation(BaseModel):
 class Report(SplitScores):
     """How a run ended: the content of `report.json`, with the scores of the first test set."""
 
-    run: str = ""
-    extra_tests: dict[str, SplitScores] = {}
-    parents: list[Parent] = []
+    extra_tests: Mapping[str, SplitScores] = {}
+    parents: Sequence[Parent] = ()
     validation: BestValidation = BestValidation()
     stopped_because: str
     best_step: int
@@ -121,36 +77,36 @@ class Report(SplitScores):
     num_target_tokens: int
     num_bad_steps: int = 0
     num_restarts: int = 0
-    corpora: list[Part] = []
+    corpora: Sequence[Part] = ()
     elapsed_seconds: FiniteFloat = 0.0
     num_parameters: int
     precision: str = ""
     num_processes: int = 1
-    hardware: dict[str, str | int | float | None] = {}
-    versions: dict[str, str] = {}
+    hardware: Mapping[str, str | int | float | None] = {}
+    versions: Mapping[str, str] = {}
 
-    def to_json(self) -> str:
-        """The text of `report.json`."""
-        tree = self.model_dump(mode="json", exclude_unset=True)
-        return json.dumps({"run": tree.pop("run", ""), **tree}, indent=2, ensure_ascii=False) + "\n"
+
+def read_report(directory: RunDirectory) -> Report | None:
+    """The report of a run; None if it has none that can be used."""
+    with suppress(InputError):
+        return read_model(directory.report_path, Report)
+    return None
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
     """The report of a run that is finished under a config; None if there is more to do."""
-    if state.reason_to_stop(config.training):
-        # A report that cannot be read is written again.
-        with suppress(OSError, ValueError, RecursionError):
-            report = Report.model_validate(directory.report())
-            tokenizer = scorer_of(config, report.split).bleu_tokenizer
-            best = directory.best_state()
-            if (
-                report.num_steps == state.position.step
-                and f"|tok:{tokenizer}" in report.scores["bleu"].signature
-                and best is not None
-                and best.best_metric == measure_of(config, scorer_of(config, "valid"))
-            ):
-                return report
-    return None
+    report = read_report(directory) if state.reason_to_stop(config.training) else None
+    if report is None:  # One that cannot be read is written again.
+        return None
+    tokenizer = scorer_of(config, report.split).bleu_tokenizer
+    best = directory.best_state()
+    is_current = (
+        report.num_steps == state.position.step
+        and any(f"|tok:{tokenizer}" in score.signature for score in report.scores.values())
+        and best is not None
+        and best.best_metric == measure_of(config, scorer_of(config, "valid"))
+    )
+    return report if is_current else None
 
 
 def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
@@ -168,9 +124,9 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
     first, *others = scores.values()
     best = directory.best_state()
     report = Report(
-        **first,
+        **first.model_dump(exclude_unset=True),
         run=setup.config.name,
-        extra_tests={each["split"]: SplitScores(**each) for each in others},
+        extra_tests={each.split: each for each in others},
         parents=[Parent(**asdict(parent)) for parent in state.parents],
         validation=_validation(state),
         stopped_because=stopped_because,
@@ -190,7 +146,8 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         versions=describe_versions(),
     )
     _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
-    write_text(directory.report_path, report.to_json())
+    tree = report.model_dump(mode="json", exclude_unset=True)
+    write_text(directory.report_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     return report
 
 
@@ -204,12 +161,14 @@ def _validation(state: RunState) -> BestValidation:
     return BestValidation(metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below)
 
 
-def _write_hparams(setup: Setup, step: int, scores: Mapping[str, Mapping[str, Any]]) -> None:
+def _write_hparams(setup: Setup, step: int, scores: Mapping[str, SplitScores]) -> None:
     """Write options and final scores for TensorBoard's table of runs, which shows the first few by alphabet."""
     sections = ("tokenizer", "model", "training")
     options = {key: value for name in sections for key, value in flat(getattr(setup.config, name), name).items()}
     values = {
-        f"final/{name}_{metric}": each[metric]["score"] for name, each in scores.items() for metric in ("bleu", "chrf")
+        f"final/{name}_{metric}": each.scores[metric].score
+        for name, each in scores.items()
+        for metric in ("bleu", "chrf")
     }
     write_hparams(setup.directory.path, step, options, values | {"final/parameters": float(setup.num_parameters)})
 
@@ -245,11 +204,23 @@ def format_summary(report: Report, path: Path) -> str:
             f"best step {report.best_step:,}.",
             *([skipped] if report.num_bad_steps else []),
             *_notes_on_validation(report.validation),
-            *(format_scores(each.model_dump()) for each in (report, *report.extra_tests.values())),
+            *map(format_scores, (report, *report.extra_tests.values())),
             f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
             "checkpoints/best.safetensors",
             f'Translate with it:  mt translate --run {path} "..."',
-            f"A page about it:    mt report --run {path}",
+            *([f"A page about it:    mt report --run {path}"] if hooks.has("save_attention") else []),
             f"See how it learned: tensorboard --logdir {path.parent}",
         ]
     )
+
+
+def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
+    """What the scores of runs do not say about their configs; a report is None if it is unknown."""
+    known = [report.num_steps for report in reports if report is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in known)
+    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
+    seeds = (
+        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
+        "(mt evaluate --against) is about the choice of test sentences alone"
+    )
+    return [*(unequal if len(set(known)) > 1 else []), seeds]

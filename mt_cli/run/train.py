@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,9 +86,8 @@ def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
 
 
 def _import_now() -> None:
-    """Import what would be imported later, some of it in threads.
+    """Import what would be imported later, in a thread.
 
     A run that was stopped in that moment once waited for Python's import lock for ever.
     """
-    import_module("torch.utils.tensorboard")
     pa.array([0]).to_numpy()  # Imports pandas, if it is installed.

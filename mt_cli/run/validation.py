@@ -97,10 +97,10 @@ class Validator:
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
-            **{f"valid/{name}": each["score"] for name, each in scores.items()},
+            **{f"valid/{name}": each.score for name, each in scores.items()},
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
-        value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric]["score"]
+        value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
         number = config.training.num_pictures
         is_drawn = number and hooks.has("attention_pictures")
         pictures = hooks.attention_pictures(translator, samples, number) if is_drawn else {}

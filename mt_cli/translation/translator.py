@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mt_cli import hooks
 from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
@@ -74,22 +75,27 @@ class Translator:
         checkpoint: str | None = None,
         num_threads: int | None = None,
         group: Group = ALONE,
+        engine: str = "mt",
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
         Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
         first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
         hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does. Each process of a
-        `group` has a GPU of its own.
+        `group` has a GPU of its own. With the engine `ctranslate2`, `run` is a folder that `mt export` wrote.
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
+        if engine == "ctranslate2":
+            return hooks.load_served(paths, device, precision, checkpoint)
+        if engine != "mt":
+            raise InputError(f"engine {engine}: use mt or ctranslate2")
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
-        engine = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
+        transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)
-        return cls(engine, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
+        return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
 
     @property
     def model(self) -> Transformer:

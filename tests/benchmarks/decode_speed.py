@@ -123,7 +123,7 @@ def run_one(arguments):
     result = {
         "seconds": elapsed,
         "tokens_per_second": sum(len(ids) + 1 for ids in tokenizer.encode(texts)) / elapsed,
-        "bleu": Scorer.of("de").score(texts, references, ("bleu",))["bleu"]["score"],
+        "bleu": Scorer.of("de").score(texts, references, ("bleu",))["bleu"].score,
         "median_latency": statistics.median(singles),
         "latency_95": statistics.quantiles(singles, n=20)[18],
     }

@@ -40,7 +40,7 @@ def print_scores(texts: dict[str, list[str]]) -> None:
     for language, lines in texts.items():
         scorer = Scorer.of(language)
         scores = [
-            {name: scored["score"] for name, scored in scorer.score(hypotheses, lines).items()}
+            {name: scored.score for name, scored in scorer.score(hypotheses, lines).items()}
             for hypotheses in (lines, with_errors(language, lines))
         ]
         perfect = ", ".join(f"{scores[0][name]:g}" for name in ("bleu", "chrf", "ter", "cer") if name in scores[0])

@@ -229,6 +229,11 @@ def text_options():
                 yield " ".join(key), option, max(1, each.nargs)
 
 
+@pytest.mark.parametrize("command", [command for command, option, _ in text_options() if option == "--progress"])
+def test_an_unknown_way_to_show_progress_is_refused_by_every_command(fails, command):
+    assert "--progress loud: use auto, bar, plain, none" in fails(*command.split(), "--progress", "loud")
+
+
 USUAL = {
     "train": "--config tiny.yaml --set training.max_steps=1",
     "init": "--files text.en text.xx",

@@ -16,7 +16,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat, load_config
 from mt_cli.config.sections import may_change
-from mt_cli.evaluation.texts import Scorer
+from mt_cli.evaluation.texts import Score, Scorer
 from mt_cli.run import loop
 from mt_cli.run.log import TrainingLog
 from mt_cli.run.train import train as train_run
@@ -224,7 +224,7 @@ SCORE = Scorer.score
 def excellent_validation(scorer, hypotheses, references, names=()):
     """A perfect score for validations, which are the only callers that select metrics."""
     scores = SCORE(scorer, hypotheses, references, names)
-    return {name: {"score": 99.0} for name in scores} if names else scores
+    return {name: Score(score=99.0) for name in scores} if names else scores
 
 
 def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, begin, tmp_path):
@@ -232,10 +232,14 @@ def test_the_weights_of_a_run_that_its_limit_ended_are_scored_and_kept(train, be
     assert "nothing is left to do" in train("run", max_steps=5)[2]
     report = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
     assert report["best_step"] == report["num_steps"] == 5
-    (tmp_path / "runs/run/report.json").unlink()
+    path = tmp_path / "runs/run/report.json"
+    for lost in (list(report), ["bleu"], ["bleu", "speed"]):
+        path.write_text(json.dumps({key: value for key, value in report.items() if key not in lost}))
+        assert train("run", max_steps=5)[0] == 0
+        again = json.loads(path.read_text(encoding="utf-8"))
+        assert again["bleu"] == report["bleu"] and again["best_step"] == 5 and list(again) == list(report)
+    path.write_text(json.dumps(report | {"speed": {"seconds": 1.0}}))
     assert train("run", max_steps=5)[0] == 0
-    again = json.loads((tmp_path / "runs/run/report.json").read_text(encoding="utf-8"))
-    assert again["bleu"] == report["bleu"] and again["best_step"] == 5
 
 
 def test_a_signal_to_save_saves_and_training_continues(train, tmp_path, monkeypatch):

@@ -291,6 +291,12 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     for rival, is_significant in ((own, False), (trained, False), (tmp_path / "worse.txt", True)):
         status, out, _ = mt("evaluate", "--run", trained, "--against", rival, *many, "--json")
         scores = json.loads(out)
+        metrics = ["bleu", "chrf", "chrf++", "ter", "cer", "wer"]
+        title, end = ["run", "split", "num_sentences", "beam_size"], ["exact_match", "speed", "against"]
+        assert list(scores) == [*title, *metrics, *end]
+        assert list(scores["bleu"]) == ["score", "signature", "confidence_95"]
+        assert list(scores["against"]) == ["system", "num_resamples", *metrics, "notes"]
+        assert list(scores["against"]["bleu"]) == ["score", "p_value"]
         assert status == 0 and scores["against"]["system"] == str(rival)
         assert (scores["against"]["bleu"]["p_value"] < 0.05) == is_significant
     text = mt("evaluate", "--run", trained, "--against", "worse.txt", *many)[1]
@@ -329,8 +335,8 @@ def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
 
     references = [" ".join(random.Random(n).choices("abcdefgh", k=8)) for n in range(400)]
     hypotheses = [text if n % 3 else text[::-1] for n, text in enumerate(references)]
-    whole = scorer.score(hypotheses, references, ("bleu",))["bleu"]["score"]
-    half = scorer.score(hypotheses[::2], references[::2], ("bleu",))["bleu"]["score"]
+    whole = scorer.score(hypotheses, references, ("bleu",))["bleu"].score
+    half = scorer.score(hypotheses[::2], references[::2], ("bleu",))["bleu"].score
     assert 0.5 < scorer.confidence(hypotheses, references)["bleu"] < 8
     assert abs(whole - half) < 3 * scorer.confidence(hypotheses[::2], references[::2])["bleu"]
 

@@ -40,7 +40,7 @@ def test_perplexity_is_the_exponential_of_the_loss():
 def test_a_perfect_translation_scores_100_and_carries_signatures():
     lines = ["The cat sits on the mat.", "It is raining again today."]
     scores = Scorer.of("en").score(lines, lines)
-    assert {name: round(entry["score"]) for name, entry in scores.items()} == {
+    assert {name: round(entry.score) for name, entry in scores.items()} == {
         "bleu": 100,
         "chrf": 100,
         "chrf++": 100,
@@ -48,9 +48,9 @@ def test_a_perfect_translation_scores_100_and_carries_signatures():
         "cer": 0,
         "wer": 0,
     }
-    assert all("version:" in entry["signature"] for entry in scores.values())
+    assert all("version:" in entry.signature for entry in scores.values())
     worse = Scorer.of("en").score(["The dog sits on the mat.", "It is raining."], lines)
-    assert worse["bleu"]["score"] < 100 < 100 + worse["ter"]["score"]
+    assert worse["bleu"].score < 100 < 100 + worse["ter"].score
 
 
 SENTENCES = {
@@ -72,10 +72,10 @@ def test_scores_are_perfect_for_perfect_translations_and_fall_with_every_error_i
     shorter = scorer.score([text[:-4] for text in references], references)
     for name, scored in perfect.items():
         is_rate = name in ("ter", "cer", "wer")
-        assert scored["score"] == pytest.approx(0.0 if is_rate else 100.0), name
-        assert shorter[name]["score"] != pytest.approx(scored["score"]), name
+        assert scored.score == pytest.approx(0.0 if is_rate else 100.0), name
+        assert shorter[name].score != pytest.approx(scored.score), name
         # chrF++, and TER after normalising kana, count words, and there may be none left.
-        assert 0 < shorter[name]["score"] < 100 or name in ("chrf++", "ter"), name
+        assert 0 < shorter[name].score < 100 or name in ("chrf++", "ter"), name
 
 
 def test_the_tokenizer_of_bleu_is_in_the_signature_and_follows_the_language():
@@ -83,15 +83,15 @@ def test_the_tokenizer_of_bleu_is_in_the_signature_and_follows_the_language():
     expected |= dict.fromkeys(("ja", "jpn_Jpan", "ko", "th", "tha_Thai", "lo", "km", "my", "bo"), "char")
     for language, tokenizer in expected.items():
         scorer = Scorer.of(language)
-        assert f"|tok:{tokenizer}|" in scorer.score(["a"], ["a"], ["bleu"])["bleu"]["signature"], language
+        assert f"|tok:{tokenizer}|" in scorer.score(["a"], ["a"], ["bleu"])["bleu"].signature, language
         assert scorer.default_metric == ("bleu" if tokenizer == "13a" else "chrf")
         assert ("wer" in scorer.names) == (tokenizer == "13a" or language == "ko")
-    assert "|tok:intl|" in Scorer.of("ja", "intl").score(["a"], ["a"], ["bleu"])["bleu"]["signature"]
+    assert "|tok:intl|" in Scorer.of("ja", "intl").score(["a"], ["a"], ["bleu"])["bleu"].signature
 
 
 def test_ter_counts_words_or_asian_characters_by_language():
     one, other = "今夜 は 雨", "今日 は 雨"
-    signatures = {name: Scorer.of(name).score([one], [other])["ter"]["signature"] for name in ("en", "ko", "ja")}
+    signatures = {name: Scorer.of(name).score([one], [other])["ter"].signature for name in ("en", "ko", "ja")}
     assert signatures["en"] == signatures["ko"] and "norm:no" in signatures["en"] and "asian:no" in signatures["en"]
     assert "norm:yes" in signatures["ja"] and "asian:yes" in signatures["ja"]
     assert Scorer.of("th").names == ("bleu", "chrf", "chrf++", "cer")
@@ -126,9 +126,9 @@ def test_error_rates_equal_those_of_the_plain_table(one, other):
 
 def test_error_rates_are_edits_per_hundred_units_of_the_references():
     scores = Scorer.of("en").score(["the cat sat", "no"], ["the cat sits", "no no"], ["cer", "wer"])
-    assert scores["wer"]["score"] == pytest.approx(100 * 2 / 5)
-    assert scores["cer"]["score"] == pytest.approx(100 * (2 + 3) / (12 + 5), abs=1e-3)
-    assert scores["cer"]["signature"].startswith("nrefs:1|case:mixed|unit:character|version:")
+    assert scores["wer"].score == pytest.approx(100 * 2 / 5)
+    assert scores["cer"].score == pytest.approx(100 * (2 + 3) / (12 + 5), abs=1e-3)
+    assert scores["cer"].signature.startswith("nrefs:1|case:mixed|unit:character|version:")
 
 
 def test_resampling_covers_all_metrics_of_a_language():
@@ -139,8 +139,8 @@ def test_resampling_covers_all_metrics_of_a_language():
         assert set(scorer.confidence(worse, references)) == set(scorer.names)
         compared = scorer.compare(references, worse, references)
         assert set(compared) == set(scorer.names)
-        assert all(result["p_value"] < 0.05 for result in compared.values())
-        assert all(result["p_value"] == 1.0 for result in scorer.compare(worse, worse, references).values())
+        assert all(result.p_value < 0.05 for result in compared.values())
+        assert all(result.p_value == 1.0 for result in scorer.compare(worse, worse, references).values())
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [([], []), (["a"], []), ([], ["a"]), (["a", "b"], ["a"])])

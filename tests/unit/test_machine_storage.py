@@ -10,6 +10,7 @@ from mt_cli.machine.storage import (
     format_bytes,
     make_folder,
     new_folder,
+    read_model,
     read_regular,
     reading,
     real_path,
@@ -26,6 +27,26 @@ def test_reading_turns_an_error_of_the_system_into_one_that_names_the_file_and_t
     path = tmp_path / "missing"
     with pytest.raises(error_class, match=f"^{path}: no such file or directory$"), reading(path, error_class):
         path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"a": 1', "cannot be used: invalid json: eof while parsing"),
+        (b"[" * 10_000, "cannot be used: invalid json: recursion limit exceeded"),
+        (b"\xff", "cannot be used: invalid json: "),
+        (b'{"a": 1, "b": "x"}', "cannot be used: b: input should be a valid integer"),
+        (b'{"a": 1, "b": 222}', "larger than 16 bytes"),
+        (None, "no such file or directory"),
+    ],
+)
+def test_a_json_file_has_a_value_of_its_type_or_is_named_with_what_is_wrong(tmp_path, content, problem):
+    path = tmp_path / "Model.json"
+    path.write_bytes(b'{"a": 1, "b": 2}')
+    assert read_model(path, dict[str, int], 16) == {"a": 1, "b": 2}
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(InputError, match=f"^{path}: {problem}"):
+        read_model(path, dict[str, int], 16 if problem.startswith("larger") else 2**20)
 
 
 def test_writing_turns_an_error_of_the_system_or_of_safetensors_into_one_that_names_the_file(tmp_path):

@@ -38,7 +38,8 @@ def test_steps_saved_without_their_number_of_correct_tokens_can_be_read():
 def rows_of_steps(folder, *steps, unlogged=()):
     """The rows written for steps with these numbers of correct tokens out of ten; None: a step that was not finite."""
     weight = torch.nn.Parameter(torch.ones(1))
-    with Records(folder, 0, {}) as records, Progress("train", None, "step") as bar:
+    records = Records(folder, 0, {})
+    with Progress("train", None, "step") as bar:
         config = TrainingConfig(log_every_steps=len(steps))
         state = RunState(unlogged=list(unlogged))
         write = lambda step, metrics: records.write_metrics(step, state.elapsed_seconds, metrics)  # noqa: E731

@@ -16,7 +16,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say, show_progress
+from mt_cli.machine.console import say
 from mt_cli.machine.cpus import spin_less_if_busy
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def average(
     --checkpoint before_average. The mean of runs, which must come from one parent, is a new run. So is a run with
     adapters alone, which are merged.
     """
-    show_progress(progress)
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:
         spin_less_if_busy()

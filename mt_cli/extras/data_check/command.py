@@ -17,7 +17,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say, show_progress
+from mt_cli.machine.console import say
 
 if TYPE_CHECKING:
     pass
@@ -39,7 +39,6 @@ def data_check(
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Report kept and dropped pairs, tokens and suspicious pairs."""
-    show_progress(progress)
     loaded = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")

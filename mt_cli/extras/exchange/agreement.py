@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Ids
-from mt_cli.machine.storage import read_regular
+from mt_cli.run.records import read_samples
 
 TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
-_MAX_SAMPLES_BYTES = 2**26
 
 
 @dataclass(frozen=True)
@@ -27,12 +27,10 @@ class Agreement:
 
 def sample_sentences(run: Path) -> list[str]:
     """Some sources from the `samples.txt` of a run directory."""
-    try:
-        lines = read_regular(run / "samples.txt", _MAX_SAMPLES_BYTES).decode("utf-8").split("\n")
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    sources = [line.removeprefix("source").strip() for line in lines if line.startswith("source ")]
-    return list(dict.fromkeys(sources))[:20] or ["a b c", "1 2 3"]
+    samples = []
+    with suppress(OSError):
+        samples = read_samples(run / "samples.txt")
+    return [source for source, *_ in samples[:20]] or ["a b c", "1 2 3"]
 
 
 def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:

@@ -15,8 +15,8 @@ from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, 
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason
-from mt_cli.extras.exchange.description import DESCRIPTION, describe, read_description
-from mt_cli.machine.storage import new_folder, reading
+from mt_cli.extras.exchange.description import DESCRIPTION, Description, describe
+from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
@@ -36,11 +36,7 @@ def export_bundle(run: TrainedRun, output: Path) -> None:
 def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tuple[Config, TokenizerPair, Transformer]:
     """Config, tokenizers and model of the bundle in a folder, as a run of this name; raises InputError."""
     path, weights_path = folder / DESCRIPTION, folder / "model.safetensors"
-    try:
-        with reading(path):
-            found = read_description(folder)
-    except ValueError as error:
-        raise InputError(f"{path}: not the description of a bundle: {reason(error)}") from None
+    found = read_model(path, Description)
     if not weights_path.exists():
         raise InputError(
             f"{folder}: has no weights; a CTranslate2 model cannot be imported, "

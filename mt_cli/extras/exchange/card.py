@@ -11,7 +11,7 @@ from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import METRICS
 from mt_cli.extras.exchange.huggingface import MAX_LENGTH
 from mt_cli.run.reading import RunFiles
-from mt_cli.run.report import Report, SplitScores
+from mt_cli.run.report import Report
 
 
 def model_card(run: RunFiles, license_name: str | None) -> str:
@@ -132,11 +132,7 @@ def _scores(report: Report) -> Iterator[str]:
     yield ""
     yield "| test set | metric | score | signature |"
     yield "|---|---|---|---|"
-    for scores in (report, *report.extra_tests.values()):
-        yield from _rows(scores)
-
-
-def _rows(split: SplitScores) -> Iterator[str]:
-    title = "valid (no test set: it also chose the checkpoint)" if split.split == "valid" else split.split
-    for key, score in split.scores.items():
-        yield f"| {title} | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"
+    for split in (report, *report.extra_tests.values()):
+        title = "valid (no test set: it also chose the checkpoint)" if split.split == "valid" else split.split
+        for key, score in split.scores.items():
+            yield f"| {title} | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"

@@ -20,12 +20,11 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError, MtError, RunError, reason
+from mt_cli.errors import InputError, MtError, reason
 from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
-from mt_cli.extras.exchange.description import describe, read_description
+from mt_cli.extras.exchange.description import DESCRIPTION, Description, describe
 from mt_cli.extras.exchange.specification import specification
-from mt_cli.machine.devices import use_threads
-from mt_cli.machine.storage import check_regular, new_folder
+from mt_cli.machine.storage import check_regular, new_folder, read_model
 from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.translator import Translator
@@ -40,22 +39,27 @@ def import_ctranslate2() -> Any:
     return ctranslate2
 
 
-def load_served(folder: str | Path, device: str = "auto", num_threads: int | None = None) -> Translator:
-    """A translator with the model that `mt export --format ctranslate2` wrote into a folder.
+def load_served(paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None) -> Translator:
+    """A translator with the model that `mt export --format ctranslate2` wrote into a folder, the only one of `paths`.
 
-    `num_threads` as in `use_threads`. Raises InputError if ctranslate2 is not installed, or the folder has no such
-    model.
+    Raises InputError if ctranslate2 is not installed, the folder has no such model, or precision or checkpoint are
+    given: it has one of each.
     """
-    ctranslate2, folder = import_ctranslate2(), Path(folder)
-    use_threads(num_threads)
+    if precision != "auto":
+        raise InputError("precision: an exported model has its own number format; see mt export --quantization")
+    if checkpoint is not None:
+        raise InputError("checkpoint: an exported model has one checkpoint only; use the engine mt")
+    if len(paths) > 1:
+        raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
+    ctranslate2, folder = import_ctranslate2(), Path(paths[0])
     try:
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
-        found = read_description(folder)
+        found = read_model(folder / DESCRIPTION, Description)
         source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
         tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
-    except (OSError, ValueError, RuntimeError, RunError) as error:  # RuntimeError includes RecursionError.
+    except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.
         raise InputError(
             f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"

@@ -10,11 +10,9 @@ from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.machine.storage import read_regular
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
 
 DESCRIPTION = "model.json"
-_MAX_BYTES = 2**24
 
 
 class Description(BaseModel):
@@ -53,8 +51,3 @@ def describe(run: TrainedRun, folder: Path) -> None:
     )
     text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
     (folder / DESCRIPTION).write_text(text, encoding="utf-8")
-
-
-def read_description(folder: Path) -> Description:
-    """The description in a folder, which may be untrusted; raises OSError or ValueError if it cannot be used."""
-    return Description.model_validate_json(read_regular(folder / DESCRIPTION, _MAX_BYTES))

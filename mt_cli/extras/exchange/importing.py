@@ -15,17 +15,16 @@ from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary, writes_spaces
-from mt_cli.errors import InputError, reason
+from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION
 from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
 from mt_cli.machine.hub import download, find
-from mt_cli.machine.storage import read_regular
+from mt_cli.machine.storage import read_model
 
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
 T = TypeVar("T", bound=BaseModel)
-_MAX_JSON_BYTES = 2**24
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
@@ -104,12 +103,7 @@ class _GenerationConfig(BaseModel):
 
 def _read_optional(path: Path, kind: type[T]) -> T:
     """The content of a JSON file, or the defaults if there is none; raises InputError if it is damaged."""
-    try:
-        return kind.model_validate_json(read_regular(path, _MAX_JSON_BYTES))
-    except FileNotFoundError:
-        return kind()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {reason(error)}") from None
+    return read_model(path, kind) if path.exists() else kind()
 
 
 def _languages(name: str, config: _TokenizerConfig, given: Sequence[str | None]) -> tuple[str, str]:

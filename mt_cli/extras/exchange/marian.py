@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
@@ -28,7 +28,7 @@ from mt_cli.extras.exchange.exported_tokenizer import read_exported_tokenizer, t
 from mt_cli.extras.exchange.marian_files import is_native, read_native
 from mt_cli.extras.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
-from mt_cli.machine.storage import read_regular, reading
+from mt_cli.machine.storage import read_model
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
@@ -39,7 +39,6 @@ PICKLE_ADVICE = (
     f"the weights are in Python's pickle format ({PICKLED_WEIGHTS}), which can run code when it is read; if you trust "
     "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
 )
-_MAX_JSON_BYTES = 2**24
 _NEVER = -1e4
 """The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
 _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
@@ -60,7 +59,7 @@ _TAG = re.compile(r">>\S+<<")
 class _Description(BaseModel):
     """The keys of `config.json` that are needed."""
 
-    model_type: str
+    model_type: Literal["marian", "pegasus"]
     d_model: int = Field(ge=2, le=2**16)
     vocab_size: int = Field(ge=4, le=2**24)
     decoder_vocab_size: int | None = None
@@ -120,7 +119,8 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
         tree, vocabularies, weights = read_native(folder)
         found = _native_description(tree, folder)
     else:
-        found = _description(folder / "config.json")
+        path = folder / "config.json"
+        found = _supported(read_model(path, _Description), path)
         if (folder / "tokenizer.json").exists() and not (folder / "source.spm").exists():
             return _read_exported(folder, found, _weights(folder, allow_pickle))
         vocabularies = [_vocabulary(folder / "vocab.json")]
@@ -260,16 +260,6 @@ def _check_ids(folder: Path, found: _Description, target: Mapping[str, int]) -> 
             raise InputError(f"{folder}: {key} is {index:,}, and the vocabulary has {has}")
 
 
-def _description(path: Path) -> _Description:
-    """The description in `config.json`."""
-    with reading(path):
-        content = read_regular(path, _MAX_JSON_BYTES)
-    try:
-        return _supported(_Description.model_validate_json(content), path)
-    except ValueError as error:
-        raise InputError(f"{path}: not the config.json of a Marian model: {reason(error)}") from None
-
-
 def _native_description(tree: Mapping[str, Any], folder: Path) -> _Description:
     """The description in the options of Marian's own files, with the names of `config.json`."""
     try:
@@ -281,7 +271,6 @@ def _native_description(tree: Mapping[str, Any], folder: Path) -> _Description:
 def _supported(found: _Description, origin: Path) -> _Description:
     """The same description; raises InputError if a run cannot have what it describes."""
     for is_problem, problem in (
-        (found.model_type not in ("marian", "pegasus"), f"the model is of type {found.model_type!r:.60}, not marian"),
         (found.activation_function not in _ACTIVATIONS, f"activation_function {found.activation_function!r:.60}"),
         (not found.scale_embedding, "embeddings are not scaled (scale_embedding)"),
         (found.normalize_before, "norms come first (normalize_before)"),
@@ -297,12 +286,7 @@ def _supported(found: _Description, origin: Path) -> _Description:
 
 def _vocabulary(path: Path) -> dict[str, int]:
     """Entries with their ids in Marian, in the order of these."""
-    with reading(path):
-        content = read_regular(path, _MAX_JSON_BYTES)
-    try:
-        found = TypeAdapter(dict[str, int]).validate_json(content)
-    except ValueError as error:
-        raise InputError(f"{path}: not a vocabulary: {reason(error)}") from None
+    found = read_model(path, dict[str, int])
     if sorted(found.values()) != list(range(len(found))):
         raise InputError(f"{path}: the ids of its entries are not 0 to {len(found) - 1:,}")
     if "<unk>" not in found:

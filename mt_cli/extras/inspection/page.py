@@ -12,13 +12,13 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
-from mt_cli.evaluation.evaluate import notes_on_comparison
 from mt_cli.evaluation.texts import METRICS
 from mt_cli.extras.inspection.charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.figures import shown_token
 from mt_cli.extras.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
 from mt_cli.run.reading import RunFiles
+from mt_cli.run.report import notes_on_comparison
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {
@@ -43,7 +43,7 @@ def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
         charts=list(_charts(runs)),
         samples=_samples(runs),
         heat_maps=islice(_heat_maps(first, translator), _NUM_HEAT_MAPS) if translator else (),
-        notes=notes_on_comparison([run.report.num_steps if run.report else None for run in runs]) if others else [],
+        notes=notes_on_comparison([run.report for run in runs]) if others else [],
         changed_options=[(other, _shown(differences(first.config, other.config))) for other in others],
         environments=_environments(runs),
     )

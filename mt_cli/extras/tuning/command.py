@@ -18,7 +18,7 @@ from mt_cli.cli.options import (
 )
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError
-from mt_cli.machine.console import say, show_progress
+from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def tune_decoding(
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
-    show_progress(progress)
     path = run_path(run)
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory

@@ -99,15 +99,15 @@ def tune(
             hypotheses = translations_of(translator, pairs, progress.advance, **options)
             seconds = round(time.perf_counter() - started_at, 3)
             score = scorer.score(hypotheses, references, [metric])[metric]
-            found[size, penalty] = score["score"], seconds, hypotheses
-            progress.show(beam=f"{size}", score=f"{score['score']:.2f}")
+            found[size, penalty] = score.score, seconds, hypotheses
+            progress.show(beam=f"{size}", score=f"{score.score:.2f}")
     both = zip(settings, keys, strict=True)
     trials = {Trial(each.beam_size, each.length_penalty, *found[key][:2]): found[key][2] for each, key in both}
     chosen = choose(list(trials), margin)
     return {
         "num_sentences": len(pairs),
         "metric": metric,
-        "signature": score["signature"],
+        "signature": score.signature,
         "confidence_95": scorer.confidence(trials[chosen], references, [metric])[metric],
         "margin": margin,
         "trials": [vars(each) for each in trials],

@@ -15,8 +15,8 @@ from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.errors import MtError
-from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2, load_served
+from mt_cli.errors import InputError, MtError
+from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import BYTES
 from mt_cli.tokenizer.training import train_tokenizer
@@ -79,7 +79,7 @@ def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     config = run.config.model_copy(update={"model": config, "corpus": corpus})
     other = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
     export_ctranslate2(other, tmp_path / "served", "float32", lines)
-    theirs = load_served(tmp_path / "served", "cpu")
+    theirs = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
     for one, another in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
         assert any(token in BYTES for token in one.tokens) and one.tokens == another.tokens
         assert one.token_scores == pytest.approx(another.token_scores, abs=1e-3)
@@ -121,14 +121,14 @@ def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus)
 
 def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(trained, served):
     lines = ["one", "two three", "one two three four five six seven eight nine ten eleven twelve " * 2]
-    translator = load_served(served)
+    translator = Translator.load(served, engine="ctranslate2")
     options = {"max_length_ratio": 0.2, "min_length": 11, "beam_size": 1}  # At least as long as the limit of a word.
     together = translator.translate(lines, **options)
     assert together == [translator.translate([line], **options)[0] for line in lines]
 
 
 def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
-    ours, theirs = Translator.load(trained, "cpu", "fp32"), load_served(served, "cpu")
+    ours, theirs = Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")
     for length_penalty in (0.0, 1.0):
         options = {"beam_size": 4, "length_penalty": length_penalty}
         for one, other in zip(
@@ -139,8 +139,16 @@ def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
         assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
 
 
-def test_an_exported_model_is_loaded_from_a_string_too(served):
-    assert load_served(str(served), "cpu").translate(["one two."]) == ["ONE TWO."]
+def test_an_exported_model_is_loaded_from_a_string_too_and_has_one_precision_and_checkpoint(served):
+    assert Translator.load(str(served), "cpu", engine="ctranslate2").translate(["one two."]) == ["ONE TWO."]
+    for run, options, words in (
+        (served, {"precision": "fp32"}, "precision: an exported model has its own"),
+        (served, {"checkpoint": "last"}, "checkpoint: an exported model has one"),
+        ([served, served], {}, "cannot be an ensemble"),
+        (served, {"engine": "onnx"}, "engine onnx: use mt or ctranslate2"),
+    ):
+        with pytest.raises(InputError, match=words):
+            Translator.load(run, **{"engine": "ctranslate2"} | options)
 
 
 def test_options_of_search_reach_the_exported_model(mt, served):
@@ -377,12 +385,12 @@ def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, kind, nam
 )
 @pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language", "target_language"])
 def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, value):
-    path = shutil.copytree(served, tmp_path / "served") / "model.json"
+    path = shutil.copytree(served, tmp_path / "Served") / "model.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
     path.write_text(json.dumps(value if key is None else tree | {key: value}), encoding="utf-8")
-    status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
+    status, _, err = mt("translate", "one.", "--run", "Served", "--engine", "ctranslate2")
     fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
-    assert status == (0 if fits else 2) and (fits or (key or "no model for --engine ctranslate2") in err)
+    assert status == (0 if fits else 2) and (fits or f"(Served/model.json: cannot be used: {key or ''}" in err)
 
 
 def test_an_unreachable_limit_of_tokens_takes_no_memory(mt, trained, tmp_path):

@@ -374,12 +374,12 @@ TABLE = "model.shared.weight"
         (with_weight("model.shared.weight", lambda weight: weight[:, :-1]), "model.shared.weight is ["),
         (with_weight("final_logits_bias", lambda weight: weight[:, :-1]), "final_logits_bias has another size"),
         (with_complex_weights, "model.safetensors: cannot be read: "),
-        (lambda folder: (folder / "config.json").write_text("[" * 3000), "config.json: not the config.json of"),
+        (lambda folder: (folder / "config.json").write_text("[" * 3000), "config.json: cannot be used: "),
         (
             lambda folder: (folder / "vocab.json").write_text('{"a": ' + "9" * 5000 + "}"),
-            "vocab.json: not a vocabulary",
+            "vocab.json: cannot be used: ",
         ),
-        (lambda folder: (folder / "generation_config.json").write_text("3"), "generation_config.json: cannot be read"),
+        (lambda folder: (folder / "generation_config.json").write_text("3"), "generation_config.json: cannot be used"),
         (with_options(encoder_layers=1), "belongs to no layer"),
         (with_options(encoder_layers=3), "do not fit its description"),
         (with_options(vocab_size=50), "vocab_size is 50, and the vocabulary has"),
@@ -399,15 +399,15 @@ TABLE = "model.shared.weight"
         (with_more_weights("model.encoder.layernorm_embedding.weight", TABLE), "belongs to no layer"),
         (with_options(eos_token_id=1), "eos_token_id is 1, and the vocabulary has </s> the id 0"),
         (with_options(pad_token_id=7, decoder_start_token_id=7), "pad_token_id is 7, and the vocabulary has <pad> the"),
-        (with_options(model_type="a\nb"), "the model is of type 'a\\nb', not marian"),
+        (with_options(model_type="a\nb"), "model_type: input should be 'marian' or 'pegasus'"),
         (
             lambda folder: (folder / "generation_config.json").write_text('{"forced_bos_token_id": 7}'),
-            "generation_config.json: cannot be read: forced_bos_token_id: input should be null",
+            "generation_config.json: cannot be used: forced_bos_token_id: input should be null",
         ),
         (with_options(d_model=65536), "do not fit its description"),
         (
             with_options(dropout=5.0),
-            "config.json: not the config.json of a Marian model: dropout: input should be less",
+            "config.json: cannot be used: dropout: input should be less",
         ),
         (with_options(eos_token_id=-5), "eos_token_id"),
         (with_options(eos_token_id=99_999), "eos_token_id is 99,999, and the vocabulary has </s> the id 0"),
@@ -415,7 +415,7 @@ TABLE = "model.shared.weight"
         (with_weights(lambda weight: weight * float("nan")), "not finite numbers"),
         (lambda folder: (folder / "config.json").unlink(), "has no model: no config.json, decoder.yml or model.json"),
         (lambda folder: (folder / "source.spm").write_bytes(b"no model"), "source.spm: not"),
-        (lambda folder: (folder / "vocab.json").write_text("[]"), "vocab.json: not a vocabulary"),
+        (lambda folder: (folder / "vocab.json").write_text("[]"), "vocab.json: cannot be used: "),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"x" * 20), "model.safetensors: cannot be read"),
     ],
 )
@@ -718,7 +718,7 @@ def with_description(section="model", **changes):
         (with_weights(lambda weight: weight.to(torch.int32)), "int32, not finite numbers"),
         (with_weights(lambda weight: weight * float("inf")), "not finite numbers"),
         (lambda folder: (folder / "tokenizer.source.json").write_text("[" * 3000), "tokenizer.source.json: not a tok"),
-        (lambda folder: (folder / "model.json").write_text("[" * 3000), "model.json: not the description of a bundle"),
+        (lambda folder: (folder / "model.json").write_text("[" * 3000), "model.json: cannot be used: "),
     ],
 )
 def test_a_damaged_bundle_is_refused_and_nothing_is_written(mt, trained, tmp_path, damage, message):

@@ -1,0 +1,37 @@
+from pathlib import Path
+
+import pytest
+
+from mt_cli import hooks
+from mt_cli.run.report import Report, format_summary, notes_on_comparison
+
+
+def report_of(num_steps, **others):
+    counts = dict.fromkeys(("best_step", "num_target_tokens", "num_parameters"), 7)
+    return Report.model_validate(
+        {"split": "test", "stopped_because": "patience", "num_steps": num_steps} | counts | others
+    )
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_summary_names_only_commands_that_there_are(monkeypatch, is_there):
+    if not is_there:
+        monkeypatch.setitem(hooks.HOOKS, "save_attention", ("mt_cli.extras.nothing.figures", "--attention"))
+    text = format_summary(report_of(9), Path("runs/one"))
+    assert ("mt report --run runs/one" in text) == is_there
+    assert "mt translate --run runs/one" in text and "tensorboard --logdir runs" in text
+
+
+def test_scores_have_keys_of_their_own_in_json_and_come_back():
+    scores = {name: {"score": 1.5, "signature": name, "later": 3} for name in ("bleu", "chrf++")}
+    tree = {"split": "test", "num_sentences": 4, **scores, "exact_match": 25.0}
+    report = report_of(9, **tree, extra_tests={"web": {"split": "web", "ter": {"score": 2.0}}})
+    assert list(report.scores) == ["bleu", "chrf++"] and report.extra_tests["web"].scores["ter"].score == 2.0
+    found = report.model_dump(mode="json", exclude_unset=True)
+    assert list(found)[:5] == [*tree] and {key: found[key] for key in tree} == tree
+    assert Report.model_validate(found) == report
+
+
+def test_a_note_says_that_compared_runs_have_different_lengths():
+    assert len(notes_on_comparison([report_of(9), None, report_of(9)])) == 1
+    assert "9 and 8 steps" in notes_on_comparison([report_of(9), None, report_of(8)])[0]
