@@ -185,7 +185,10 @@ def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> st
     """The fingerprint of everything that the result of `read_corpora` depends on."""
     both = config.languages
     sources = {
-        name: [(source.model_dump(mode="json", exclude={"weight"}), content_of(source, both)) for source in group]
+        name: [
+            (source.model_dump(mode="json", exclude={"weight", "revision"}), content_of(source, both))
+            for source in group
+        ]
         for name, group in _groups(config, stream_rows).items()
     }
     share = config.valid[0]

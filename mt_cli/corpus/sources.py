@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt_cli import hooks
-from mt_cli.config.corpora import BuiltinSource, DatasetSource, FileSource, FilesSource, TextSource
+from mt_cli.config.corpora import (
+    BuiltinSource,
+    CorpusConfig,
+    DatasetSource,
+    FileSource,
+    FilesSource,
+    Source,
+    TextSource,
+)
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.formats import format_of, read_file
 from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
@@ -62,6 +70,30 @@ def files_of(source: TextSource) -> list[Path]:
 def commit_of(source: TextSource) -> str | None:
     """The commit of a dataset of the Hugging Face hub; None for other sources."""
     return commit_of_dataset(source) if isinstance(source, DatasetSource) else None
+
+
+def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
+    """Corpora whose datasets of the hub name a revision: where there is none, that of `previous`, or the commit.
+
+    So a saved config describes the same text everywhere. Raises the errors of `commit_of_dataset`.
+    """
+    before = previous.groups if previous else {}
+
+    def group(name: str, sources: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(map(_with_commit, sources, (*before.get(name, ()), *[None] * len(sources))))
+
+    changed = {name: group(name, sources) for name, sources in corpus.groups.items()}
+    extra = {name: changed[name] for name in corpus.extra_tests}
+    update = {name: changed[name] for name in ("train", "valid", "test") if name in changed}
+    return corpus.model_copy(update=update | {"extra_tests": extra})
+
+
+def _with_commit(source: Source, before: Source | None) -> Source:
+    if not isinstance(source, DatasetSource) or source.revision is not None:
+        return source
+    if isinstance(before, DatasetSource) and before.model_copy(update={"revision": None}) == source:
+        return before
+    return source.model_copy(update={"revision": commit_of_dataset(source)})
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:

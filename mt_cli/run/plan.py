@@ -16,6 +16,7 @@ from mt_cli.checkpoint.lineage import ancestor_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.group import Group
@@ -66,6 +67,7 @@ def decide(
     """
     if (not fresh or _began_in(group.launch_id, directory)) and directory.can_resume():
         return _plan_to_resume(config, directory, cache)
+    config = _with_commits(config)
     config, data, parent = prepare_new(config, cache, directory.path, num_processes=group.size)
     sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
     check_memory(config, sizes, device, group.size)
@@ -108,6 +110,11 @@ def prepare_new(
     return config, data or prepare(config, cache, tokenizers, stream_rows), parent
 
 
+def _with_commits(config: Config, previous: Config | None = None) -> Config:
+    previous_corpus = None if previous is None else previous.corpus
+    return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
+
+
 def _began_in(launch_id: str, directory: RunDirectory) -> bool:
     """Whether a run began after the launcher of this process: `--fresh` has done its work then."""
     with suppress(RunError):
@@ -127,6 +134,7 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
     except InputError as error:
         advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
         raise RunError(f"{error}\n{advice}") from None
+    config = _with_commits(config, previous)
     num_own = len(config.corpus.train)
     if config.init.run is not None:
         config = hooks.inherited(config, previous, f"{directory.path}: this run began with another config")

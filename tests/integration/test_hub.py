@@ -78,6 +78,23 @@ def test_a_revision_is_a_branch_a_tag_or_a_commit_and_stays_what_it_was(hub, mt_
     assert read(None) == (30, first)
 
 
+def test_a_run_keeps_its_commit_and_its_config_repeats_it_elsewhere(hub, mt_from_hub, tmp_path):
+    first = hub.dataset("org/books", opus_books({"en-de": PAIRS[:30]}))
+    command = ("train", "--config", config_of(tmp_path, dataset="org/books", subset="en-de"), *SMALL)
+    assert mt_from_hub(*command)[0] == 0
+    rows = report_of(tmp_path, "books")["corpora"]
+    assert {row["commit"] for row in rows} == {first}
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    elsewhere = {"HF_HOME": str(tmp_path / "elsewhere")}
+    status, _, err = mt_from_hub(*command, "--set", "training.max_steps=3", **elsewhere)
+    assert status == 0 and "revision" not in err, err
+    assert report_of(tmp_path, "books")["corpora"][0]["commit"] == first
+    saved = tmp_path / "runs/books/config.yaml"
+    status, _, err = mt_from_hub("train", "--config", saved, "--set", "name=again", **elsewhere)
+    assert status == 0, err
+    assert [row["num_read"] for row in report_of(tmp_path, "again")["corpora"]] == [row["num_read"] for row in rows]
+
+
 def test_chosen_files_and_streams(hub, mt_from_hub, tmp_path):
     files = {"a/one.jsonl": json_lines(PAIRS[:10], ["en", "de"]), "a/two.jsonl": json_lines(PAIRS[10:30], ["en", "de"])}
     hub.dataset("org/lines", {"README.md": card(language=["en"]), **files, "other.csv": b"a,b\n1,2\n"})
