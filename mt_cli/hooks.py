@@ -108,7 +108,7 @@ def require_for(config: Config, num_processes: int) -> None:
         "average_at_end": config.training.average_checkpoints is not None,
         "resegmented": config.tokenizer.is_sampled,
         "resolve_preset": config.preset is not None,
-        "Shards": config.training.shard_model and num_processes > 1,
+        "Shards": config.training.is_sharded(num_processes),
         "with_replay": config.init.replay is not None,
     }
     for name, is_needed in needed.items():
