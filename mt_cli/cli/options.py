@@ -84,7 +84,7 @@ ProgressOption = Annotated[
     str, Option(metavar="NAME", help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.")
 ]
 EngineOption = Annotated[
-    str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
+    str, Option(metavar="NAME", help=f"mt, or {', '.join(hooks.ENGINES)}; then --run is a folder made by `mt export`.")
 ]
 CheckpointOption = Annotated[
     str | None, Option(metavar="NAME", help="A file of checkpoints: best, last, step-N, ...; default: best.")
@@ -191,7 +191,7 @@ def check_model(
     from mt_cli.config.loading import changed_section
     from mt_cli.machine.devices import pick_device, pick_precision
 
-    check_choice("--engine", engine, "mt", "ctranslate2")
+    check_choice("--engine", engine, "mt", *hooks.ENGINES)
     pick_precision(precision, pick_device(device))
     for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
         changed_section(directory.config().decoding, search)
@@ -207,12 +207,12 @@ def load_translator(
     num_threads: int | None = None,
     group: Group = ALONE,
 ) -> Translator:
-    """The translator of a run directory, of an ensemble, or, with the engine `ctranslate2`, of an exported model."""
+    """The translator of a run directory, of an ensemble or, with another engine than `mt`, of an exported model."""
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
-    check_choice("--engine", engine, "mt", "ctranslate2")
-    if engine == "ctranslate2":
+    check_choice("--engine", engine, "mt", *hooks.ENGINES)
+    if engine != "mt":
         if precision != "auto":
             raise InputError("--precision: an exported model has its own number format; see mt export --quantization")
         if checkpoint is not None:
@@ -221,7 +221,8 @@ def load_translator(
             if len(path) > 1:
                 raise InputError("--run: exported models cannot be an ensemble; use --engine mt, or one --run")
             path = path[0]
-        return hooks.load_served(path, device, num_threads)
+        served: Translator = getattr(hooks, hooks.ENGINES[engine])(path, device, num_threads)
+        return served
     translator = Translator.load(path, device, precision, checkpoint, num_threads, group)
     keep_memory()
     return translator
