@@ -32,9 +32,7 @@ def restore(setup: Setup) -> RunState:
 
 def _first(setup: Setup) -> RunState:
     """Save the state before the first step, and load it."""
-    plan, state = setup.plan, setup.plan.state
-    if plan.parent is not None and plan.config.init.adapter_rank is None:  # With adapters, these are the base.
-        plan.parent.fill(setup.model)
+    state = setup.plan.state
     save_state(setup, state)
     return _load(setup)
 

@@ -61,6 +61,8 @@ class Setup:
         if config.init.adapter_rank is not None:
             self.group.on_main(lambda: self.directory.fill_base(model))
             add_adapters(model, config.init)
+        elif self.plan.parent is not None:
+            self.plan.parent.fill(model)
         return (self.group.on_main(lambda: model) or hooks.skeleton(model)) if self.is_sharded else model
 
     def _count_steps(self, num_processes: int) -> None:
