@@ -116,7 +116,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
         return
-    from mt_cli.machine.launcher import joined, launch, launched_processes
+    from mt_cli.machine.launcher import launch, launched_group, launched_processes
 
     number = launched_processes()
     if number is None:
@@ -124,7 +124,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
         sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with joined(if_lost) as group:
+    with launched_group(if_lost) as group:
         yield group
 
 

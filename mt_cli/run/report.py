@@ -74,7 +74,7 @@ class SplitScores(BaseModel):
         return found
 
 
-class Part(_Row):
+class DataRow(_Row):
     """The statistics of one source of a corpus."""
 
     corpus: str = ""
@@ -121,7 +121,7 @@ class Report(SplitScores):
     num_target_tokens: int
     num_bad_steps: int = 0
     num_restarts: int = 0
-    corpora: list[Part] = []
+    corpora: list[DataRow] = []
     elapsed_seconds: FiniteFloat = 0.0
     num_parameters: int
     precision: str = ""
@@ -181,7 +181,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         num_target_tokens=position.num_target_tokens,
         num_bad_steps=state.num_bad_steps,
         num_restarts=state.num_restarts,
-        corpora=[Part(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
+        corpora=[DataRow(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
         elapsed_seconds=round(state.elapsed_seconds, 3),
         num_parameters=setup.num_parameters,
         precision=setup.precision,

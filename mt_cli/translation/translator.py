@@ -27,7 +27,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.translation.details import details_of
-from mt_cli.translation.lines import Candidate, LineSplitter, Segment, Translation
+from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
 
 _MOST_HYPOTHESES = 1000
 _SEGMENTS_READ_AT_ONCE = 512
@@ -175,14 +175,14 @@ class Translator:
 
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
         segments = [segment for line in lines for segment in line.searched]
-        readings = self._read([(each.ids, each.candidates[0].hypothesis.ids) for each in segments])
+        readings = self._read([(each.ids, each.hypotheses[0].hypothesis.ids) for each in segments])
         tokenizers = self.source_tokenizer, self.target_tokenizer
         return [replace(line, details=details_of(line, readings, tokenizers, self.tags)) for line in lines]
 
     def _search(
         self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
     ) -> list[Translation]:
-        """The lines with candidates for each segment."""
+        """The lines with hypotheses for each segment."""
         segments = [segment for line in lines for segment in line.searched]
         prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
@@ -190,8 +190,8 @@ class Translator:
         results = zip(segments, prefixes, found, strict=True)
         rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
-        candidates = ([Candidate(next(texts), hypothesis) for hypothesis in each] for each in found)
-        return [line.with_candidates(candidates) for line in lines]
+        hypotheses = ([TextHypothesis(next(texts), hypothesis) for hypothesis in each] for each in found)
+        return [line.with_hypotheses(hypotheses) for line in lines]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """The text of each hypothesis for a segment and a prefix.
