@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.fine_tuning.replay import replayed_before as replayed_before
     from mt_cli.extras.fine_tuning.replay import with_replay as with_replay
     from mt_cli.extras.inspection.figures import save_attention as save_attention
-    from mt_cli.extras.inspection.pictures import attention_pictures as attention_pictures
+    from mt_cli.extras.inspection.training_pictures import attention_pictures as attention_pictures
     from mt_cli.extras.localisation.gettext import GETTEXT as GETTEXT
     from mt_cli.extras.localisation.tmx import TMX as TMX
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
@@ -58,7 +58,7 @@ COMMANDS = (
 HOOKS = {
     # name: (module, the option that asks for it)
     "adopt": ("mt_cli.extras.fine_tuning.parent", "init.run"),
-    "attention_pictures": ("mt_cli.extras.inspection.pictures", "training.num_pictures"),
+    "attention_pictures": ("mt_cli.extras.inspection.training_pictures", "training.num_pictures"),
     "average_at_end": ("mt_cli.extras.averages.averages", "training.average_checkpoints"),
     "Circumstances": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "comet_score": ("mt_cli.extras.comet", "--comet"),

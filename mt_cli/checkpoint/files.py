@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mt_cli.checkpoint.state import RunState
-from mt_cli.checkpoint.weights import FLOATS
+from mt_cli.checkpoint.untrusted_weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.machine.storage import check_regular, write_atomically
 from mt_cli.model.trainable import own_weights
