@@ -31,10 +31,9 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.fine_tuning.replay import replayed_before as replayed_before
     from mt_cli.extras.fine_tuning.replay import with_replay as with_replay
     from mt_cli.extras.inspection.figures import save_attention as save_attention
-    from mt_cli.extras.inspection.pictures import attention_pictures as attention_pictures
-    from mt_cli.extras.localisation.gettext import read_po as read_po
-    from mt_cli.extras.localisation.tmx import languages_in_tmx as languages_in_tmx
-    from mt_cli.extras.localisation.tmx import read_tmx as read_tmx
+    from mt_cli.extras.inspection.training_pictures import attention_pictures as attention_pictures
+    from mt_cli.extras.localisation.gettext import GETTEXT as GETTEXT
+    from mt_cli.extras.localisation.tmx import TMX as TMX
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
     from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
     from mt_cli.extras.sharding.gradients import skeleton as skeleton
@@ -59,27 +58,32 @@ COMMANDS = (
 HOOKS = {
     # name: (module, the option that asks for it)
     "adopt": ("mt_cli.extras.fine_tuning.parent", "init.run"),
-    "attention_pictures": ("mt_cli.extras.inspection.pictures", "training.num_pictures"),
+    "attention_pictures": ("mt_cli.extras.inspection.training_pictures", "training.num_pictures"),
     "average_at_end": ("mt_cli.extras.averages.averages", "training.average_checkpoints"),
     "Circumstances": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "comet_score": ("mt_cli.extras.comet", "--comet"),
     "first_misaligned_line": ("mt_cli.extras.data_check.slips", "files of different lengths"),
+    "GETTEXT": ("mt_cli.extras.localisation.gettext", "a .po file"),
     "inherited": ("mt_cli.extras.fine_tuning.parent", "init.run"),
     "known_problems": ("mt_cli.extras.data_check.problems", "the search for problems in corpora"),
-    "languages_in_tmx": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "load_comet": ("mt_cli.extras.comet", "--comet"),
     "load_served": ("mt_cli.extras.exchange.ctranslate2", "--engine ctranslate2"),
-    "read_po": ("mt_cli.extras.localisation.gettext", "a .po file"),
-    "read_tmx": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "replayed_before": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
     "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
     "Shards": ("mt_cli.extras.sharding.shards", "training.shard_model"),
     "skeleton": ("mt_cli.extras.sharding.gradients", "training.shard_model"),
+    "TMX": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
     "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
 }
+
+FORMATS = {".tmx": "TMX", ".po": "GETTEXT"}
+"""The corpus formats of extras, by suffix: hooks that are a `Format`."""
+
+ENGINES = {"ctranslate2": "load_served"}
+"""The engines of extras, by their name for `--engine`: hooks that load a `Translator`."""
 
 
 def commands() -> Iterator[Callable[[typer.Typer], None]]:
@@ -108,7 +112,7 @@ def require_for(config: Config, num_processes: int) -> None:
         "average_at_end": config.training.average_checkpoints is not None,
         "resegmented": config.tokenizer.is_sampled,
         "resolve_preset": config.preset is not None,
-        "Shards": config.training.shard_model and num_processes > 1,
+        "Shards": config.training.is_sharded(num_processes),
         "with_replay": config.init.replay is not None,
     }
     for name, is_needed in needed.items():

@@ -268,7 +268,7 @@ import os, torch
 from mt_cli.errors import InputError
 from mt_cli.machine import group as groups
 from mt_cli.machine import launcher
-from mt_cli.machine.launcher import joined
+from mt_cli.machine.launcher import launched_group
 
 {body}
 """

@@ -211,7 +211,7 @@ def encode_corpora(
     corpora: Mapping[str, Corpus], tokenizers: Sequence[Tokenizer], config: CorpusConfig, cache: Cache
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
     """The encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
-    text_key = next(iter(corpora.values())).key
+    text_key = next(iter(corpora.values())).fingerprint
     key = fingerprint(text_key, [each.to_json() for each in tokenizers], config.max_tokens, config.tags)
 
     def encode(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from mt_cli.batching.batches import Pool
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, Mask, filter_together, hashes_of
+from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, Mask, drop_repeated, hashes_of
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
@@ -109,7 +109,7 @@ def _filtered_blocks(
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])
         hashes = np.concatenate([block.hashes for _, block in blocks], axis=1)
-        filter_together(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
+        drop_repeated(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
         for (_, block), each in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
             block.statuses[:] = each

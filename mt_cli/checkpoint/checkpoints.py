@@ -63,12 +63,12 @@ class Checkpoints:
         """The files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
-    def newest_state(self) -> RunState | None:
-        """The state in the newest file that is not damaged; None if there is no such file."""
+    def newest_state(self) -> tuple[Path | None, RunState]:
+        """The newest file that is not damaged, and its state; None and an empty state if there is no such file."""
         for path in self.states():
             with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
-                return checkpoint.state
-        return None
+                return path, checkpoint.state
+        return None, RunState()
 
     def checkpoint(self, name: str | None = None) -> Path:
         """The file of the checkpoint with this name; None: `best`, or `last` if no `best` exists.

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from mt_cli.checkpoint.state import RunState
-from mt_cli.checkpoint.weights import FLOATS
+from mt_cli.checkpoint.untrusted_weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.machine.storage import check_regular, write_atomically
 from mt_cli.model.trainable import own_weights
@@ -75,8 +75,8 @@ def save_checkpoint(
 
 
 @contextmanager
-def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
-    """Context manager that gives the checkpoint in a file.
+def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoint]:
+    """Context manager that gives the checkpoint in a file; one that is known to be intact is not verified again.
 
     Raises RunError if the file is missing, of another format, or in a folder whose name is not UTF-8, and
     DamagedFileError if it is damaged, which may show only inside the context.
@@ -84,7 +84,8 @@ def open_checkpoint(path: Path) -> Iterator[Checkpoint]:
     try:
         str(path).encode("utf-8")
         check_regular(path)
-        _verify(path)
+        if not is_verified:
+            _verify(path)
         with safe_open(path, framework="pt") as file:
             yield Checkpoint(path, file)
     except UnicodeEncodeError:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import CallbackParam, Option
 
+from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say, show_progress
@@ -89,7 +90,7 @@ ProgressOption = Annotated[
 ]
 """Is applied when it is parsed, so commands only declare it."""
 EngineOption = Annotated[
-    str, Option(metavar="NAME", help="mt, or ctranslate2; then --run is a folder made by `mt export`.")
+    str, Option(metavar="NAME", help=f"mt, or {', '.join(hooks.ENGINES)}; then --run is a folder made by `mt export`.")
 ]
 CheckpointOption = Annotated[
     str | None, Option(metavar="NAME", help="A file of checkpoints: best, last, step-N, ...; default: best.")
@@ -121,7 +122,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
         return
-    from mt_cli.machine.launcher import joined, launch, launched_processes
+    from mt_cli.machine.launcher import launch, launched_group, launched_processes
 
     number = launched_processes()
     if number is None:
@@ -129,7 +130,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
         sys.exit(launch(devices, sys.argv[1:]))
     if devices not in (1, number):
         raise InputError(f"--devices {devices}: the launcher of this process says {number}; leave the option out")
-    with joined(if_lost) as group:
+    with launched_group(if_lost) as group:
         yield group
 
 
@@ -196,7 +197,7 @@ def check_model(
     from mt_cli.config.loading import changed_section
     from mt_cli.machine.devices import pick_device, pick_precision
 
-    check_choice("--engine", engine, "mt", "ctranslate2")
+    check_choice("--engine", engine, "mt", *hooks.ENGINES)
     pick_precision(precision, pick_device(device))
     for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
         changed_section(directory.config().decoding, search)
@@ -216,7 +217,7 @@ def load_translator(
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
-    check_choice("--engine", engine, "mt", "ctranslate2")
+    check_choice("--engine", engine, "mt", *hooks.ENGINES)
     translator = Translator.load(path, device, precision, checkpoint, num_threads, group, engine)
     if engine == "mt":
         keep_memory()

@@ -139,6 +139,10 @@ class TrainingConfig(Section):
         largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
         return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
 
+    def is_sharded(self, num_processes: int) -> bool:
+        """Whether this number of processes share out the weights."""
+        return self.shard_model and num_processes > 1
+
     @property
     def num_validated_kept(self) -> int:
         """How many of the last, and of the best, validated checkpoints are kept."""

@@ -172,7 +172,7 @@ def seem_swapped(sources: Sequence[str], targets: Sequence[str], languages: Lang
     )
 
 
-def filter_together(
+def drop_repeated(
     statuses: NDArray[np.uint8],
     hashes: Sequence[Hashes] | Hashes,
     filters: Sequence[tuple[int, FilterConfig]],
@@ -244,4 +244,4 @@ def hold_out(
     held_out = rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]
     statuses[held_out] = HELD_OUT
     overlap_only = [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters]
-    filter_together(statuses, hashes, overlap_only, [side[held_out] for side in hashes])
+    drop_repeated(statuses, hashes, overlap_only, [side[held_out] for side in hashes])

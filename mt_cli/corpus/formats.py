@@ -29,17 +29,17 @@ _FORMATS: Mapping[str, Format] = {
     ".csv": Format(tables.read_csv, tables.names_in_csv),
     ".jsonl": Format(tables.read_jsonl, tables.names_in_jsonl),
     ".parquet": Format(tables.read_parquet, tables.names_in_parquet),
-    ".tmx": Format(lambda *wanted: hooks.read_tmx(*wanted), lambda path: Names(hooks.languages_in_tmx(path), True)),
-    ".po": Format(lambda *wanted: hooks.read_po(*wanted), lambda path: Names([], False)),
 }
 
 
 def format_of(path: Path) -> Format:
     """The format of a file, by its name; raises CorpusError if it is unknown."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-    if kind not in _FORMATS or (kind == ".parquet" and path.suffix != kind):
-        raise CorpusError(f"{path}: unknown format; use one of {', '.join(_FORMATS)}")
-    return _FORMATS[kind]
+    suffixes = [*_FORMATS, *hooks.FORMATS]
+    if kind not in suffixes or (kind == ".parquet" and path.suffix != kind):
+        raise CorpusError(f"{path}: unknown format; use one of {', '.join(suffixes)}")
+    found: Format = _FORMATS.get(kind) or getattr(hooks, hooks.FORMATS[kind])
+    return found
 
 
 def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:

@@ -30,7 +30,7 @@ from mt_cli.corpus.cleaning import (
     Block,
     Hashes,
     clean,
-    filter_together,
+    drop_repeated,
     hold_out,
     seem_swapped,
 )
@@ -49,7 +49,7 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target",
 
 
 @dataclass(frozen=True)
-class Part:
+class SourceRows:
     """One source of a corpus, and the rows of the corpus that come from it."""
 
     name: str
@@ -65,13 +65,13 @@ class Part:
 class Corpus:
     """Rows in a file; those with the status `code` are the corpus."""
 
-    key: str
-    """Fingerprint of the text and the options that the rows depend on."""
+    fingerprint: str
+    """Of the text, and the options that the rows depend on."""
     file: pa.NativeFile
     """Stays open, because the cache may be deleted."""
     statuses: NDArray[np.uint8]
     """The status code of each row, an index into `STATUS_NAMES`."""
-    parts: tuple[Part, ...]
+    parts: tuple[SourceRows, ...]
     code: int = KEPT
 
     def __len__(self) -> int:
@@ -107,12 +107,12 @@ class Corpus:
         """The pairs in memory: for validation and test sets."""
         return [(source, target) for _, source, target in self.rows()]
 
-    def counts(self, part: Part | None = None) -> dict[str, int]:
+    def counts(self, part: SourceRows | None = None) -> dict[str, int]:
         """The number of rows, of a part or of all, per status that occurs, in the order of `STATUS_NAMES`."""
         rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
         return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
 
-    def num_kept(self, part: Part) -> int:
+    def num_kept(self, part: SourceRows) -> int:
         """The number of rows of a part that are in the corpus."""
         return self.counts(part).get(STATUS_NAMES[self.code], 0)
 
@@ -210,7 +210,7 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
             filters = [config.filters_of(source) for source in config.train]
             parts, statuses, hashes = _store_rows(path, groups[name], config, filters, stream_rows, advance)
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
-            filter_together(statuses, hashes, filters_of_rows, evaluation_hashes)
+            drop_repeated(statuses, hashes, filters_of_rows, evaluation_hashes)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
             if isinstance(share := config.valid[0], HeldOut):
                 hold_out(statuses, hashes, filters_of_rows, share.fraction, seed)
@@ -244,7 +244,7 @@ def _note_on_swap(path: Path, config: CorpusConfig) -> str:
 def _open(folder: Path, name: str) -> Corpus:
     """A stored corpus; the held-out corpus shares its rows with `train`."""
     stored, code = (name, KEPT) if (folder / f"{name}.arrow").exists() else ("train", HELD_OUT)
-    parts = [Part(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
+    parts = [SourceRows(**part) for part in json.loads((folder / f"{stored}.json").read_text(encoding="utf-8"))]
     file = pa.OSFile(str(folder / f"{stored}.arrow"))
     return Corpus(folder.name, file, np.load(folder / f"{stored}.npy"), tuple(parts), code)
 
@@ -256,9 +256,9 @@ def _store_rows(
     filters: Sequence[FilterConfig] | None,
     limit: int | None,
     advance: Advance,
-) -> tuple[list[Part], NDArray[np.uint8], Hashes]:
+) -> tuple[list[SourceRows], NDArray[np.uint8], Hashes]:
     """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
-    parts: list[Part] = []
+    parts: list[SourceRows] = []
     statuses, hashes = [np.empty(0, np.uint8)], [np.empty((2, 0), np.int64)]
     num_rows = 0
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
@@ -275,7 +275,7 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            parts.append(Part(name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)))
+            parts.append(SourceRows(name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)))
     return parts, np.concatenate(statuses), np.concatenate(hashes, axis=1)
 
 

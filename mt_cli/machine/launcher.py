@@ -50,7 +50,7 @@ _failed_status: int | None = None
 
 
 @contextmanager
-def joined(if_lost: str = "") -> Iterator[Group]:
+def launched_group(if_lost: str = "") -> Iterator[Group]:
     """Context manager that gives the group of the processes that a launcher started; without one, `ALONE`.
 
     Only the first process that fails raises its error; the others raise SystemExit with the same status, so that there

@@ -88,7 +88,7 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
-    key = fingerprint(corpora["train"].key, settings, config.training.seed, config.corpus.tags)
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
         save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))

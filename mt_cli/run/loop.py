@@ -46,9 +46,10 @@ def _train_from(setup: Setup, state: RunState) -> str:
         bar = stack.enter_context(Progress("train", setup.num_steps, "step", step, max_seconds=seconds))
         signals = stack.enter_context(Signals(group).recorded())
         loop = Loop(setup, state, records, bar, signals)
+        loop.save()
         if state.begins_with_parent:
             loop.validate_parent()
-        loop.save()
+            loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
             loop.validate()
             loop.save()
@@ -120,7 +121,7 @@ class Loop:
         self._log = TrainingLog(training, state, self._write_metrics, bar, trained.optimizer, parts)
         scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
-        self._saved: tuple[int, int] | None = None
+        self._saved: tuple[int, int, str] | None = None
         self._saved_at = state.elapsed_seconds
         """When training began, or the step of the last save ended."""
 
@@ -171,7 +172,7 @@ class Loop:
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
         self._read()
-        now = (self._state.position.step, self._state.validated_step)
+        now = (self._state.position.step, self._state.validated_step, self._state.parent_metric)
         if self._saved != now:
             self._trained.store()
             if self._records is not None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from mt_cli.config.sections import Config
-from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import memory_of, pick_precision
@@ -22,15 +21,10 @@ _SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
 _BYTES_PER_PARAMETER = 16
 
 
-def is_sharded(config: TrainingConfig, num_processes: int) -> bool:
-    """Whether the processes of a training share out its weights."""
-    return config.shard_model and num_processes > 1
-
-
 def check_memory(config: Config, sizes: Sequence[int], device: torch.device, num_processes: int) -> None:
     """Raise DeviceMemoryError if a device cannot hold the model of a config; `sizes` are those of the vocabularies."""
     num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
-    shared_by = num_processes if is_sharded(config.training, num_processes) else 1
+    shared_by = num_processes if config.training.is_sharded(num_processes) else 1
     needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
     if needed > available:
         raise DeviceMemoryError(

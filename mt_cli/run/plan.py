@@ -37,7 +37,9 @@ class Plan:
     """Complete: no preset and no `auto` is left."""
     tokenizers: TokenizerPair
     state: RunState
-    """That of the newest checkpoint or, of a new run, the first one."""
+    """That of the newest checkpoint that is not damaged or, of a new run, the first one."""
+    state_path: Path | None = None
+    """That checkpoint, which is verified; None for a new run."""
     changed: Sequence[str] = ()
     """A line for each option that is not as it was when the run was saved."""
     report: Report | None = None
@@ -118,8 +120,7 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
 def _began_in(launch_id: str, directory: RunDirectory) -> bool:
     """Whether a run began after the launcher of this process: `--fresh` has done its work then."""
     with suppress(RunError):
-        state = directory.newest_state() if launch_id else None
-        return state is not None and state.launch_id == launch_id
+        return bool(launch_id) and directory.newest_state()[1].launch_id == launch_id
     return False
 
 
@@ -145,8 +146,8 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     changed = directory.check_resumable(previous, config)
-    state = directory.newest_state() or RunState()  # Without a usable one, loading a checkpoint says what is wrong.
+    path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)
     if report is not None:
         write_text(directory.config_path, config.to_yaml())
-    return Plan(config, tokenizers, state, changed, report)
+    return Plan(config, tokenizers, state, path, changed, report)

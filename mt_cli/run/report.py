@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
 
-class Part(BaseModel, extra="allow"):
+class DataRow(BaseModel, extra="allow"):
     """The statistics of one source of a corpus."""
 
     corpus: str = ""
@@ -77,7 +77,7 @@ class Report(SplitScores):
     num_target_tokens: int
     num_bad_steps: int = 0
     num_restarts: int = 0
-    corpora: Sequence[Part] = ()
+    corpora: Sequence[DataRow] = ()
     elapsed_seconds: FiniteFloat = 0.0
     num_parameters: int
     precision: str = ""
@@ -137,7 +137,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         num_target_tokens=position.num_target_tokens,
         num_bad_steps=state.num_bad_steps,
         num_restarts=state.num_restarts,
-        corpora=[Part(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
+        corpora=[DataRow(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
         elapsed_seconds=round(state.elapsed_seconds, 3),
         num_parameters=setup.num_parameters,
         precision=setup.precision,

@@ -1,9 +1,11 @@
-"""States saved and restored: of step 0, of the last step, or of one before divergence; they agree with the best one."""
+"""States saved and restored: the newest one, or one before divergence; they agree with the best checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,24 +25,15 @@ _MAX_RESTARTS = 2
 
 
 def restore(setup: Setup) -> RunState:
-    """Fill a setup from the newest usable checkpoint, and return the state; a new run resumes from step 0.
+    """Fill a setup from the newest usable checkpoint, and return the state; that of a new run is in its plan.
 
     Raises RunError if there is none, or corpora or tokenizers changed.
     """
-    return _shared(setup, lambda: _first(setup) if setup.plan.is_new else _last(setup))
-
-
-def _first(setup: Setup) -> RunState:
-    """Save the state before the first step, and load it."""
-    plan, state = setup.plan, setup.plan.state
-    if plan.parent is not None and plan.config.init.adapter_rank is None:  # With adapters, these are the base.
-        plan.parent.fill(setup.model)
-    save_state(setup, state)
-    return _load(setup)
+    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _last(setup))
 
 
 def _last(setup: Setup) -> RunState:
-    state = _load(setup)
+    state = _load(setup, verified=setup.plan.state_path)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
     if (number := state.position.num_processes) != setup.group.size:
@@ -90,12 +83,16 @@ def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsE
     return state
 
 
-def _load(setup: Setup, is_usable: Callable[[RunState, Checkpoint], bool] = lambda state, checkpoint: True) -> RunState:
+def _load(
+    setup: Setup,
+    is_usable: Callable[[RunState, Checkpoint], bool] = lambda state, checkpoint: True,
+    verified: Path | None = None,
+) -> RunState:
     """Fill model, optimizer and random generators from the newest usable state; return the rest of it."""
     directory, skipped = setup.directory, list[str]()
     for path in directory.states():
         try:
-            with open_checkpoint(path) as checkpoint:
+            with open_checkpoint(path, is_verified=path == verified) as checkpoint:
                 state = checkpoint.state
                 check_data(directory, setup.fingerprints, state)
                 if not is_usable(state, checkpoint):

@@ -16,7 +16,6 @@ from mt_cli.model.trainable import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.data import Data, count_epoch, fingerprints_of, training_pairs
 from mt_cli.run.data_report import describe_data
-from mt_cli.run.memory import is_sharded
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -38,7 +37,7 @@ class Setup:
         self.plan, self.config, self.data, self.directory, self.group = plan, config, data, directory, group
         self.device, self.dtype = device, pick_precision(training.precision, device)
         self.precision = precision_of(self.dtype)
-        self.is_sharded = is_sharded(training, group.size)
+        self.is_sharded = training.is_sharded(group.size)
         self.model = model = self._build()
         self.num_parameters = sum(weight.numel() for weight in model.parameters())
         self.num_trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
@@ -62,6 +61,8 @@ class Setup:
         if config.init.adapter_rank is not None:
             self.group.on_main(lambda: self.directory.fill_base(model))
             add_adapters(model, config.init)
+        elif self.plan.parent is not None:
+            self.plan.parent.fill(model)
         return (self.group.on_main(lambda: model) or hooks.skeleton(model)) if self.is_sharded else model
 
     def _count_steps(self, num_processes: int) -> None:

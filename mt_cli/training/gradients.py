@@ -76,9 +76,9 @@ class Gradients:
             copy_all(self.parameters, weights)
         found = [self._add(batch, num_target_tokens) for batch in micro_batches]
         sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
-        return sums if self.group.size == 1 else self._added_up(sums)
+        return sums if self.group.size == 1 else self._summed(sums)
 
-    def _added_up(self, sums: LossSums) -> LossSums:
+    def _summed(self, sums: LossSums) -> LossSums:
         """Add up the gradients and the sums of all processes."""
         for weight in self.parameters:
             if weight.grad is None:  # This process had no micro-batch at the end of the epoch.

@@ -26,7 +26,7 @@ def details_of(
     word_pairs: set[tuple[int, int]] = set()
     words, before = units(line.normalised), ""
     for segment in line.segments:
-        best = segment.candidates[0]
+        best = segment.hypotheses[0]
         if segment.text:
             reading = next(readings)
             pairs = _alignment(segment.text, reading, tags)

@@ -33,7 +33,7 @@ class Details:
     script without spaces counts as a word."""
 
 
-class Candidate(NamedTuple):
+class TextHypothesis(NamedTuple):
     """A hypothesis and its text."""
 
     text: str
@@ -52,7 +52,7 @@ class Segment:
     """Index of `text` in the line; negative if a tag was added to the first segment."""
     glue: str
     """The text between the translations of this segment and the next."""
-    candidates: Sequence[Candidate] = (Candidate("", Hypothesis([], 0.0)),)
+    hypotheses: Sequence[TextHypothesis] = (TextHypothesis("", Hypothesis([], 0.0)),)
     """Translations, best first; an empty segment is not searched."""
 
 
@@ -75,7 +75,7 @@ class Translation:
 
         A score is a log-probability (nats) divided by the length penalty, or the mean of those of several segments.
         """
-        rows = zip(*(segment.candidates for segment in self.segments), strict=False)
+        rows = zip(*(segment.hypotheses for segment in self.segments), strict=False)
         return [
             (
                 "".join(each.text + segment.glue for each, segment in zip(row, self.segments, strict=True)),
@@ -104,9 +104,9 @@ class Translation:
         """The segments that are not empty."""
         return [segment for segment in self.segments if segment.text]
 
-    def with_candidates(self, found: Iterator[Sequence[Candidate]]) -> Translation:
-        """The line with the next candidates from `found` for each segment that is not empty."""
-        segments = [replace(each, candidates=next(found)) if each.text else each for each in self.segments]
+    def with_hypotheses(self, found: Iterator[Sequence[TextHypothesis]]) -> Translation:
+        """The line with the next hypotheses from `found` for each segment that is not empty."""
+        segments = [replace(each, hypotheses=next(found)) if each.text else each for each in self.segments]
         return replace(self, segments=segments)
 
 

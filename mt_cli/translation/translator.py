@@ -28,7 +28,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.translation.details import details_of
-from mt_cli.translation.lines import Candidate, LineSplitter, Segment, Translation
+from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
 
 _MOST_HYPOTHESES = 1000
 _SEGMENTS_READ_AT_ONCE = 512
@@ -82,14 +82,16 @@ class Translator:
         Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
         first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
         hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does. Each process of a
-        `group` has a GPU of its own. With the engine `ctranslate2`, `run` is a folder that `mt export` wrote.
+        `group` has a GPU of its own. With the
+        engine `ctranslate2`, `run` is a folder that `mt export` wrote.
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
-        if engine == "ctranslate2":
-            return hooks.load_served(paths, device, precision, checkpoint)
+        if engine in hooks.ENGINES:
+            served: Translator = getattr(hooks, hooks.ENGINES[engine])(paths, device, precision, checkpoint)
+            return served
         if engine != "mt":
-            raise InputError(f"engine {engine}: use mt or ctranslate2")
+            raise InputError(f"engine {engine}: use {', '.join(('mt', *hooks.ENGINES))}")
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
@@ -181,14 +183,14 @@ class Translator:
 
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
         segments = [segment for line in lines for segment in line.searched]
-        readings = self._read([(each.ids, each.candidates[0].hypothesis.ids) for each in segments])
+        readings = self._read([(each.ids, each.hypotheses[0].hypothesis.ids) for each in segments])
         tokenizers = self.source_tokenizer, self.target_tokenizer
         return [replace(line, details=details_of(line, readings, tokenizers, self.tags)) for line in lines]
 
     def _search(
         self, lines: Sequence[Translation], decoding: DecodingConfig, num_best: int, prefix: str
     ) -> list[Translation]:
-        """The lines with candidates for each segment."""
+        """The lines with hypotheses for each segment."""
         segments = [segment for line in lines for segment in line.searched]
         prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
@@ -196,8 +198,8 @@ class Translator:
         results = zip(segments, prefixes, found, strict=True)
         rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
-        candidates = ([Candidate(next(texts), hypothesis) for hypothesis in each] for each in found)
-        return [line.with_candidates(candidates) for line in lines]
+        hypotheses = ([TextHypothesis(next(texts), hypothesis) for hypothesis in each] for each in found)
+        return [line.with_hypotheses(hypotheses) for line in lines]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """The text of each hypothesis for a segment and a prefix.

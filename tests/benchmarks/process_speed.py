@@ -42,18 +42,18 @@ def tokens_per_second(config: Path, folder: Path, name: str, arguments: list[str
 
 def exchange(num_parameters: int) -> None:
     """Print the median time of adding up so many values in two processes; run by `torchrun`."""
-    from mt_cli.machine.group import add_up, is_main, joined
+    from mt_cli.machine.launcher import launched_group
 
-    with joined():
+    with launched_group() as group:
         torch.set_num_threads(1)
         parts = list(torch.ones(num_parameters).split(65_536))  # Of the size of a matrix.
         seconds = []
         for _ in range(30):
             started_at = time.perf_counter()
-            add_up(parts)
+            group.all_reduce(parts)
             seconds.append(time.perf_counter() - started_at)
-        if is_main():
-            print(f"an exchange takes {1000 * statistics.median(seconds):.1f} ms")
+        median = 1000 * statistics.median(seconds)
+        group.on_main(lambda: print(f"an exchange takes {median:.1f} ms"))
 
 
 def main() -> None:

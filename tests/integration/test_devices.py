@@ -314,7 +314,7 @@ def test_a_sharded_run_does_the_steps_of_one_process_also_if_the_clocks_disagree
     options = {"shard_model": True, "micro_batches_per_step": 2, "save_every_minutes": 60}
     statuses, out, err = forked(command("sharded", **options), 2, HASTY)
     assert statuses == [0, 0] and "2 processes, sharded" in err, err
-    assert out.split()[1::2] == ["0", "0", "3", "6", "8"]
+    assert out.split()[1::2] == ["0", "3", "6", "8"]
     assert_equal_runs(tmp_path / "runs/sharded", run_of_one(micro_batches_per_step=4))
 
 
@@ -508,7 +508,7 @@ def wait(*options, **more):
     yield os.kill(os.getpid(), signal.SIGUSR2)
 
 sys.modules["torch.distributed.rendezvous"].rendezvous = wait
-with launcher.joined():
+with launcher.launched_group():
     print("joined")
 """
 
@@ -583,7 +583,7 @@ def test_fresh_counts_until_the_old_run_was_moved_aside(forked, finished, tmp_pa
     """A launcher may start the processes again before and after that."""
     options = {"max_steps": 2}
     finished("again", 2, **options)
-    fails = {"body": "from mt_cli.machine.launcher import joined\nwith joined():\n    raise ValueError"}
+    fails = {"body": "from mt_cli.machine.launcher import launched_group\nwith launched_group():\n    raise ValueError"}
     for restarts in range(3):
         statuses, _, _ = forked(
             command("again", "--fresh", **options), 2, restarts=restarts, **({} if restarts else fails)

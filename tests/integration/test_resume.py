@@ -12,10 +12,12 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import flat, load_config
 from mt_cli.config.sections import may_change
+from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.texts import Score, Scorer
 from mt_cli.run import loop
 from mt_cli.run.log import TrainingLog
@@ -253,7 +255,7 @@ def test_a_signal_to_save_saves_and_training_continues(train, tmp_path, monkeypa
     monkeypatch.setattr(RunDirectory, "save_state", note)
     act_at(monkeypatch, 8, send(signal.SIGUSR1))
     assert train("run", keep_last=3)[0] == 0
-    assert saved == [0, 0, 6, 8, 12, 18, 22]
+    assert saved == [0, 6, 8, 12, 18, 22]
     names = {path.name for path in (tmp_path / "runs/run/checkpoints").iterdir()}
     states = {f"{name}.safetensors" for name in ("last", "step-8", "step-12", "step-18")}
     assert states <= names <= states | {"best.safetensors", "former_best.safetensors"}
@@ -269,7 +271,7 @@ def test_a_state_is_saved_every_so_often(train, monkeypatch):
 
     monkeypatch.setattr(RunDirectory, "save_state", save_state)
     assert train("run", save_every_minutes=1e-9, max_steps=3)[0] == 0
-    assert saved == [0, 0, 1, 2, 3]
+    assert saved == [0, 1, 2, 3]
 
 
 def test_the_time_between_two_saves_counts_from_the_end_of_the_first(train, monkeypatch):
@@ -289,7 +291,24 @@ def test_the_time_between_two_saves_counts_from_the_end_of_the_first(train, monk
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=monotonic))
     monkeypatch.setattr(RunDirectory, "save_state", save_state)
     assert train("run", save_every_minutes=8 / 60, max_steps=12, validate_every_steps=100)[0] == 0
-    assert saved == [0, 0, 5, 10, 12]
+    assert saved == [0, 5, 10, 12]
+
+
+def test_the_state_that_a_run_resumes_from_is_verified_once(train, monkeypatch):
+    assert train("run", max_steps=5)[0] == 0
+    verified, verify = [], files._verify
+
+    def note(path):
+        verified.append(path.name)
+        verify(path)
+
+    def no_step(*values):
+        raise RunInterruptedError("here")
+
+    monkeypatch.setattr(files, "_verify", note)
+    monkeypatch.setattr("mt_cli.run.train.optimize", no_step)
+    assert "Resuming from step 5" in train("run", max_steps=6)[2]
+    assert verified.count("last.safetensors") == 1
 
 
 def test_harmless_changes_are_shown_and_others_refused(train, tmp_path):

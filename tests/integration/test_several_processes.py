@@ -35,7 +35,7 @@ def the_first_process_of_a_machine_works_before_the_others():
         return "made"
     assert group.once_per_machine(work) == ("made" if group.rank == 0 else "found")
 
-with joined() as group:
+with launched_group() as group:
     for law in (
         sums_are_the_same_in_all_processes, values_are_the_same_in_all_processes,
         shares_are_apart_and_their_results_together, the_first_process_of_a_machine_works_before_the_others,
@@ -52,7 +52,7 @@ def test_a_failure_leaves_its_status_and_ends_all_before_python_is_finalized(run
 import atexit
 os.environ["MT_STATUS_FILE"] = "status"
 atexit.register(print, "finalized")  # The handlers registered last run first.
-with joined() as group:
+with launched_group() as group:
     atexit.register(print, "released")
     raise InputError("wrong data")
 """
@@ -65,7 +65,7 @@ with joined() as group:
 @pytest.mark.parametrize("failing", [0, 1])
 def test_an_error_of_one_process_ends_all_with_its_message_alone(run_together, failing):
     body = f"""
-with joined() as group:
+with launched_group() as group:
     group.all_gather(0)
     if group.rank == {failing}:
         raise InputError("wrong data")
@@ -82,7 +82,7 @@ with joined() as group:
 def test_a_process_that_is_killed_ends_the_others_with_one_message(run_together, lost):
     body = f"""
 import signal
-with joined(if_lost="start again") as group:
+with launched_group(if_lost="start again") as group:
     group.all_gather(0)
     if group.rank == {lost}:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -99,7 +99,7 @@ with joined(if_lost="start again") as group:
 def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
     body = """
 import typer
-with joined() as group:
+with launched_group() as group:
     if group.rank == 0:
         raise typer.Exit(0)  # As for `mt translate ... | head -n 1`.
     for _ in range(1000):
@@ -115,7 +115,7 @@ def test_processes_that_are_started_again_find_each_other_and_know_their_launch(
     body = """
 import time
 time.sleep(0.5 * (int(os.environ["RANK"]) == 0))
-with joined() as group:
+with launched_group() as group:
     assert group.all_gather(group.rank) == [0, 1]
     print(group.launch_id, flush=True)
     os._exit(0)  # Leaves its addresses in the store.
@@ -180,7 +180,7 @@ def late(*arguments, **options):
 
 module = sys.modules["torch.distributed.rendezvous"]
 rendezvous, module.rendezvous = module.rendezvous, late
-with joined() as group:
+with launched_group() as group:
     print("joined", flush=True)
     os._exit(0)
 """
@@ -205,7 +205,7 @@ def interrupt(number, frame):
 
 PrefixStore.wait = wait_and_be_stopped
 signal.signal(signal.SIGTERM, interrupt)
-with joined() as group:
+with launched_group() as group:
     raise InputError("wrong")
 """
 

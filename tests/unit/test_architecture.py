@@ -89,6 +89,7 @@ def test_hooks_name_functions_that_exist_as_mypy_knows_them(root):
     }
     for name in hooks.HOOKS:
         assert hooks.has(name) and getattr(hooks, name) is not None
+    assert {*hooks.FORMATS.values(), *hooks.ENGINES.values()} <= {*hooks.HOOKS}
     assert len(list(hooks.commands())) == len(hooks.COMMANDS)
 
 

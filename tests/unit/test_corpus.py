@@ -167,9 +167,9 @@ def test_a_tag_is_prepended_to_each_source_and_does_not_hide_duplicates(tmp_path
 
 def test_the_cache_is_used_until_the_data_changes(tmp_path):
     settings = {"train": table(tmp_path / "a.tsv", some_pairs(0, 50)), "valid": {"fraction": 0.1}}
-    first = corpora_of(tmp_path, **settings)["train"].key
+    first = corpora_of(tmp_path, **settings)["train"].fingerprint
     (tmp_path / "a.tsv").touch()
-    assert corpora_of(tmp_path, **settings)["train"].key == first
+    assert corpora_of(tmp_path, **settings)["train"].fingerprint == first
     changed = [
         corpora_of(tmp_path, **settings, filters={"identical": False}),
         corpora_of(tmp_path, 2, **settings),
@@ -178,7 +178,7 @@ def test_the_cache_is_used_until_the_data_changes(tmp_path):
     ]
     table(tmp_path / "a.tsv", some_pairs(1, 51))
     changed.append(corpora_of(tmp_path, **settings))
-    assert len({first, *(each["train"].key for each in changed)}) == 6
+    assert len({first, *(each["train"].fingerprint for each in changed)}) == 6
 
 
 def test_a_corpus_that_changes_while_it_is_read_is_not_kept(tmp_path, monkeypatch):

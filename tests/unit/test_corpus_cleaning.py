@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mt_cli.config.corpora import FilterConfig
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean, filter_together
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean, drop_repeated
 from mt_cli.corpus.languages import COMMON_WORDS, scripts_of
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -119,5 +119,5 @@ def test_filtering_together_equals_a_loop_over_the_pairs(pairs, evaluated_source
     statuses = np.zeros(len(pairs), np.uint8)
     hashes = [np.array([pair[side] * 7_777_777_777 for pair in pairs], np.int64) for side in (0, 1)]
     evaluated = [np.array(sorted(each), np.int64) * 7_777_777_777 for each in (evaluated_sources, evaluated_targets)]
-    filter_together(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], evaluated)
+    drop_repeated(statuses, hashes, [(len(pairs), FilterConfig(max_targets_per_source=limit))], evaluated)
     assert [STATUS_NAMES[code] for code in statuses] == naive(pairs, evaluated_sources, evaluated_targets, limit)

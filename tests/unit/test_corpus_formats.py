@@ -22,7 +22,7 @@ ANY = st.characters(exclude_categories=["Cs"])
 
 def localised(*values):
     """Parameters of formats that `extras/localisation` reads; they are skipped where it was taken away."""
-    missing = pytest.mark.skipif(not hooks.has("read_po"), reason="extras/localisation is missing")
+    missing = pytest.mark.skipif(not hooks.has("GETTEXT"), reason="extras/localisation is missing")
     return [pytest.param(value, marks=missing) for value in values]
 
 

@@ -16,7 +16,7 @@ from mt_cli.machine.group import ALONE, Group
 
 
 def test_alone_every_method_is_neutral():
-    with launcher.joined() as group:
+    with launcher.launched_group() as group:
         assert group == ALONE == Group(rank=0, size=1, local_rank=0, launch_id="")
         tensor = torch.arange(3.0)
         group.all_reduce([tensor])
@@ -36,7 +36,7 @@ def test_processes_that_cannot_join_are_an_error(monkeypatch):
         for name, value in (variables | {"MASTER_PORT": str(bound.getsockname()[1])}).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(launcher, "_JOIN_TIMEOUT", timedelta(seconds=0.1))
-        with pytest.raises(InputError, match="cannot join"), launcher.joined():
+        with pytest.raises(InputError, match="cannot join"), launcher.launched_group():
             pass
 
 
@@ -93,7 +93,7 @@ def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, wo
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name, value in variables.items():
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=re.escape(words)), launcher.joined():
+    with pytest.raises(InputError, match=re.escape(words)), launcher.launched_group():
         pass
 
 

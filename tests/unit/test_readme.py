@@ -7,6 +7,7 @@ import typer
 from mt_cli.cli import main as cli
 from mt_cli.config.corpora import FilterConfig
 from mt_cli.corpus.formats import _FORMATS
+from mt_cli.hooks import FORMATS
 
 
 def commands():
@@ -60,5 +61,5 @@ def test_every_filter_and_format_is_documented(root):
     defaults = {name: {True: "true", None: "null"}.get(value, str(value)) for name, value in FilterConfig()}
     assert dict(table) == defaults
     assert [name for name, _ in table] == list(defaults)
-    for ending in _FORMATS:
+    for ending in (*_FORMATS, *FORMATS):
         assert f"`file: a{ending}`" in text

@@ -22,7 +22,7 @@ from mt_cli.corpus import cleaning, languages
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
-from mt_cli.corpus.reading import Corpus, Part
+from mt_cli.corpus.reading import Corpus, SourceRows
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.evaluation.texts import languages_of
 from mt_cli.extras.data_check import problems as suspicion
@@ -76,7 +76,7 @@ def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> 
     return _joined(problems)
 
 
-def _blocks(corpus: Corpus, part: Part) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
+def _blocks(corpus: Corpus, part: SourceRows) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
     """Blocks of the rows of a part with their statuses."""
     size = _ROWS_PER_BLOCK
     count = -(-part.num_rows // size)
@@ -169,7 +169,7 @@ def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> li
     return found
 
 
-def _odd_pairs_of(part: Part, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
+def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -> Iterator[OddPair]:
     source_lengths, source_numbers, _ = features_of(row[1] for row in rows)
     target_lengths, target_numbers, _ = features_of(row[2] for row in rows)
     ratios = source_lengths - target_lengths
@@ -211,5 +211,5 @@ def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) 
 
     modules = (slips, cleaning, languages, suspicion)  # The problems found depend on their code.
     paths = [*(Path(str(each.__file__)) for each in modules), languages.TABLE]
-    key = fingerprint(next(iter(corpora.values())).key, [digest_of_file(path) for path in paths])
+    key = fingerprint(next(iter(corpora.values())).fingerprint, [digest_of_file(path) for path in paths])
     return cache.entry(f"problems-{key}", examine, load)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_outline, read_safetensors
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason

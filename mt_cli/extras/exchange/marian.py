@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from mt_cli.checkpoint.weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
 from mt_cli.extras.exchange.exported_tokenizer import read_exported_tokenizer, tokenizer_options

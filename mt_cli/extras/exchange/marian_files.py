@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mt_cli.checkpoint.weights import read_arrays
+from mt_cli.checkpoint.untrusted_weights import read_arrays
 from mt_cli.config.loading import parse_yaml
 from mt_cli.errors import InputError, one_line
 from mt_cli.machine.storage import read_regular, reading

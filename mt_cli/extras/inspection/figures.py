@@ -1,4 +1,4 @@
-"""Pictures of what a model does. Knows tensors and matplotlib; does not know where the tensors come from."""
+"""Attention, positions and norms, drawn by matplotlib. Does not know where their tensors come from."""
 
 from __future__ import annotations
 

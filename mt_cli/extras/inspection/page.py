@@ -13,8 +13,8 @@ from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
 from mt_cli.evaluation.texts import METRICS
-from mt_cli.extras.inspection.charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.figures import shown_token
+from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
 from mt_cli.run.reading import RunFiles

@@ -6,13 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from mt_cli.corpus.lines import (
-    CHUNK_BYTES,
-    not_utf8,
-    opened,
-    read_lines,
-)
-from mt_cli.corpus.rows import Columns, Languages, Row
+from mt_cli.corpus.formats import Format
+from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
+from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
 _LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
@@ -43,6 +39,9 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
             raise CorpusError(f"{where}: a second {match[1]} in the message of line {began:,}")
         entry[keyword] = entry.get(keyword, b"") + _unescaped(match[2], where)
     yield from _rows_of_message(path, began, entry, is_fuzzy)
+
+
+GETTEXT = Format(read_po, lambda path: Names([], False))
 
 
 def _check_charset(path: Path) -> None:

@@ -7,15 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from xml.parsers import expat
 
+from mt_cli.corpus.formats import Format
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.lines import (
-    CHUNK_BYTES,
-    LONGEST,
-    foreign_kind,
-    not_utf8,
-    opened,
-)
-from mt_cli.corpus.rows import Columns, Languages, Row
+from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, foreign_kind, not_utf8, opened
+from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
 _XML = expat.errors.codes
@@ -46,7 +41,7 @@ def read_tmx(path: Path, languages: Languages, columns: Columns) -> Iterator[Row
     yield from units.take()
 
 
-def languages_in_tmx(path: Path) -> list[str]:
+def _languages_in(path: Path) -> Names:
     """The languages of the units at the beginning of a TMX file, in their order."""
     found: dict[str, None] = {}
 
@@ -58,7 +53,10 @@ def languages_in_tmx(path: Path) -> list[str]:
     parser.StartElementHandler = note
     with opened(path) as file, suppress(expat.ExpatError, LookupError, ValueError):  # `read_file` will explain it.
         parser.Parse(file.read(CHUNK_BYTES), False)
-    return [code for code in found if code]
+    return Names([code for code in found if code], True)
+
+
+TMX = Format(read_tmx, _languages_in)
 
 
 def _encoding_hint(code: int, chunk: bytes, place: int) -> str:

@@ -84,7 +84,7 @@ class ShardedGradients(Gradients):
         found: LossSums = sums
         return found
 
-    def _added_up(self, sums: LossSums) -> LossSums:
+    def _summed(self, sums: LossSums) -> LossSums:
         values = torch.stack([each.float() for each in vars(sums).values()])
         self.group.all_reduce([values])
         return LossSums(*values)

@@ -104,6 +104,15 @@ def test_the_score_of_the_parent_is_the_first_and_what_falls_below_it_is_said(ch
     assert status == 0 and "before the first step" not in err and "parent" not in err.replace("parent.yaml", "")
 
 
+def test_the_average_of_a_child_begins_with_the_weights_of_its_parent(child, tmp_path):
+    settings = "training.max_steps=6", "training.learning_rate=1e-12"
+    assert child(*settings, "name=plain")[0] == 0
+    assert child(*settings, "name=averaged", "training.ema_decay=0.9")[0] == 0
+    plain, averaged = (metrics_of(tmp_path / f"runs/{name}") for name in ("plain", "averaged"))
+    losses = [[row["valid/loss"] for row in rows if "valid/loss" in row] for rows in (plain, averaged)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
 def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same_run, monkeypatch):
     assert child("name=whole", "model.dropout=0.2")[0] == 0
     assert child("name=parts", "model.dropout=0.2", "training.max_steps=7")[0] == 0

@@ -118,7 +118,7 @@ def a_batch_that_does_not_fit_is_not_split_but_an_error():
     else:
         raise AssertionError
 
-with joined() as group:
+with launched_group() as group:
     gradients_are_those_of_one_process(torch.float32, True, 1e-6)
     gradients_are_those_of_one_process(torch.bfloat16, False, 1e-2)
     shards_stored_and_scattered_again_train_on_as_if_nothing_had_happened()

@@ -3,7 +3,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.extras.inspection.charts import Chart, Curve, short_number
+from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 
 NUMBERS = st.floats(-1e9, 1e9)
 

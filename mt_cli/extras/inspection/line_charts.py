@@ -1,4 +1,4 @@
-"""Line charts: the scales that place curves in an SVG picture. Knows numbers only."""
+"""Line charts of `mt report`: the scales that place curves in an SVG picture. Knows numbers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures that training writes for TensorBoard."""
+"""The pictures of attention that training writes for TensorBoard at each validation."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from mt_cli.checkpoint import files
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
-from mt_cli.checkpoint.weights import check_finite, check_outline, read_arrays, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_outline, read_arrays, read_pickle, read_safetensors
 from mt_cli.errors import DamagedFileError, InputError
 
 WEIGHTS = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor([1.5])}
