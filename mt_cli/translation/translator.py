@@ -91,7 +91,7 @@ class Translator:
             served: Translator = getattr(hooks, hooks.ENGINES[engine])(paths, device, precision, checkpoint)
             return served
         if engine != "mt":
-            raise InputError(f"engine {engine}: use {', '.join(('mt', *hooks.ENGINES))}")
+            raise InputError(f"engine {engine}: use {' or '.join(('mt', *hooks.ENGINES))}")
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model

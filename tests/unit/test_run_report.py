@@ -15,8 +15,8 @@ def report_of(num_steps, **others):
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_summary_names_only_commands_that_there_are(monkeypatch, is_there):
-    if not is_there:
-        monkeypatch.setitem(hooks.HOOKS, "save_attention", ("mt_cli.extras.nothing.figures", "--attention"))
+    module = "mt_cli.hooks" if is_there else "mt_cli.extras.nothing.figures"
+    monkeypatch.setitem(hooks.HOOKS, "save_attention", (module, "--attention"))
     text = format_summary(report_of(9), Path("runs/one"))
     assert ("mt report --run runs/one" in text) == is_there
     assert "mt translate --run runs/one" in text and "tensorboard --logdir runs" in text
