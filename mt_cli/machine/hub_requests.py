@@ -171,4 +171,5 @@ def _reason(error: BaseException) -> str:
         return f"the connection to {host} was lost: {error}"
     proxy = urlsplit(getproxies().get(urlsplit(ENDPOINT).scheme, ""))
     through = f" through the proxy {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
-    return f"no connection to {host}{through} ({one_line(error)})"
+    problem = "no connection to" if _is_silence(error) else "a lost connection to"
+    return f"{problem} {host}{through} ({one_line(error)})"
