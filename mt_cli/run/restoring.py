@@ -29,17 +29,18 @@ def restore(setup: Setup) -> RunState:
 
     Raises RunError if there is none, or corpora or tokenizers changed.
     """
-    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _last(setup))
+    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _resumed(setup))
 
 
-def _last(setup: Setup) -> RunState:
+def _resumed(setup: Setup) -> RunState:
+    """The state of a run that resumes, which is printed; config and best checkpoint are made to agree with it."""
     state = _load(setup, verified=setup.plan.state_path)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
     if (number := state.position.num_processes) != setup.group.size:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
-    for notice in setup.plan.changes:
-        say(notice)
+    if setup.plan.changes:
+        say(setup.plan.changes)
     reconcile_best(setup, state)
     return state
 
