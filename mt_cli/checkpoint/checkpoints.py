@@ -16,10 +16,7 @@ from torch import Tensor, nn
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, RunError
-from mt_cli.machine.storage import (
-    remove,
-    write_atomically,
-)
+from mt_cli.machine.storage import remove, write_atomically
 from mt_cli.model.transformer import Transformer
 
 

@@ -17,15 +17,7 @@ from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.errors import RunError
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.machine.storage import (
-    check_regular,
-    is_folder,
-    read_regular,
-    reading,
-    refusal,
-    remove_empty,
-    write_text,
-)
+from mt_cli.machine.storage import check_regular, is_folder, read_regular, reading, refusal, remove_empty, write_text
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
 

@@ -15,13 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mt_cli.corpus.lines import (
-    LONGEST,
-    not_utf8,
-    opened,
-    read_lines,
-    read_whole_lines,
-)
+from mt_cli.corpus.lines import LONGEST, not_utf8, opened, read_lines, read_whole_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 

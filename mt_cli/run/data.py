@@ -167,12 +167,13 @@ def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, 
     return found
 
 
-def longest_source(data: Data, config: Config) -> int | None:
-    """Number of tokens of the longest source sentence that is trained on; None for a stream."""
+def longest_source(data: Data, config: Config, before: int | None) -> int | None:
+    """Number of tokens of the longest source that a model is trained on, here or `before`; None for a stream."""
     if "train" not in data.statistics:
         return None
     counts = data.statistics["train"].source.length_counts
-    return min(config.corpus.max_tokens, max(length for length, count in enumerate(counts) if count))
+    longest = max(length for length, count in enumerate(counts) if count)
+    return min(config.corpus.max_tokens, max(longest, before or 0))
 
 
 def notes_on_words(config: Config) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +39,8 @@ class Plan:
     """That of the newest checkpoint that is not damaged or, of a new run, the first one."""
     state_path: Path | None = None
     """That checkpoint, which is verified; None for a new run."""
-    changed: Sequence[str] = ()
-    """A line for each option that is not as it was when the run was saved."""
+    changes: str = ""
+    """For people: each option that is not as it was when the run was saved."""
     report: Report | None = None
     """The report of a run that is finished."""
     is_new: bool = False
@@ -49,11 +48,6 @@ class Plan:
     """The run that a new one begins with; the main process alone has it."""
     data: Data | None = None
     """The data of a new run, for which its tokenizers were trained; the main process alone has them."""
-
-    @property
-    def changes(self) -> list[str]:
-        """The changed options for people, as one notice; none if nothing changed."""
-        return ["\n  ".join(["The config has changed:", *self.changed])] if self.changed else []
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "parent": None, "data": None}
@@ -145,9 +139,9 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         config, _ = hooks.resolve_preset(config, cache, known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
-    changed = directory.check_resumable(previous, config)
+    changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)
     if report is not None:
         write_text(directory.config_path, config.to_yaml())
-    return Plan(config, tokenizers, state, path, changed, report)
+    return Plan(config, tokenizers, state, path, changes and f"The config has changed:{changes}", report)

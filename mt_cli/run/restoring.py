@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
+from mt_cli.checkpoint.files import open_checkpoint
 from mt_cli.checkpoint.state import RunState
 from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
@@ -29,17 +28,18 @@ def restore(setup: Setup) -> RunState:
 
     Raises RunError if there is none, or corpora or tokenizers changed.
     """
-    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _last(setup))
+    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _resumed(setup))
 
 
-def _last(setup: Setup) -> RunState:
-    state = _load(setup, verified=setup.plan.state_path)
+def _resumed(setup: Setup) -> RunState:
+    """The state of a run that resumes, which is printed; config and best checkpoint are made to agree with it."""
+    state = _load(setup)
     write_text(setup.directory.config_path, setup.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
     if (number := state.position.num_processes) != setup.group.size:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
-    for notice in setup.plan.changes:
-        say(notice)
+    if setup.plan.changes:
+        say(setup.plan.changes)
     reconcile_best(setup, state)
     return state
 
@@ -71,7 +71,7 @@ def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsE
             "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
         ) from None
     try:
-        state = _load(setup, lambda state, checkpoint: not state.num_bad_steps_in_row and checkpoint.is_finite())
+        state = _load(setup, has_diverged=True)
     except RunError:
         write_bad_batch(setup, error.last)
         raise
@@ -83,19 +83,18 @@ def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsE
     return state
 
 
-def _load(
-    setup: Setup,
-    is_usable: Callable[[RunState, Checkpoint], bool] = lambda state, checkpoint: True,
-    verified: Path | None = None,
-) -> RunState:
-    """Fill model, optimizer and random generators from the newest usable state; return the rest of it."""
+def _load(setup: Setup, has_diverged: bool = False) -> RunState:
+    """Fill model, optimizer and random generators from the newest usable state; return the rest of it.
+
+    If training has diverged, states with weights that are not finite, or whose last step was skipped, are not usable.
+    """
     directory, skipped = setup.directory, list[str]()
     for path in directory.states():
         try:
-            with open_checkpoint(path, is_verified=path == verified) as checkpoint:
+            with open_checkpoint(path, is_verified=not has_diverged and path == setup.plan.state_path) as checkpoint:
                 state = checkpoint.state
                 check_data(directory, setup.fingerprints, state)
-                if not is_usable(state, checkpoint):
+                if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
                     continue
                 average = None if setup.average is None else setup.average.weights
                 checkpoint.restore(setup.model, setup.optimizer, average)

@@ -44,8 +44,7 @@ class Setup:
         self.objective = Objective(model, training)
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
-        self.validator = Validator(self.objective, data, config, self.dtype, device)
-        self.validator.allow(plan.state.longest_source)
+        self.validator = Validator(self.objective, data, config, self.dtype, device, plan.state.longest_source)
         own = group.on_main(lambda: fingerprints_of(data.corpora, config) | directory.fixed_digests())
         self.fingerprints = own or {}
         """Of the main process alone, which saves them."""

@@ -67,8 +67,8 @@ def _describe(setup: Setup) -> None:
 
 def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
     assert plan.report is not None
-    for notice in plan.changes:
-        say(notice)
+    if plan.changes:
+        say(plan.changes)
     say(f"This run is finished ({plan.report.stopped_because}); nothing is left to do.")
     if plan.config.training.average_checkpoints and not plan.report.averaged_steps:
         say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")

@@ -51,25 +51,29 @@ class Validation:
 
 
 class Validator:
-    """Scores a model on the validation set of a run, in the number format of training."""
+    """Scores a model on the validation set of a run, in the number format of training.
+
+    `longest_before` is the number of tokens of the longest source that the model was trained on before.
+    """
 
     def __init__(
-        self, objective: Objective, data: Data, config: Config, dtype: torch.dtype, device: torch.device | None = None
+        self,
+        objective: Objective,
+        data: Data,
+        config: Config,
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+        longest_before: int | None = None,
     ) -> None:
         self._objective, self._data, self._config = objective, data, config
         self._dtype, self._device = dtype, device
-        self.longest_source = longest_source(data, config)
+        self.longest_source = longest_source(data, config, longest_before)
         """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
         self.measure = measure_of(config, self._scorer)
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
-
-    def allow(self, longest_source: int | None) -> None:
-        """Translate sources of this length, too: the model was trained on them before this run."""
-        if self.longest_source is not None and longest_source is not None:
-            self.longest_source = min(self._config.corpus.max_tokens, max(self.longest_source, longest_source))
 
     def describe(self, found: Validation) -> str:
         """The scores that select the best checkpoint."""

@@ -28,25 +28,8 @@ from tokenizers import pre_tokenizers
 from mt_cli.config.sections import Config
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading
-from mt_cli.tokenizer.special import (
-    ABSENT,
-    BYTES,
-    EOS_ID,
-    PAD_ID,
-    SOS_ID,
-    SPACE,
-    SPECIAL_TOKENS,
-    UNK,
-    UNK_ID,
-)
-from mt_cli.tokenizer.trust import (
-    _KEYS_OF_STEPS,
-    checked_tree,
-    has_only,
-    has_only_own_steps,
-    no_panic,
-    own_patterns,
-)
+from mt_cli.tokenizer.special import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
+from mt_cli.tokenizer.trust import _KEYS_OF_STEPS, checked_tree, has_only, has_only_own_steps, no_panic, own_patterns
 
 MAX_FILE_BYTES = 2**28
 

@@ -15,19 +15,9 @@ from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.errors import ConfigError
 from mt_cli.machine.console import Progress
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
-from mt_cli.tokenizer.special import (
-    BYTES,
-    JOINER,
-    NEVER_SEEN,
-    SPACE,
-    SPECIAL_TOKENS,
-    untagged,
-)
+from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, untagged
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.trust import (
-    MAX_ENTRY_CHARACTERS,
-    check_model,
-)
+from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, check_model
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75

@@ -85,8 +85,8 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
         check_data(directory, fingerprints_of(data.corpora, run.config) | directory.fixed_digests(), state)
         objective = Objective(run.model.to(device), training)
-        validator = Validator(objective, data, run.config, pick_precision(training.precision, device), device)
-        validator.allow(state.longest_source)
+        dtype = pick_precision(training.precision, device)
+        validator = Validator(objective, data, run.config, dtype, device, state.longest_source)
         found = validator.validate()
         state.set_best(state.best_step, found.value, found.loss, validator.measure)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(found)}"

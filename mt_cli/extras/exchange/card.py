@@ -10,8 +10,8 @@ from mt_cli.config.sections import Config
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import METRICS
 from mt_cli.extras.exchange.huggingface import MAX_LENGTH
-from mt_cli.run.reading import RunFiles
 from mt_cli.run.report import Report
+from mt_cli.run.run_files import RunFiles
 
 
 def model_card(run: RunFiles, license_name: str | None) -> str:

@@ -89,7 +89,7 @@ def export(
     if kind == "huggingface":
         from mt_cli.extras.exchange.card import model_card
         from mt_cli.extras.exchange.huggingface import export_huggingface
-        from mt_cli.run.reading import RunFiles
+        from mt_cli.run.run_files import RunFiles
 
         agreement = export_huggingface(loaded, output, sentences, model_card(RunFiles.read(path), license_name))
         usage = f"Use it with transformers; {output}/README.md says how"

@@ -94,7 +94,7 @@ def report(
     path = run_path(run)
     from mt_cli.extras.inspection.page import page_of
     from mt_cli.machine.storage import write_text
-    from mt_cli.run.reading import RunFiles
+    from mt_cli.run.run_files import RunFiles
 
     page = Output(output) if output else None
     runs = [RunFiles.read(each) for each in [path, *(compare or [])]]

@@ -17,8 +17,8 @@ from mt_cli.extras.inspection.figures import shown_token
 from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
-from mt_cli.run.reading import RunFiles
 from mt_cli.run.report import notes_on_comparison
+from mt_cli.run.run_files import RunFiles
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {

@@ -19,15 +19,7 @@ from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
-from mt_cli.extras.recipes.naming import (
-    NO_CODES,
-    Found,
-    Tree,
-    is_unknown_code,
-    look,
-    title_of,
-    unknown_codes_in,
-)
+from mt_cli.extras.recipes.naming import NO_CODES, Found, Tree, is_unknown_code, look, title_of, unknown_codes_in
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10

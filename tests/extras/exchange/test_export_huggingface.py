@@ -15,8 +15,8 @@ from mt_cli.extras.exchange.bundle import export_bundle
 from mt_cli.extras.exchange.card import model_card
 from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.reading import RunFiles
 from mt_cli.run.report import Report
+from mt_cli.run.run_files import RunFiles
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
