@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mt_cli.config.corpora import DatasetSource
@@ -19,7 +20,7 @@ from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import CorpusError, MtError, one_line
-from mt_cli.machine.console import has_bars
+from mt_cli.machine.console import has_bars, say
 from mt_cli.machine.hub import Repository, check_reachable, download, find, locked
 from mt_cli.machine.hub_requests import asking
 from mt_cli.machine.storage import read_regular, write_text
@@ -118,17 +119,28 @@ def _load(source: DatasetSource, split: str | None) -> Any:
 
 
 def _load_folder(source: DatasetSource, split: str | None) -> Any:
-    import datasets
-
     path, subset = Path(source.dataset), source.subset
     if source.revision is not None:
         raise CorpusError(f"dataset {path}: a folder has no revisions; remove `revision`")
     if subset and (path / subset).is_dir() and not (path / "README.md").is_file():
         # Without a dataset card that declares it, a subset is the folder with its name.
         path, subset = path / subset, None
-    return datasets.load_dataset(
-        str(path), subset, split=split, streaming=source.streaming, data_files=_data_files(source)
-    )
+    builder = _unquoted(str(path), subset, data_files=_data_files(source))
+    if source.streaming:
+        return _split_of(builder, split, builder.as_streaming_dataset)
+    builder.download_and_prepare()
+    return _split_of(builder, split, builder.as_dataset)
+
+
+def _unquoted(name: str, subset: str | None, **options: Any) -> Any:
+    """The builder of a dataset; in TSV files, quotes are characters like others, as in files without `datasets`."""
+    import datasets
+
+    builder = datasets.load_dataset_builder(name, subset, **options)
+    files = list(chain.from_iterable((builder.config.data_files or {}).values()))
+    if files and all(".tsv" in PurePosixPath(file).suffixes for file in files):
+        return datasets.load_dataset_builder(name, subset, **options, quoting=csv.QUOTE_NONE)
+    return builder
 
 
 def _data_files(source: DatasetSource) -> dict[str, list[str]] | None:
@@ -147,17 +159,27 @@ def _load_repository(source: DatasetSource, split: str | None) -> Any:
             builder = _builder(repository.id, repository.commit, source.subset, files)
             return _split_of(builder, split, builder.as_streaming_dataset)
         builder = _prepared(repository, source.subset, files)
-        return _split_of(builder, split, builder.as_dataset)
+        try:
+            return _split_of(builder, split, builder.as_dataset)
+        except MtError:
+            raise
+        except Exception:  # The files of `datasets` are damaged or incomplete; each of its libraries has own errors.
+            say(f"{repository}: {builder.cache_dir} is damaged; it is made again")
+            builder = _prepare(repository, source.subset, files, again=True)
+            return _split_of(builder, split, builder.as_dataset)
 
 
 def _split_of(builder: Any, split: str | None, load: Callable[[str | None], Any]) -> Any:
+    where = f"dataset {builder.repo_id or builder.base_path}"
     try:
         return load(split)
     except ValueError as error:
+        if split and "[" in split and load == builder.as_streaming_dataset:
+            raise CorpusError(f"{where}: a stream has no slices such as {split}") from error
         names = list(builder.info.splits or builder.config.data_files or ())
         if split is None or split.partition("[")[0] in names:
             raise
-        raise CorpusError(f"dataset {builder.repo_id}: has no split {split!r}; it has {', '.join(names)}") from error
+        raise CorpusError(f"{where}: has no split {split!r}; it has {', '.join(names)}") from error
 
 
 def _prepared(repository: Repository, subset: str | None, files: str) -> Any:
@@ -184,13 +206,13 @@ def _prepared_before(repository: Repository, record: Path) -> Any:
     return builder if builder.info.splits else None
 
 
-def _prepare(repository: Repository, subset: str | None, files: str) -> Any:
+def _prepare(repository: Repository, subset: str | None, files: str, again: bool = False) -> Any:
     check_reachable(repository)
     builder = _builder(repository.id, repository.commit, subset, files)
     urls = chain.from_iterable(builder.config.data_files.values())
     names = (url.partition(f"@{repository.commit}/")[2] for url in urls)
     download(repository, [name for name in names if name in repository.files])
-    builder.download_and_prepare()
+    builder.download_and_prepare(download_mode="reuse_cache_if_exists" if again else None)
     return builder
 
 
@@ -200,12 +222,11 @@ def _builder(name: str, commit: str, subset: str | None, data_files: str) -> Any
     import datasets
 
     try:
-        builder = datasets.load_dataset_builder(name, subset, data_files=json.loads(data_files), revision=commit)
+        builder = _unquoted(name, subset, data_files=json.loads(data_files), revision=commit)
     except ValueError as error:
-        if "find cache" in str(error):  # What `datasets` tries when the hub does not answer.
-            raise MtError(
-                f"dataset {name}: configuration {subset!r} is not downloaded, and the hub does not answer"
-            ) from error
+        if "find cache" in str(error):  # After any error, `datasets` tries what it loaded before.
+            chosen = f"subset {subset!r} and data_files {data_files}"
+            raise CorpusError(f"dataset {name}: nothing was found for {chosen} at commit {commit}") from error
         known = datasets.get_dataset_config_names(name, revision=commit)
         if subset in known or len(known) == 1:
             raise

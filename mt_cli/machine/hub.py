@@ -91,7 +91,7 @@ def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Reposit
             found = _recorded(record) or _ask(kind, name, revision)
             write_text(record, found.model_dump_json())
     asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
-    say(f"{found}{asked}")
+    say(f"{kind} {found.id} at commit {found.commit}{asked}")
     return found
 
 
@@ -171,7 +171,15 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     where: Any = {"repo_type": repository.kind, "revision": repository.commit}
-    missing = [name for name in names if not isinstance(try_to_load_from_cache(repository.id, name, **where), str)]
+    missing = []
+    for name in names:
+        path = try_to_load_from_cache(repository.id, name, **where)
+        if not isinstance(path, str):
+            missing.append(name)
+        elif _size(Path(path)) != repository.files[name].size:  # It was truncated since, or its disk was full.
+            remove(Path(path).resolve())
+            remove(Path(path))
+            missing.append(name)
     if not missing:
         return repository.downloads
     with locked(repository.folder), asking(repository.kind, repository.id), writing(repository.folder):
@@ -217,6 +225,9 @@ def _continue(repository: Repository, name: str, partial: Path, advance: Callabl
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
     done, size = _size(partial), repository.files[name].size
+    if done > size:
+        remove(partial)
+        done = 0
     if done < size:
         url = hf_hub_url(repository.id, name, repo_type=repository.kind, revision=repository.commit)
         # Compressed, the range would be one of other bytes.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from importlib.metadata import version
@@ -113,6 +114,41 @@ def test_chosen_files_and_streams(hub, mt_from_hub, tmp_path):
     assert {row["commit"] for row in report_of(tmp_path, "books")["corpora"]} == {
         hub.datasets["org/lines"].branches["main"]
     }
+
+
+def test_quotes_in_tsv_files_are_characters(hub, cases):
+    lines = ["en\tde", 'a "b\tx', "c\ty", 'd" e\tz']
+    hub.dataset("org/table", {"train.tsv": "\n".join(lines).encode() + b"\n"})
+    assert cases({"table": {}})["table"][:2] == [0, "3"]
+
+
+def test_what_is_damaged_in_the_cache_is_made_again(hub, cases, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
+    wanted, home = {"books": {"subset": "en-de"}}, tmp_path / "home"
+    assert cases(wanted)["books"][:2] == [0, "40"]
+    (arrow,) = home.glob("datasets/**/*.arrow")
+    (blob,) = home.glob("hub/*/blobs/" + "?" * 64)
+    for damage in (arrow.unlink, lambda: os.truncate(arrow, 100), lambda: shutil.rmtree(home / "datasets")):
+        damage()
+        assert cases(wanted)["books"][:2] == [0, "40"]
+    shutil.rmtree(home / "datasets")
+    os.truncate(blob, 50)
+    assert cases(wanted)["books"][:2] == [0, "40"]
+    partial = home / "hub/datasets--org--books/mt/partial" / blob.name
+    content = blob.read_bytes()
+    shutil.rmtree(home / "datasets")
+    blob.unlink()
+    partial.write_bytes(content + b"more")
+    assert cases(wanted)["books"][:2] == [0, "40"]
+
+
+def test_a_pattern_without_files_and_a_slice_of_a_stream_are_refused(hub, cases):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
+    assert cases({"books": {"subset": "en-de"}})["books"][0] == 0
+    (found,) = cases({"books": {"data_files": "de/*.parquet"}}).values()
+    assert found[0] == 2 and "de/*.parquet" in found[1]
+    (found,) = cases({"books": {"subset": "en-de", "streaming": True, "split": "train[:3]"}}).values()
+    assert found[0] == 2 and "a stream has no slices such as train[:3]" in found[1]
 
 
 CASES = """

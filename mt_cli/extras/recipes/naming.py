@@ -45,7 +45,7 @@ def look(source: Source) -> Found:
             raise CorpusError(f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}")
         tree = source.model_dump(mode="json", exclude_unset=True)
         roles = {"valid": next((each for each in VALID if each in splits), None)}
-        roles["test"] = "test" if "test" in splits else None
+        roles["test"] = next((each for each in ("test", "devtest") if each in splits), None)
         evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
         return Found(*_columns_of(splits[source.split]), evaluation)
     if isinstance(source, FilesSource):
