@@ -7,6 +7,7 @@ and reads the same data. Knows neither datasets nor models.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from mt_cli.errors import MtError
+from mt_cli.errors import MtError, one_line
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.hub_requests import Kind, TruncatedError, asking, patiently, timeout
 from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_text, writing
@@ -133,7 +134,11 @@ def _ask(kind: Kind, name: str, revision: str) -> Repository:
 
     api = HfApi()
     ask = api.dataset_info if kind == "dataset" else api.model_info
-    info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=timeout()))
+    try:
+        info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=timeout()))
+    except (json.JSONDecodeError, TypeError, KeyError) as error:
+        hint = "a network that asks to log in may have answered"
+        raise MtError(f"{kind} {name}: the answer is not that of a hub ({one_line(error)}); {hint}") from error
     _ANSWERED.add(str(info.sha))
     if info.id and info.id != name:
         say(f"{kind} {name} is called {info.id} now: use this name")
@@ -182,7 +187,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
             missing.append(name)
     if not missing:
         return repository.downloads
-    with locked(repository.folder), asking(repository.kind, repository.id), writing(repository.folder):
+    with locked(repository.folder), writing(repository.folder), asking(repository.kind, repository.id):
         total = sum(repository.files[name].size for name in missing)
         partials = [_partial(repository, name) for name in missing]
         partials[0].parent.mkdir(parents=True, exist_ok=True)
@@ -228,6 +233,7 @@ def _continue(repository: Repository, name: str, partial: Path, advance: Callabl
     if done > size:
         remove(partial)
         done = 0
+    partial.touch()  # An empty file is complete at once.
     if done < size:
         url = hf_hub_url(repository.id, name, repo_type=repository.kind, revision=repository.commit)
         # Compressed, the range would be one of other bytes.

@@ -144,6 +144,8 @@ def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | 
         return InputError(f"{what}: has no such revision; use a branch, a tag or a commit of {page}/commits/main")
     if isinstance(error, errors.RepositoryNotFoundError):
         return InputError(f"{what}: not found on the hub; check the name ({page}); if it is private, {token}{note}")
+    if isinstance(error, errors.RemoteEntryNotFoundError):
+        return MtError(f"{what}: one of its files is not there ({one_line(error)})")
     if isinstance(error, errors.HFValidationError):
         return InputError(f"{what}: not an id of the hub, which has the form `owner/name`{note}")
     if status == 429:

@@ -142,6 +142,28 @@ def test_what_is_damaged_in_the_cache_is_made_again(hub, cases, tmp_path):
     assert cases(wanted)["books"][:2] == [0, "40"]
 
 
+def test_any_name_of_a_file_an_empty_file_and_no_hub_at_all(hub, cases):
+    rows = json_lines(PAIRS[:3], ["en", "de"])
+    hub.dataset("org/names", {"a b/t #1?.jsonl": rows, "ü/ñ %41.jsonl": rows, "empty.jsonl": b""})
+    hub.dataset("org/portal", opus_books({"en-de": PAIRS}))
+    hub.faults.status("/api/datasets/org/portal*", 200, Content_Type="text/html")
+    hub.dataset("org/gone", opus_books({"en-de": PAIRS}))
+    hub.faults.status("*org/gone*.parquet", 404, X_Error_Code="EntryNotFound")
+    found = cases({"names": {"data_files": "**/*.jsonl"}, "portal": {}, "gone": {}})
+    assert found["names"][:2] == [0, "6"]
+    assert found["portal"][0] == 1 and "the answer is not that of a hub" in found["portal"][1]
+    assert found["gone"][0] == 1 and "one of its files is not there" in found["gone"][1]
+
+
+def test_a_token_is_sent_to_the_hub_alone(hub, cases, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}}, HF_TOKEN="hf_reader")["books"][:2] == [0, "40"]
+    assert any(request.has_token for request in hub.requests)
+    assert not any(request.has_token for request in hub.requests if request.from_cdn)
+    files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert files and not any(b"hf_reader" in path.read_bytes() for path in files)
+
+
 def test_a_pattern_without_files_and_a_slice_of_a_stream_are_refused(hub, cases):
     hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
     assert cases({"books": {"subset": "en-de"}})["books"][0] == 0
