@@ -213,7 +213,7 @@ def _fetch(repository: Repository, name: str, advance: Callable[[int], object]) 
     """Download a file to its place in the cache, whose name is the checksum."""
     expected, partial = repository.files[name], _partial(repository, name)
     blob = repository.folder / "blobs" / expected.checksum
-    if blob.exists():  # Another name has the same content.
+    if blob.exists() and _size(blob) == expected.size:  # Another name has the same content.
         advance(expected.size - _size(partial))
         return
     patiently(lambda: _continue(repository, name, partial, advance), done=lambda: _size(partial))
