@@ -199,7 +199,9 @@ def _prepared_before(repository: Repository, record: Path) -> Any:
 
     try:
         config_id, version, commit = json.loads(read_regular(record, _MAX_RECORD_BYTES))
-    except (OSError, ValueError):  # It is not there, or damaged.
+    except (OSError, ValueError, TypeError):  # It is not there, or damaged.
+        return None
+    if commit != repository.commit:
         return None
     name = repository.id.rpartition("/")[2]
     builder = Cache(repo_id=repository.id, dataset_name=name, config_name=config_id, version=version, hash=commit)

@@ -131,6 +131,7 @@ def _folder(kind: Kind, name: str) -> Path:
 
 def _ask(kind: Kind, name: str, revision: str) -> Repository:
     from huggingface_hub import HfApi
+    from huggingface_hub.utils import validate_repo_id
 
     api = HfApi()
     ask = api.dataset_info if kind == "dataset" else api.model_info
@@ -140,6 +141,8 @@ def _ask(kind: Kind, name: str, revision: str) -> Repository:
         hint = "a network that asks to log in may have answered"
         raise MtError(f"{kind} {name}: the answer is not that of a hub ({one_line(error)}); {hint}") from error
     _ANSWERED.add(str(info.sha))
+    if info.id:
+        validate_repo_id(info.id)  # It becomes the name of a folder.
     if info.id and info.id != name:
         say(f"{kind} {name} is called {info.id} now: use this name")
     if info.gated:
@@ -179,11 +182,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
     missing = []
     for name in names:
         path = try_to_load_from_cache(repository.id, name, **where)
-        if not isinstance(path, str):
-            missing.append(name)
-        elif _size(Path(path)) != repository.files[name].size:  # It was truncated since, or its disk was full.
-            remove(Path(path).resolve())
-            remove(Path(path))
+        if not isinstance(path, str) or _size(Path(path)) != repository.files[name].size:
             missing.append(name)
     if not missing:
         return repository.downloads
@@ -195,6 +194,7 @@ def download(repository: Repository, names: Sequence[str]) -> Path:
         check_free_disk(partials[0].parent, total - done, "the download")
         with Progress(f"downloading {repository.id}", total, "byte", done) as progress:
             for name in missing:
+                remove(repository.downloads / name)  # The link alone: it may lead out of the cache.
                 _fetch(repository, name, progress.advance)
                 hf_hub_download(repository.id, name, **where)  # Gives the file its name.
     return repository.downloads

@@ -96,11 +96,18 @@ def asking(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     Raises InputError if there is no such repository or revision or access to it is refused, and MtError if the hub
     cannot be reached; `note` is the end of messages that say that it was not found.
     """
-    from huggingface_hub import get_session
+    from huggingface_hub import get_session, get_token
     from huggingface_hub.utils import logging
 
     logging.set_verbosity(logging.CRITICAL)  # Errors are in our message.
-    get_session().timeout = timeout()  # By default, some requests would wait for ever.
+    if not (get_token() or "").isascii():
+        raise InputError("HF_TOKEN, or the saved token: has characters that are in no token; copy it again")
+    try:
+        get_session().timeout = timeout()  # By default, some requests would wait for ever.
+    except Exception as error:  # Its message would show the password of a proxy.
+        raise InputError(
+            f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: no address of a usable proxy ({type(error).__name__})"
+        ) from None
     try:
         yield
     except MtError:
@@ -124,9 +131,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | None:
     """Our error for one of the hub's client."""
     from huggingface_hub import errors, get_token
-    from huggingface_hub.constants import ENDPOINT
 
-    what, page = f"{kind} {name}", f"{ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
+    what, page = f"{kind} {name}", f"{_address()}/{'datasets/' if kind == 'dataset' else ''}{name}"
     has_token = get_token() is not None
     token = (
         "the account of your token has no access"
@@ -160,9 +166,7 @@ def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | 
 
 def _reason(error: BaseException) -> str:
     """Why a request failed."""
-    from huggingface_hub.constants import ENDPOINT
-
-    host = urlsplit(ENDPOINT).netloc
+    host = _address().partition("//")[2]
     status, headers = _response_of(error)
     if status == 429:
         seconds = _seconds_asked_for(headers)
@@ -171,7 +175,15 @@ def _reason(error: BaseException) -> str:
         return f"{host} answered with status {status}"
     if isinstance(error, TruncatedError):
         return f"the connection to {host} was lost: {error}"
-    proxy = urlsplit(getproxies().get(urlsplit(ENDPOINT).scheme, ""))
-    through = f" through the proxy {proxy.hostname}:{proxy.port}" if proxy.hostname else ""
+    proxy = urlsplit(getproxies().get(_address().partition(":")[0], "")).hostname
+    through = f" through the proxy {proxy}" if proxy else ""
     problem = "no connection to" if _is_silence(error) else "a lost connection to"
     return f"{problem} {host}{through} ({one_line(error)})"
+
+
+def _address() -> str:
+    """The address of the hub, without the name and the password that `HF_ENDPOINT` may have."""
+    from huggingface_hub.constants import ENDPOINT
+
+    scheme, _, rest = ENDPOINT.partition("//")
+    return f"{scheme}//{rest.rpartition('@')[2]}"

@@ -164,6 +164,29 @@ def test_a_token_is_sent_to_the_hub_alone(hub, cases, tmp_path):
     assert files and not any(b"hf_reader" in path.read_bytes() for path in files)
 
 
+def test_a_file_outside_the_cache_is_never_removed(hub, cases, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    own = tmp_path / "own.txt"
+    own.write_text("mine", encoding="utf-8")
+    (link,) = (tmp_path / "home").glob("hub/*/snapshots/*/en-de/*.parquet")
+    link.unlink()
+    link.symlink_to(own)
+    shutil.rmtree(tmp_path / "home/datasets")
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    assert own.read_text(encoding="utf-8") == "mine"
+
+
+def test_no_message_has_a_token_or_a_password(hub, cases):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    secret = "SECRETx"
+    settings = [{"HF_TOKEN": f"hf_{secret}ü"}, {"http_proxy": f"http://me:{secret}#x@127.0.0.1:9"}]
+    settings += [{"HF_ENDPOINT": f"http://me:{secret}@127.0.0.1:9"}, {"http_proxy": f"http://me:{secret}@127.0.0.1:9"}]
+    for each in settings:
+        status, message, _ = cases({"books": {}}, **each)["books"]
+        assert status in (1, 2) and secret not in message, message
+
+
 def test_a_pattern_without_files_and_a_slice_of_a_stream_are_refused(hub, cases):
     hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
     assert cases({"books": {"subset": "en-de"}})["books"][0] == 0
