@@ -143,8 +143,8 @@ def evaluate(
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
-        reports = [read_report(RunDirectory(each)) for each in (*paths, against)]
-        notes = notes_on_comparison(reports) if against.is_dir() else []
+        runs = map(RunDirectory, (*paths, against))
+        notes = notes_on_comparison([read_report(each) for each in runs]) if against.is_dir() else []
         tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
         found.against = scoring.Rival.model_validate(tree)
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.

@@ -15,18 +15,20 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pyarrow.lib import ArrowException
+from pydantic import BaseModel
+
 from mt_cli.config.corpora import DatasetSource
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.tables import pick_columns, rows_of_tables
-from mt_cli.errors import CorpusError, MtError, one_line
+from mt_cli.errors import CorpusError, InputError, MtError, one_line
 from mt_cli.machine.console import has_bars, say
 from mt_cli.machine.hub import Repository, check_reachable, download, find, locked
 from mt_cli.machine.hub_requests import asking
-from mt_cli.machine.storage import read_regular, write_text
+from mt_cli.machine.storage import read_model, write_text
 
 _ROWS_PER_TABLE = 1_000
-_MAX_RECORD_BYTES = 2**16
 _NAMES_SHOWN = 20
 
 
@@ -154,19 +156,17 @@ def _load_repository(source: DatasetSource, split: str | None) -> Any:
     """A dataset of the hub, at the commit that its revision had when it was first used."""
     repository = _repository(source)
     files = json.dumps(_data_files(source))
-    with asking("dataset", repository.id):
-        if source.streaming:
+    if source.streaming:
+        with asking("dataset", repository.id):
             builder = _builder(repository.id, repository.commit, source.subset, files)
             return _split_of(builder, split, builder.as_streaming_dataset)
-        builder = _prepared(repository, source.subset, files)
-        try:
-            return _split_of(builder, split, builder.as_dataset)
-        except MtError:
-            raise
-        except Exception:  # The files of `datasets` are damaged or incomplete; each of its libraries has own errors.
-            say(f"{repository}: {builder.cache_dir} is damaged; it is made again")
-            builder = _prepare(repository, source.subset, files, again=True)
-            return _split_of(builder, split, builder.as_dataset)
+    builder = _prepared(repository, source.subset, files)
+    try:
+        return _split_of(builder, split, builder.as_dataset)
+    except (OSError, ArrowException):  # The files of `datasets` are damaged or incomplete.
+        say(f"{repository}: {builder.cache_dir} is damaged; it is made again")
+        builder = _prepare(repository, source.subset, files, again=True)
+        return _split_of(builder, split, builder.as_dataset)
 
 
 def _split_of(builder: Any, split: str | None, load: Callable[[str | None], Any]) -> Any:
@@ -189,8 +189,16 @@ def _prepared(repository: Repository, subset: str | None, files: str) -> Any:
     if builder is None:
         with locked(repository.folder):
             builder = _prepared_before(repository, record) or _prepare(repository, subset, files)
-            write_text(record, json.dumps(Path(builder.cache_dir).parts[-3:]))
+            config_id, version, _ = Path(builder.cache_dir).parts[-3:]
+            write_text(record, _Prepared(config_id=config_id, version=version).model_dump_json())
     return builder
+
+
+class _Prepared(BaseModel):
+    """Where `datasets` has put a configuration of a dataset at a commit."""
+
+    config_id: str
+    version: str
 
 
 def _prepared_before(repository: Repository, record: Path) -> Any:
@@ -198,23 +206,22 @@ def _prepared_before(repository: Repository, record: Path) -> Any:
     from datasets.packaged_modules.cache.cache import Cache
 
     try:
-        config_id, version, commit = json.loads(read_regular(record, _MAX_RECORD_BYTES))
-    except (OSError, ValueError, TypeError):  # It is not there, or damaged.
+        found = read_model(record, _Prepared)
+    except InputError:  # It is not there, or damaged.
         return None
-    if commit != repository.commit:
-        return None
-    name = repository.id.rpartition("/")[2]
-    builder = Cache(repo_id=repository.id, dataset_name=name, config_name=config_id, version=version, hash=commit)
+    place = {"config_name": found.config_id, "version": found.version, "hash": repository.commit}
+    builder = Cache(repo_id=repository.id, dataset_name=repository.id.rpartition("/")[2], **place)
     return builder if builder.info.splits else None
 
 
 def _prepare(repository: Repository, subset: str | None, files: str, again: bool = False) -> Any:
     check_reachable(repository)
-    builder = _builder(repository.id, repository.commit, subset, files)
-    urls = chain.from_iterable(builder.config.data_files.values())
-    names = (url.partition(f"@{repository.commit}/")[2] for url in urls)
-    download(repository, [name for name in names if name in repository.files])
-    builder.download_and_prepare(download_mode="reuse_cache_if_exists" if again else None)
+    with locked(repository.folder), asking("dataset", repository.id):
+        builder = _builder(repository.id, repository.commit, subset, files)
+        urls = chain.from_iterable(builder.config.data_files.values())
+        names = (url.partition(f"@{repository.commit}/")[2] for url in urls)
+        download(repository, [name for name in names if name in repository.files])
+        builder.download_and_prepare(download_mode="reuse_cache_if_exists" if again else None)
     return builder
 
 

@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,13 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from mt_cli.errors import MtError, one_line
+from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.hub_requests import Kind, TruncatedError, asking, patiently, timeout
-from mt_cli.machine.storage import check_free_disk, read_regular, remove, write_text, writing
+from mt_cli.machine.storage import check_free_disk, read_model, remove, write_text, writing
 
 _MAX_RECORD_BYTES = 2**26
 _SECONDS_UNTIL_NOTICE = 1.0
-_CHUNK_BYTES = 1 << 22
 _ANSWERED: set[str] = set()
 """Commits of which this process has asked the hub."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -81,26 +80,25 @@ def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Reposit
     """
     from huggingface_hub.utils import validate_repo_id
 
-    with asking(kind, name, note):
-        validate_repo_id(name)
     revision = revision or "main"
     folder = _folder(kind, name)
     record = folder / "mt" / f"{quote(revision, safe='')}.json"
     found = _recorded(record)
     if found is None:
-        with locked(folder), asking(kind, name, note):
-            found = _recorded(record) or _ask(kind, name, revision)
-            write_text(record, found.model_dump_json())
+        with asking(kind, name, note):
+            validate_repo_id(name)
+            with locked(folder):
+                found = _recorded(record) or _ask(kind, name, revision)
+                write_text(record, found.model_dump_json())
     asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
     say(f"{kind} {found.id} at commit {found.commit}{asked}")
     return found
 
 
 def _recorded(record: Path) -> Repository | None:
-    try:
-        return Repository.model_validate_json(read_regular(record, _MAX_RECORD_BYTES))
-    except (OSError, ValueError):  # It is not there, or damaged.
-        return None
+    with suppress(InputError):  # It is not there, or damaged.
+        return read_model(record, Repository, _MAX_RECORD_BYTES)
+    return None
 
 
 @contextmanager
@@ -256,6 +254,4 @@ def _checksum(path: Path, expected: RemoteFile) -> str:
     if len(expected.checksum) == 40:  # A git blob: its hash is that of a header and the content.
         digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, lambda: digest).hexdigest()

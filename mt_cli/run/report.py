@@ -102,7 +102,8 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
     best = directory.best_state()
     is_current = (
         report.num_steps == state.position.step
-        and any(f"|tok:{tokenizer}" in score.signature for score in report.scores.values())
+        and "bleu" in report.scores
+        and f"|tok:{tokenizer}" in report.scores["bleu"].signature
         and best is not None
         and best.best_metric == measure_of(config, scorer_of(config, "valid"))
     )

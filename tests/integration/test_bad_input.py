@@ -109,9 +109,9 @@ def test_a_missing_corpus_says_from_which_folder_its_path_is_read(fails, offline
 
 
 def test_a_hub_id_without_network(fails, offline, tiny_tree, tmp_path):
-    path = with_corpus(tiny_tree, tmp_path, train={"dataset": "nobody/nothing", "subset": "en-xx", "split": "train"})
+    path = with_corpus(tiny_tree, tmp_path, train={"dataset": "org/nothing", "subset": "en-xx", "split": "train"})
     err = fails("train", "--config", path)
-    assert "dataset nobody/nothing: is not downloaded, and HF_HUB_OFFLINE is set" in err
+    assert "dataset org/nothing: is not downloaded, and HF_HUB_OFFLINE is set" in err
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "/elsewhere", "a/b", "..", ""])

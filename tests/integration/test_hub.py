@@ -155,6 +155,15 @@ def test_any_name_of_a_file_an_empty_file_and_no_hub_at_all(hub, cases):
     assert found["gone"][0] == 1 and "one of its files is not there" in found["gone"][1]
 
 
+def test_what_is_downloaded_needs_no_connection_even_for_a_wrong_slice(hub, cases):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    hub.stop()
+    assert cases({"books": {}}, http_proxy="http://me:secret#x@127.0.0.1:9")["books"][:2] == [0, "40"]
+    status, message, _ = cases({"books": {"split": "train[:abc]"}})["books"]
+    assert status == 2 and "no connection" not in message
+
+
 def test_a_token_is_sent_to_the_hub_alone(hub, cases, tmp_path):
     hub.dataset("org/books", opus_books({"en-de": PAIRS}))
     assert cases({"books": {}}, HF_TOKEN="hf_reader")["books"][:2] == [0, "40"]

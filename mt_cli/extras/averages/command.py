@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -18,9 +18,6 @@ from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.cpus import spin_less_if_busy
-
-if TYPE_CHECKING:
-    pass
 
 
 def add(app: typer.Typer) -> None:

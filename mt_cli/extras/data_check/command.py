@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Option
@@ -18,9 +18,6 @@ from mt_cli.cli.options import (
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
-
-if TYPE_CHECKING:
-    pass
 
 
 def add(app: typer.Typer) -> None:
