@@ -60,6 +60,7 @@ _SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space":
 _LINES_COMPARED = 20
 _MIN_LINES_COMPARED = 6
 _ROWS_WITH_KEYS = 100
+_LONGEST_NAME = 40
 
 
 def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str] = _SEPARATORS) -> str:
@@ -68,6 +69,14 @@ def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str]
         if name != expected and all(_SEPARATORS[name] in line for line in lines):
             return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
     return ""
+
+
+def hint_at_heading(names: Sequence[str]) -> str:
+    """A hint if the names of columns seem to be text, or to be separated otherwise; or else an empty string."""
+    if len(names) == 1 and (hint := _hint_at_separator(names, "tab", ("semicolon", "bar", "comma"))):
+        return hint
+    is_text = any(len(name) > _LONGEST_NAME or name.count(" ") > 1 for name in names)
+    return "; a CSV or TSV file of a dataset needs a first line with the names of its columns" if is_text else ""
 
 
 def _read_table(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -18,10 +19,36 @@ T = TypeVar("T")
 
 _NUM_ATTEMPTS = 4
 _MAX_WAIT_SECONDS = 60
+_HEARD_FROM: set[str] = set()
+"""The hubs that have answered this process."""
 
 
 class TruncatedError(Exception):
     """A file ended too early."""
+
+
+def import_clients() -> None:
+    """Import the hub's client; raises InputError if an environment variable keeps it from that."""
+    _check_address(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    try:
+        import huggingface_hub.constants  # noqa: F401
+    except ValueError as error:
+        names = [name for name in os.environ if name.startswith("HF_")]
+        raise InputError(f"{' or '.join(names)}: not a number: {one_line(error)}") from None
+
+
+def _check_address(address: str) -> None:
+    """Raise InputError if this is not the address of a server."""
+    with suppress(ValueError):  # The port may be no number.
+        parts = urlsplit(address)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return
+    raise InputError(f"HF_ENDPOINT: {_without_password(address)!r} is not an address such as https://huggingface.co")
+
+
+def status_of(error: BaseException) -> int | None:
+    """The status of the hub's answer that an error is about; None if there was none."""
+    return _response_of(error)[0]
 
 
 def timeout() -> float:
@@ -31,22 +58,24 @@ def timeout() -> float:
     return HF_HUB_DOWNLOAD_TIMEOUT
 
 
-def patiently(call: Callable[[], T], done: Callable[[], int] | None = None) -> T:
+def patiently(call: Callable[[], T], done: Callable[[], int] = lambda: 0) -> T:
     """The result of a call to the hub, which is repeated if the hub is busy or the connection is lost.
 
-    With `done`, the number of bytes of a download, it is repeated as long as that grows. Without, as in the first call
-    of a command, a hub that does not answer at all is not asked again: there may be no network.
+    It is repeated as long as `done`, the number of bytes of a download, grows. A hub that has not answered this process
+    at all is not asked again: there may be no network.
     """
-    has_answered, done = done is not None, done or (lambda: 0)
     attempt, before = 0, done()
     while True:
         try:
-            return call()
+            result = call()
+            _HEARD_FROM.add(_address())
+            return result
         except Exception as error:
             if done() > before:
                 attempt, before = 0, done()
+                _HEARD_FROM.add(_address())
             attempt += 1
-            wait = _seconds_to_wait(error, attempt, has_answered)
+            wait = _seconds_to_wait(error, attempt, _address() in _HEARD_FROM)
             if wait is None or attempt == _NUM_ATTEMPTS:
                 raise
             say(f"{_reason(error)}; next attempt in {wait} s")
@@ -104,6 +133,8 @@ def asking(kind: Kind, name: str, note: str = "") -> Iterator[None]:
         raise InputError("HF_TOKEN, or the saved token: has characters that are in no token; copy it again")
     try:
         get_session().timeout = timeout()  # By default, some requests would wait for ever.
+    except OSError as error:
+        raise InputError(f"SSL_CERT_FILE or SSL_CERT_DIR: cannot be read: {one_line(error)}") from None
     except Exception as error:  # Its message would show the password of a proxy.
         raise InputError(
             f"HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: no address of a usable proxy ({type(error).__name__})"
@@ -154,6 +185,8 @@ def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | 
         return MtError(f"{what}: one of its files is not there ({one_line(error)})")
     if isinstance(error, errors.HFValidationError):
         return InputError(f"{what}: not an id of the hub, which has the form `owner/name`{note}")
+    if status == 401:
+        return InputError(f"{what}: the hub refuses the token (HF_TOKEN, or the saved one); use a valid one, or none")
     if status == 429:
         hint = "" if has_token else "; with a token (HF_TOKEN) it allows more"
         return MtError(f"{what}: {_reason(error)}{hint}")
@@ -185,5 +218,9 @@ def _address() -> str:
     """The address of the hub, without the name and the password that `HF_ENDPOINT` may have."""
     from huggingface_hub.constants import ENDPOINT
 
-    scheme, _, rest = ENDPOINT.partition("//")
-    return f"{scheme}//{rest.rpartition('@')[2]}"
+    return _without_password(ENDPOINT)
+
+
+def _without_password(address: str) -> str:
+    scheme, slashes, rest = address.rpartition("//")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"

@@ -90,7 +90,7 @@ def test_an_empty_corpus(fails, tiny_tree, tmp_path, content):
         ({"files": ["none.en", "none.xx"]}, "none.en: no such file"),
         ({"files": [".", "."]}, "is a directory"),
         ({"builtin": "reverse-words", "split": "exam"}, "there is no split 'exam'"),
-        ({"dataset": "hub", "split": "train"}, "dataset hub: cannot be loaded"),
+        ({"dataset": "hub", "split": "train"}, "dataset hub: has no files that `datasets` can read"),
     ],
 )
 def test_a_corpus_that_cannot_be_read(fails, tiny_tree, tmp_path, source, part):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import time
 from importlib.metadata import version
@@ -122,24 +121,53 @@ def test_quotes_in_tsv_files_are_characters(hub, cases):
     assert cases({"table": {}})["table"][:2] == [0, "3"]
 
 
-def test_what_is_damaged_in_the_cache_is_made_again(hub, cases, tmp_path):
+def test_a_damaged_file_of_the_cache_is_downloaded_again(hub, cases, tmp_path):
     hub.dataset("org/books", opus_books({"en-de": PAIRS, "en-it": PAIRS}))
     wanted, home = {"books": {"subset": "en-de"}}, tmp_path / "home"
     assert cases(wanted)["books"][:2] == [0, "40"]
-    (arrow,) = home.glob("datasets/**/*.arrow")
     (blob,) = home.glob("hub/*/blobs/" + "?" * 64)
-    for damage in (arrow.unlink, lambda: os.truncate(arrow, 100), lambda: shutil.rmtree(home / "datasets")):
-        damage()
-        assert cases(wanted)["books"][:2] == [0, "40"]
-    shutil.rmtree(home / "datasets")
-    os.truncate(blob, 50)
-    assert cases(wanted)["books"][:2] == [0, "40"]
-    partial = home / "hub/datasets--org--books/mt/partial" / blob.name
     content = blob.read_bytes()
-    shutil.rmtree(home / "datasets")
-    blob.unlink()
-    partial.write_bytes(content + b"more")
-    assert cases(wanted)["books"][:2] == [0, "40"]
+    (link,) = home.glob("hub/*/snapshots/*/en-de/*.parquet")
+    partial = home / "hub/datasets--org--books/mt/partial" / blob.name
+    of_same_size = content[:300] + bytes([content[300] ^ 1]) + content[301:]
+    for damage in (
+        lambda: os.truncate(blob, 50),
+        lambda: blob.write_bytes(of_same_size),
+        lambda: (blob.unlink(), partial.write_bytes(content + b"more")),
+        lambda: (blob.unlink(), partial.write_bytes(of_same_size[:-9])),
+        lambda: (link.unlink(), link.write_bytes(of_same_size)),
+    ):
+        damage()
+        found = cases(wanted)["books"]
+        if "its checksum differs" in found[1]:  # What was downloaded in part was damaged.
+            found = cases(wanted)["books"]
+        assert found[:2] == [0, "40"]
+        assert link.read_bytes() == content
+
+
+def test_a_wrong_description_is_asked_for_again(hub, cases, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    record = tmp_path / "home/hub/datasets--org--books/mt/main.json"
+    truth = json.loads(record.read_text(encoding="utf-8"))
+    name = next(name for name in truth["files"] if name.endswith(".parquet"))
+    (blob,) = (tmp_path / "home/hub/datasets--org--books/blobs").glob(truth["files"][name]["checksum"])
+    for wrong in ({"size": blob.stat().st_size + 5}, {"checksum": "0" * 64}):
+        blob.unlink()
+        lie = truth | {"files": truth["files"] | {name: truth["files"][name] | wrong}}
+        record.write_text(json.dumps(lie), encoding="utf-8")
+        assert cases({"books": {}})["books"][0] == 1
+        assert cases({"books": {}})["books"][:2] == [0, "40"]
+
+
+def test_a_dataset_is_read_where_nothing_can_be_written(hub, cases, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    before = sorted(path for path in (tmp_path / "home").rglob("*"))
+    assert not (tmp_path / "home/datasets").exists()
+    hub.stop()
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    assert sorted(path for path in (tmp_path / "home").rglob("*")) == before
 
 
 def test_any_name_of_a_file_an_empty_file_and_no_hub_at_all(hub, cases):
@@ -181,7 +209,6 @@ def test_a_file_outside_the_cache_is_never_removed(hub, cases, tmp_path):
     (link,) = (tmp_path / "home").glob("hub/*/snapshots/*/en-de/*.parquet")
     link.unlink()
     link.symlink_to(own)
-    shutil.rmtree(tmp_path / "home/datasets")
     assert cases({"books": {}})["books"][:2] == [0, "40"]
     assert own.read_text(encoding="utf-8") == "mine"
 
@@ -274,7 +301,7 @@ def test_each_failure_of_the_hub_is_one_message_that_says_what_to_do(hub, cases)
         "damaged": (1, "arrived damaged (its checksum differs); run the command again", 0),
         "old": (0, "40", 0),
         "script": (2, "is read by a Python program of its own", 0),
-        "empty": (2, "cannot be loaded", 0),
+        "empty": (2, "has no files that `datasets` can read", 0),
         "books": (2, "has no configuration 'de-en'; set `subset` to one of en-de, en-it", 0),
     }.items():
         assert found[name][0] == status and message in found[name][1], (name, found[name])
@@ -287,6 +314,58 @@ def test_each_failure_of_the_hub_is_one_message_that_says_what_to_do(hub, cases)
     refused = cases(gated, HF_TOKEN="hf_stranger")
     assert all("the account of your token has no access" in row[1] for row in refused.values()), refused
     assert [row[:2] for row in cases(gated, HF_TOKEN="hf_reader").values()] == [[0, "40"]] * 2
+
+
+def test_a_stream_is_asked_for_again_and_ends_with_the_same_messages(hub, cases):
+    names = ["limited", "for_hours", "busy", "down", "cut", "stalled", "silent"]
+    for name in names:
+        hub.dataset(f"org/{name}", opus_books({"en-de": PAIRS}))
+    faults = hub.faults
+    faults.status("*org/limited*.parquet", 429, times=2, Retry_After=3)
+    faults.status("*org/for_hours*.parquet", 429, Retry_After=7200)
+    faults.status("*org/busy*.parquet", 500, times=2)
+    faults.status("*org/down*.parquet", 503)
+    faults.truncate("*org/cut*.parquet", after=500, times=2)
+    faults.stall("*org/stalled*.parquet", after=300, times=1)
+    faults.stall("*org/silent*.parquet", after=0)
+    found = cases({name: {"streaming": True} for name in names})
+    for name, status, message, wait in (
+        ("limited", 0, "40", 6),
+        ("for_hours", 1, "allows no more requests for 7200 s", 0),
+        ("busy", 0, "40", 3),
+        ("down", 1, "answered with status 503; run the command again", 7),
+        ("cut", 0, "40", 3),
+        ("stalled", 0, "40", 1),
+        ("silent", 1, "check the network, and run the command again", 7),
+    ):
+        assert found[name][0] == status and message in found[name][1], (name, found[name])
+        assert found[name][2] == wait, (name, found[name])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"HF_ENDPOINT": "junk"}, "HF_ENDPOINT: 'junk' is not an address"),
+        ({"HF_ENDPOINT": "http://127.0.0.1:many"}, "HF_ENDPOINT: 'http://127.0.0.1:many' is not an address"),
+        ({"HF_HUB_DOWNLOAD_TIMEOUT": "abc"}, "HF_HUB_DOWNLOAD_TIMEOUT: not a number"),
+        ({"SSL_CERT_FILE": "/nope"}, "SSL_CERT_FILE or SSL_CERT_DIR: cannot be read"),
+        ({"http_proxy": "http://127.0.0.1:many"}, "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY: no address of a usable proxy"),
+    ],
+)
+def test_a_wrong_setting_of_the_network_is_named(hub, cases, settings, message):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    status, found, wait = cases({"books": {}}, **settings)["books"]
+    assert (status, wait) == (2, 0) and message in found
+
+
+def test_a_refused_token_and_a_revision_that_is_none_are_named(hub, cases):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    hub.faults.status("*", 401, X_Error_Message="Invalid credentials in Authorization header")
+    assert "the hub refuses the token" in cases({"books": {}}, HF_TOKEN="hf_old")["books"][1]
+    hub.faults.clear()
+    for revision in ("..", "a/../b", "main\n", "/main"):
+        status, message, _ = cases({"books": {"revision": revision}})["books"]
+        assert status == 2 and "is not the name of a branch, a tag or a commit" in message
 
 
 def test_without_a_network_each_message_comes_at_once(hub, cases):

@@ -48,7 +48,7 @@ def test_a_room_imports_only_rooms_before_it_and_an_extra_no_other_extra(root):
             assert other != "extras" or inner[0] == rest[0], f"{path} imports {name}"
 
 
-WITH_FALLBACK = {"_fingerprint", "_foreach_copy_"}
+WITH_FALLBACK = {"_foreach_copy_"}
 """Private names of libraries that have a fallback, and a test that fails when they have gone."""
 
 

@@ -1,6 +1,7 @@
 import gzip
+import json
+import os
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +9,9 @@ import pytest
 from pyarrow import parquet
 
 from mt_cli.config.corpora import KINDS, BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, TextSource
-from mt_cli.corpus import hub, sources
+from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
-from mt_cli.corpus.hub import load_dataset
 from mt_cli.corpus.reading import read_corpora, read_pairs
 from mt_cli.corpus.sources import content_of, names_of, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
@@ -255,24 +255,63 @@ def test_a_local_dataset_is_read_or_refused_by_one_message(tmp_path, monkeypatch
             list(read_rows(source, LANGUAGES))
 
 
-def test_a_dataset_has_another_identity_if_its_rows_change(tmp_path, monkeypatch):
-    """Also with a version of `datasets` whose private fingerprint has gone."""
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    found = []
-    for number, last in enumerate(("c", "c", "\ud7ff")):
-        (tmp_path / str(number)).mkdir()
-        table = pa.table({"en": ["a", "b", "c"], "it": ["a", "b", last]})
-        parquet.write_table(table, tmp_path / str(number) / "train.parquet")
-        found.append(load_dataset(DatasetSource(dataset=str(tmp_path / str(number)))))
-    assert isinstance(found[0]._fingerprint, str), "the fingerprint has gone: each command reads all rows"
-    later = [SimpleNamespace(column_names=each.column_names, select_columns=each.select_columns) for each in found]
-    for datasets in (found, later):
-        identities = []
-        for dataset in datasets:
-            monkeypatch.setattr(hub, "load_dataset", lambda source, dataset=dataset: dataset)
-            identities.append(content_of(DatasetSource(dataset=str(tmp_path)), LANGUAGES))
-        assert identities[1] != identities[2]
-    assert identities[0] == identities[1]
+def test_a_dataset_has_another_identity_if_its_files_change_in_size_or_not(tmp_path):
+    path = tmp_path / "books" / "train.jsonl"
+    path.parent.mkdir()
+    source, found = DatasetSource(dataset=str(path.parent)), []
+    for word in ("casa", "casa", "cosa", "case di"):
+        path.write_text(json.dumps({"en": "the house", "it": word}) + "\n", encoding="utf-8")
+        os.utime(path, (1, 1))
+        found.append(content_of(source, LANGUAGES))
+        assert [row[2] for row in read_rows(source, LANGUAGES)] == [word]
+    assert found[0] == found[1] and found[1] != found[2] != found[3]
+
+
+def test_slices_of_a_dataset_are_those_of_its_splits(tmp_path, capsys):
+    pairs = {"train": [(f"one {index}", f"uno {index}") for index in range(2_500)], "test": [("two", "due")]}
+    for name, rows in pairs.items():
+        lines = [json.dumps(dict(zip(LANGUAGES, row, strict=True))) for row in rows]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+
+    def read(split):
+        return [row[1:] for row in read_rows(DatasetSource(dataset=str(tmp_path), split=split), LANGUAGES)]
+
+    train = pairs["train"]
+    assert read("train") == train
+    assert read("train[:1200]") == train[:1200]
+    assert read("train[-1100:]") == train[-1100:]
+    assert read("train[10%:50%]+test") == train[250:1250] + pairs["test"]
+    assert read("train[1500:1501]") == train[1500:1501]
+    assert not capsys.readouterr().err
+    assert read("train[:9000]") == train
+    assert "train[:9000] ends with row 2,500" in capsys.readouterr().err
+    for split, message in (("dev[:2]", "no split 'dev'; it has train, test"), ("train[:abc]", "no split or slice")):
+        with pytest.raises(CorpusError, match=message):
+            read(split)
+
+
+def test_a_cell_with_na_is_text_and_a_missing_heading_is_named(tmp_path):
+    path, source = tmp_path / "train.csv", DatasetSource(dataset=str(tmp_path))
+    path.write_text("en,it\nNA,null\n7,\n", encoding="utf-8")
+    assert list(read_rows(source, LANGUAGES)) == [(1, "NA", "null"), (2, "7", "")]
+    path.write_text("The house is red,La casa è rossa\nThe dog is big,Il cane è grande\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="first line with the names of its columns"):
+        list(read_rows(source, LANGUAGES))
+    path.write_text("en;it\na;b\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="separated by semicolons"):
+        list(read_rows(source, LANGUAGES))
+
+
+def test_a_dataset_reads_no_file_outside_of_it(tmp_path):
+    (tmp_path / "own.jsonl").write_text(json.dumps({"en": "mine", "it": "mio"}), encoding="utf-8")
+    folder = tmp_path / "books"
+    folder.mkdir()
+    (folder / "README.md").write_text(
+        "---\nconfigs:\n- config_name: a\n  data_files: ../own.jsonl\n---\n", encoding="utf-8"
+    )
+    for options in ({}, {"data_files": str(tmp_path / "own.jsonl")}):
+        with pytest.raises(CorpusError, match=r"own.jsonl.*is not one of its files"):
+            list(read_rows(DatasetSource(dataset=str(folder), **options), LANGUAGES))
 
 
 def test_a_dataset_whose_name_is_too_long_is_refused():

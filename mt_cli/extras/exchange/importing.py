@@ -19,7 +19,8 @@ from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION
 from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
-from mt_cli.machine.hub import download, find
+from mt_cli.machine.hub import find
+from mt_cli.machine.hub_files import download
 from mt_cli.machine.storage import read_model
 
 _MAX_TOKENS, _LONGEST = 512, 2**14

@@ -10,10 +10,9 @@ from typing import Any
 
 from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
 from mt_cli.corpus.formats import names_in
-from mt_cli.corpus.hub import load_splits
+from mt_cli.corpus.hub import names_in_dataset, splits_of
 from mt_cli.corpus.languages import is_known
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.corpus.rows import Names
 from mt_cli.errors import CorpusError
 
 Tree = dict[str, Any]
@@ -40,14 +39,14 @@ class Found:
 def look(source: Source) -> Found:
     """What can be seen without reading the whole text; raises CorpusError if the source cannot be read."""
     if isinstance(source, DatasetSource):
-        splits = load_splits(source)
+        splits = splits_of(source)
         if source.split not in splits:
             raise CorpusError(f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}")
         tree = source.model_dump(mode="json", exclude_unset=True)
         roles = {"valid": next((each for each in VALID if each in splits), None)}
         roles["test"] = next((each for each in ("test", "devtest") if each in splits), None)
         evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
-        return Found(*_columns_of(splits[source.split]), evaluation)
+        return Found(*names_in_dataset(source), evaluation)
     if isinstance(source, FilesSource):
         unknown = unknown_codes_in(source.files)
         known = ["" if each else _language_in_name(path) for path, each in zip(source.files, unknown, strict=True)]
@@ -61,13 +60,6 @@ def title_of(source: Source) -> str:
     if isinstance(source, DatasetSource):
         return f"dataset {source.dataset}"
     return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
-
-
-def _columns_of(dataset: Any) -> Names:
-    """The languages of the column `translation`, or the columns."""
-    translation = dataset.features.get("translation")
-    languages = getattr(translation, "languages", None) or translation
-    return Names(list(languages or dataset.column_names), bool(languages))
 
 
 def _language_in_name(path: str) -> str:
