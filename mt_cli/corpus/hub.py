@@ -183,7 +183,10 @@ def _builder(source: DatasetSource, root: Path, subset: str | None) -> Any:
         raise CorpusError(f"{title}: its description (README.md) is damaged: {one_line(error)}") from error
     except FileNotFoundError as error:
         what = f"no file fits data_files {source.data_files}" if chosen else "has no files that `datasets` can read"
-        raise CorpusError(f"{title}: {what} (Parquet, JSON, CSV or TSV){folder_note(Path(source.dataset))}") from error
+        hint = "Parquet, JSON, CSV or TSV; of two files with a sentence per line, give `files`"
+        if _is_local(source):
+            hint += "; the folder of this name is read, not the hub"
+        raise CorpusError(f"{title}: {what} ({hint})") from error
     except Exception as error:
         # The libraries raise dozens of kinds of exceptions.
         known = [] if chosen else _configurations(root)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel
 
@@ -80,6 +80,9 @@ def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Reposit
     from huggingface_hub.utils import validate_repo_id
 
     revision = revision or "main"
+    if "://" in name:
+        of_page = "/".join(urlsplit(name).path.removeprefix("/datasets").strip("/").split("/")[:2])
+        raise InputError(f"{kind} {name}: is the address of a page; give the id of the {kind}, {of_page}")
     if not _REVISION.fullmatch(revision):
         raise InputError(f"{kind} {name}: revision {revision!r} is not the name of a branch, a tag or a commit")
     record = record_of(kind, name, revision)

@@ -11,15 +11,17 @@ from typing import TypeVar
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.lineage import write_run
+from mt_cli.checkpoint.state import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary, writes_spaces
+from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION
 from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
-from mt_cli.machine.hub import find
+from mt_cli.machine.hub import Repository, find
 from mt_cli.machine.hub_files import download
 from mt_cli.machine.storage import read_model
 
@@ -45,7 +47,8 @@ def import_model(
     Raises InputError if it cannot be read, its languages are not known, or `output` exists, and MtError if the hub
     cannot be reached.
     """
-    folder = _folder_of(name, revision, allow_pickle)
+    repository = _repository(name, revision)
+    folder = Path(name) if repository is None else _downloaded(repository, allow_pickle)
     if (folder / "config.yaml").exists():
         raise InputError(f"{folder}: is a run already; use it with --run")
     if not any((folder / each).exists() for each in (DESCRIPTION, "config.json", "decoder.yml")):
@@ -59,16 +62,27 @@ def import_model(
         generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
         config = _config_of(imported, described.model_max_length, generation, output.name, both)
         tokenizers, model = imported.tokenizers, imported.model
-    return write_run(output, config, tokenizers, model, config.corpus.max_tokens)
+    parents = [] if repository is None else [_ancestor(repository, config.corpus.languages)]
+    return write_run(output, config, tokenizers, model, config.corpus.max_tokens, parents)
 
 
-def _folder_of(name: str, revision: str | None, allow_pickle: bool) -> Path:
-    """The folder of that name, or that of a model on the Hugging Face hub, which is downloaded."""
+def _repository(name: str, revision: str | None) -> Repository | None:
+    """The model of the hub with that id; None if there is a folder of that name."""
     if os.path.isdir(name):  # `Path.is_dir` raises errors for some names.
         if revision is not None:
             raise InputError(f"--revision {revision}: {name} is a folder; only models of the hub have revisions")
-        return Path(name)
-    repository = find("model", name, revision, "; there is no such folder either")
+        return None
+    return find("model", name, revision, "; there is no such folder either; for a dataset, use mt init --dataset")
+
+
+def _ancestor(repository: Repository, languages: Languages) -> Ancestor:
+    """What a run that was imported says about its origin."""
+    weights = next(repository.files[name].checksum for name in (WEIGHTS, PICKLED_WEIGHTS) if name in repository.files)
+    return Ancestor(f"{repository.id} (commit {repository.commit})", languages, 0, weights)
+
+
+def _downloaded(repository: Repository, allow_pickle: bool) -> Path:
+    """The folder with the files that are needed of a model of the hub."""
     files = [file for file in _FILES if file in repository.files]
     weights = next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
     if weights is None or not {DESCRIPTION, "config.json"} & set(files):

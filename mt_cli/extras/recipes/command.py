@@ -39,6 +39,17 @@ def init(
         str | None, Option(callback=utf8, help="Hugging Face hub id, or a folder with its layout.")
     ] = None,
     subset: Annotated[str | None, Option(callback=utf8, help="Configuration of the dataset.")] = None,
+    split: Annotated[
+        str | None, Option(callback=utf8, help="Split of the dataset to train on; default: train.")
+    ] = None,
+    revision: Annotated[str | None, Option(callback=utf8, help="Branch, tag or commit of the dataset.")] = None,
+    data_files: Annotated[
+        str | None, Option(metavar="PATTERN", callback=utf8, help="Files of the dataset, such as en-it/*.parquet.")
+    ] = None,
+    columns: Annotated[
+        tuple[str, str] | None,
+        Option(metavar="SOURCE TARGET", callback=utf8, help="Columns of a table; default: by their names."),
+    ] = None,
     source_language: Annotated[
         str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by names and texts.")
     ] = None,
@@ -63,8 +74,12 @@ def init(
         raise InputError(f"{others[0]}: no option has this value; {_WAYS}" if others else _WAYS)
     if given[chosen[0]] == "" or "" in (files or ()):
         raise InputError(f"--{chosen[0]}: a name is empty")
-    if subset is not None and dataset is None:
-        raise InputError("--subset: only a --dataset has subsets")
+    of_dataset = {"subset": subset, "split": split, "revision": revision, "data_files": data_files}
+    options = {key: value for key, value in of_dataset.items() if value is not None}
+    if options and dataset is None:
+        raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
+    if columns is not None and dataset is None and file is None:
+        raise InputError("--columns: only a --file or a --dataset has columns")
     check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
@@ -81,7 +96,7 @@ def init(
     from mt_cli.corpus.cache import Cache
     from mt_cli.extras.recipes.new_config import new_config
 
-    tree = {key: given[key] for key in chosen} | ({"subset": subset} if subset else {})
+    tree = {key: given[key] for key in chosen} | options | ({"columns": columns} if columns else {})
     kind: type[Source] = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}[chosen[0]]  # type: ignore[assignment]
     found = new_config(
         TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, Cache(RUNS / ".cache", say)

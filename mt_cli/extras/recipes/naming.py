@@ -40,11 +40,12 @@ def look(source: Source) -> Found:
     """What can be seen without reading the whole text; raises CorpusError if the source cannot be read."""
     if isinstance(source, DatasetSource):
         splits = splits_of(source)
-        if source.split not in splits:
+        if source.split not in splits and not re.search(r"[\[+]", source.split):
             raise CorpusError(f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}")
         tree = source.model_dump(mode="json", exclude_unset=True)
-        roles = {"valid": next((each for each in VALID if each in splits), None)}
-        roles["test"] = next((each for each in ("test", "devtest") if each in splits), None)
+        others = [each for each in splits if each not in source.split]
+        roles = {"valid": next((each for each in VALID if each in others), None)}
+        roles["test"] = next((each for each in ("test", "devtest") if each in others), None)
         evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
         return Found(*names_in_dataset(source), evaluation)
     if isinstance(source, FilesSource):

@@ -151,6 +151,10 @@ def _columns_and_languages(
     if isinstance(source, FilesSource):
         own = found.names if found.names[0] != found.names[1] else ("", "")
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
+    if isinstance(source, FileSource | DatasetSource) and (columns := source.columns) is not None:
+        if missing := [name for name in columns if name not in found.names]:
+            raise InputError(f"{title_of(source)}: no column {missing[0]!r} among {', '.join(found.names)}")
+        return columns, (given[0] or _code_of(columns[0], found), given[1] or _code_of(columns[1], found))
     column_of = {code: name for name in reversed(found.names) if (code := _code_of(name, found))}
     codes = list(reversed(column_of))
     if len(found.names) > 2 and "id" in codes and not found.are_languages:

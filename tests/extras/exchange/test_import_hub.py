@@ -3,6 +3,8 @@
 import pytest
 from marian_files import write_marian
 
+from mt_cli.checkpoint.trained import TrainedRun
+
 pytest.importorskip("transformers", reason="transformers is not installed")
 pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 
@@ -27,6 +29,8 @@ def test_a_model_is_imported_with_the_files_that_it_needs(hub, mt_from_hub, file
         request.path.rpartition("/")[2] for request in hub.requests if "resolve" in request.path or request.from_cdn
     }
     assert "model.safetensors" in fetched and not {"tf_model.h5", "README.md"} & fetched
+    (origin,) = TrainedRun.load(tmp_path / "one").state.parents
+    assert origin.run == f"org/opus-mt-en-de (commit {first})" and len(origin.weights) == 64
     hub.stop()
     status, _, err = mt_from_hub(*command, tmp_path / "two")
     assert status == 0, err

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
+from mt_cli.config.corpora import HeldOut
 from mt_cli.config.loading import load_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError
@@ -273,6 +274,24 @@ def test_a_config_that_cannot_be_written_leaves_no_file(tmp_path):
     assert not (tmp_path / "new.yaml").exists()
 
 
+def test_init_takes_the_columns_the_split_and_the_files_that_it_is_given(mt, tmp_path):
+    (tmp_path / "books").mkdir()
+    for name, rows in (("books/dev.tsv", pairs(90)), ("books/test.tsv", pairs(9, 120)), ("pairs.tsv", pairs(90))):
+        lines = ["en\tde\tid\n", *(f"{a}\t{b}\t{number}\n" for number, (a, b) in enumerate(rows))]
+        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+    assert mt("init", "--file", "pairs.tsv", "--columns", "de", "en", "--output", "a.yaml")[0] == 0
+    corpus = load_config(tmp_path / "a.yaml").corpus
+    assert (corpus.source, corpus.target, corpus.train[0].columns) == ("de", "en", ("de", "en"))
+    given = ("--split", "validation", "--data-files", "dev.tsv", "--columns", "en", "de")
+    assert mt("init", "--dataset", "books", *given, "--output", "b.yaml")[0] == 0
+    corpus = load_config(tmp_path / "b.yaml").corpus
+    assert (corpus.train[0].split, corpus.train[0].data_files) == ("validation", "dev.tsv")
+    assert isinstance(corpus.valid[0], HeldOut), "a split is for training or for validation"
+    assert mt("init", "--dataset", "books", "--split", "validation", "--output", "c.yaml")[0] == 0
+    corpus = load_config(tmp_path / "c.yaml").corpus
+    assert isinstance(corpus.valid[0], HeldOut) and corpus.test[0].split == "test"
+
+
 def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
     for path in (root / "configs").glob("*.yaml"):
         status, out, err = mt("init", "--example", path.stem)
@@ -290,7 +309,12 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("a.en", "a.de"), "a.en: no option has this value; give one of --files"),
         (("--files", "a.en", "--name"), "give two files"),
         (("--file", "a.tsv", "--example", "quickstart"), "give one of --files"),
-        (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has subsets"),
+        (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has it"),
+        (
+            ("--files", "train.en", "train.de", "--columns", "a", "b"),
+            "--columns: only a --file or a --dataset has columns",
+        ),
+        (("--file", "three.jsonl", "--columns", "en", "it"), "three.jsonl: no column 'it' among en, de, fr"),
         (("--example", "quickstart", "--name", "x"), "--example: an example has a name"),
         (("--files", "missing.en", "missing.de"), "missing.en: no such file"),
         (("--files", "train.en"), "requires 2 arguments"),
