@@ -290,6 +290,7 @@ def test_slices_of_a_dataset_are_those_of_its_splits(tmp_path, capsys):
             read(split)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # `datasets` 4 closes no CSV file.
 def test_a_cell_with_na_is_text_and_a_missing_heading_is_named(tmp_path):
     path, source = tmp_path / "train.csv", DatasetSource(dataset=str(tmp_path))
     path.write_text("en,it\nNA,null\n7,\n", encoding="utf-8")
