@@ -69,7 +69,7 @@ def one_seed_and_one_thread():
         torch.set_num_threads(1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def root():
     return ROOT
 

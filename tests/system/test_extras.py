@@ -23,12 +23,6 @@ SETTINGS = [
     for section, values in TINY.items()
     for key, value in values.items()
 ]
-WITHOUT_THE_INSTALLED_PACKAGE = """
-import sys
-
-sys.meta_path[:] = [each for each in sys.meta_path if not getattr(each, "__module__", "").startswith("__editable__")]
-"""
-"""An editable installation would find what is missing in the copy."""
 OF_THE_WHOLE = ("test_architecture.py", "test_docs.py", "test_readme.py")
 """Tests of what is written about the package with all its extras."""
 
@@ -43,7 +37,6 @@ def python(run, tmp_path):
         for name in names:
             path = package / "extras" / name
             shutil.rmtree(path) if path.is_dir() else path.with_suffix(".py").unlink()
-        (package.parent / "sitecustomize.py").write_text(WITHOUT_THE_INSTALLED_PACKAGE, encoding="utf-8")
         environment = os.environ | {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
         (tmp_path / "work").mkdir()
 

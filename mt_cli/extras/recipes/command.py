@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
+import mt_cli
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
@@ -117,7 +117,10 @@ def _check_name(name: str | None) -> None:
 
 def _example(name: str) -> str:
     """The text of a config that is part of the package, without the line for editors that names a schema beside it."""
-    folder = resources.files("mt_cli") / "configs"
+    package = Path(mt_cli.__file__).parent
+    folder = package / "configs"
+    if not folder.is_dir():
+        folder = package.parent / "configs"  # Of a checkout.
     names = sorted(path.name.removesuffix(".yaml") for path in folder.iterdir() if path.name.endswith(".yaml"))
     if name not in names:
         raise InputError(f"--example {name}: unknown; there are {', '.join(names)}")
