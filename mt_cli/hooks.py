@@ -36,8 +36,8 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.localisation.tmx import TMX as TMX
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
     from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
-    from mt_cli.extras.sharding.gradients import skeleton as skeleton
-    from mt_cli.extras.sharding.shards import Shards as Shards
+    from mt_cli.extras.sharding.fsdp import skeleton as skeleton
+    from mt_cli.extras.sharding.sharded_state import Shards as Shards
     from mt_cli.extras.subword_sampling.pairs import resegmented as resegmented
 
 COMMANDS = (
@@ -72,8 +72,8 @@ HOOKS = {
     "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
-    "Shards": ("mt_cli.extras.sharding.shards", "training.shard_model"),
-    "skeleton": ("mt_cli.extras.sharding.gradients", "training.shard_model"),
+    "Shards": ("mt_cli.extras.sharding.sharded_state", "training.shard_model"),
+    "skeleton": ("mt_cli.extras.sharding.fsdp", "training.shard_model"),
     "TMX": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
     "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),

@@ -71,8 +71,8 @@ class RunState:
     Each field has one writer, and other modules only read it. (`restarted` copies some from another state.)
 
     - `training`: `position`
-    - `run.loop` and `run.restoring`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
-    - `run.log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
+    - `run.loop` and `run.resuming`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
+    - `run.training_log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
     - the methods of this class: all others
     """
 

@@ -16,10 +16,10 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.machine.console import Progress, clock, say
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
-from mt_cli.run.log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.records import Records
-from mt_cli.run.restoring import go_back, save_state
+from mt_cli.run.resuming import go_back, save_state
 from mt_cli.run.setup import Setup, Whole
+from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.validation import sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps

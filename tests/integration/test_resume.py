@@ -20,8 +20,8 @@ from mt_cli.config.sections import may_change
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.texts import Score, Scorer
 from mt_cli.run import loop
-from mt_cli.run.log import TrainingLog
 from mt_cli.run.train import train as train_run
+from mt_cli.run.training_log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import Gradients
 

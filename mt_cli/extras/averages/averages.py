@@ -14,9 +14,9 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
-from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage, write_run
+from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage
 from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, last_of
-from mt_cli.checkpoint.trained import TrainedRun, load_together
+from mt_cli.checkpoint.trained import TrainedRun, load_together, write_run
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.machine.console import say
@@ -25,7 +25,7 @@ from mt_cli.machine.storage import real_path
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.data import fingerprints_of, prepare
 from mt_cli.run.records import read_rows
-from mt_cli.run.restoring import check_data
+from mt_cli.run.resuming import check_data
 from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import mean, replaced

@@ -5,12 +5,12 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.extras.sharding.shards import Shards
+from mt_cli.extras.sharding.sharded_state import Shards
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
 
-from mt_cli.extras.sharding.gradients import ShardedGradients, skeleton, whole
+from mt_cli.extras.sharding.fsdp import ShardedGradients, skeleton, whole
 from mt_cli.training.steps import Gradients
 
 torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The rows that training adds to `metrics.jsonl`, the detection of divergence, and a warning of busy CPUs."""
+"""Averages steps into rows, which `records.py` writes; detects divergence; warns of busy CPUs."""
 
 from __future__ import annotations
 

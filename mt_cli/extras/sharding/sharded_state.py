@@ -1,4 +1,4 @@
-"""Shards of what training changes, in place of `Whole` of `run/setup.py`."""
+"""Model, optimizer and moving average as shards while training; made whole to save and to validate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from mt_cli.extras.sharding.gradients import ShardedGradients, scatter, skeleton, whole
+from mt_cli.extras.sharding.fsdp import ShardedGradients, scatter, skeleton, whole
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.setup import Setup, Whole
 from mt_cli.training.averaging import MovingAverage, with_weights

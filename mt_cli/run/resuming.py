@@ -1,4 +1,4 @@
-"""States saved and restored: the newest one, or one before divergence; they agree with the best checkpoint."""
+"""Saves and loads the training state: for resuming, and to go back after divergence with half the learning rate."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import write_bad_batch
 from mt_cli.run.setup import Setup
+from mt_cli.run.training_log import TooManyBadStepsError
 
 _MAX_RESTARTS = 2
 
