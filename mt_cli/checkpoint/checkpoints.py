@@ -1,4 +1,7 @@
-"""The checkpoints of a run: states to resume from, the best one, validated ones for means, and the base of adapters."""
+"""The checkpoints of a run: states to resume from, the best, validated ones for means, frozen weights below adapters.
+
+`Checkpoints` is the base class of `RunDirectory`, which adds the other files of a run (`directory.py`).
+"""
 
 from __future__ import annotations
 

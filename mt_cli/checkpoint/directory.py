@@ -1,4 +1,7 @@
-"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run."""
+"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run.
+
+Its checkpoints are inherited from `checkpoints.py`.
+"""
 
 from __future__ import annotations
 

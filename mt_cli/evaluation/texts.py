@@ -18,7 +18,10 @@ from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
-"""The names of the metrics for people, by key."""
+"""The names of the metrics for people, by key; `Scorer` chooses and computes them.
+
+A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if it may select the best checkpoint, in
+`best_metric` of `config/training.py`."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
 

@@ -1,4 +1,7 @@
-"""The loop of training: after each step, log, save, validate and stop; the rules are in `checkpoint/state.py`."""
+"""The loop of training: after each step, log, save, validate and stop.
+
+`checkpoint/state.py` decides when to validate and to stop, this module when to save, and `training_log.py` when to log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a run: the final test, `report.json` (one model, written and read), and the batch on which it diverged."""
+"""The end of a run: whether it is reached, the final test, `report.json`, and the batch on which training diverged."""
 
 from __future__ import annotations
 

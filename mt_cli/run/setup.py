@@ -1,4 +1,4 @@
-"""Builds what a run works with: model, optimizer and batches, in the sizes that the machine can hold."""
+"""Builds what a run works with, once: model, optimizer, batches and validator. `plan.py` decided their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A validation: loss and scores on the validation set, the same samples every time, and losses of training corpora."""
+"""A validation: loss, scores, samples and pictures of attention on the validation set; losses of training corpora."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, and our exports, as runs.
+"""Reads published Marian models into our model and tokenizers; `importing.py` makes the run.
 
-Knows both sets of names, and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The
-differences:
+They are in folders of Hugging Face `transformers` or of Marian itself, or are our exports. Knows both sets of names,
+and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
