@@ -46,18 +46,18 @@ class TrainedRun:
         config = directory.config()
         tokenizers = directory.tokenizers(config)
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-        checkpoint_path = directory.checkpoint(checkpoint)
+        checkpoint_path = directory.path_of(checkpoint)
         try:
             with open_checkpoint(checkpoint_path) as saved:
-                directory.check_fixed(saved.state.fingerprints)
+                directory.check_frozen_files(saved.state.fingerprints)
                 planned = outline(config.model, *sizes)
                 add_adapters(planned, config.init)
                 saved.check_fits(planned)  # Before memory is allocated.
                 model = Transformer(config.model, *sizes)
                 if config.init.adapter_rank is not None:
-                    directory.fill_base(model)
+                    directory.load_frozen_weights(model)
                     add_adapters(model, config.init)
-                saved.fill(model)
+                saved.load_weights_into(model)
                 if is_merged:
                     merge_adapters(model)
                 longest = saved.state.longest_source or config.corpus.max_tokens
@@ -102,7 +102,7 @@ def write_run(
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
         try:
-            digests = directory.fixed_digests()
+            digests = directory.frozen_file_digests()
             state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
             save_checkpoint(directory.best_path, model, asdict(state))
             return TrainedRun.load(folder)

@@ -90,7 +90,7 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
             raise ValueError(f"{name} has values that are not finite numbers")
 
 
-def check_outline(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
+def check_size(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Raise ValueError if a model, which is on the device `meta`, has far more numbers than weights that shall fill it.
 
     So a few bytes that describe a large model do not allocate memory for it.

@@ -179,7 +179,7 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
     return scorer.default_metric if metric == "auto" else metric
 
 
-def measure_of(config: Config, scorer: Scorer) -> str:
+def metric_id_of(config: Config, scorer: Scorer) -> str:
     """That metric with the tokenizer of BLEU; values of different measures cannot be compared."""
     metric = best_metric_of(config, scorer)
     return f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric

@@ -132,7 +132,7 @@ def training_pairs(data: Data, config: Config, group: Group = ALONE) -> Training
     return hooks.resegmented(pairs, data.tokenizers, config)
 
 
-def count_epoch(pairs: TrainingPairs, config: Config) -> int | None:
+def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
     """The number of micro-batches of the first epoch, counted in its first pools; None for a stream."""
     num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
     return count_batches(pairs, config.training.tokens_per_batch, num_counted)

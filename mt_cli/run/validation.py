@@ -14,7 +14,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.texts import best_metric_of, measure_of, scorer_of
+from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import Progress, fitted
 from mt_cli.machine.group import ALONE, Group
@@ -72,7 +72,7 @@ class Validator:
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
-        self.measure = measure_of(config, self._scorer)
+        self.metric_id = metric_id_of(config, self._scorer)
         """The same with BLEU's tokenizer; values of different measures cannot be compared."""
 
     def describe(self, found: Validation) -> str:

@@ -285,7 +285,7 @@ def logged(num_steps):
         values = [torch.tensor(float(each)) for each in (step, 10 * step, 2 * step)]
         log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
     unread = len(state.unlogged)
-    log.read()
+    log.drain()
     return rows.rows, unread, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
 
 

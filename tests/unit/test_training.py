@@ -18,7 +18,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.loop import follow
+from mt_cli.run.loop import run_loop
 from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
@@ -488,7 +488,7 @@ def follow_steps(number, **changes):
         if f"{name} {steps[-1]}" not in calls[-1:]:
             calls.append(f"{name} {steps[-1]}")
 
-    actions = {
+    callbacks = {
         "steps": lambda: map(a_report, range(1, number + 1)),
         "log": log,
         "is_time_to_validate": lambda: steps[-1] % 4 == 0,
@@ -498,7 +498,7 @@ def follow_steps(number, **changes):
         "reason_to_stop": lambda: None,
         "is_interrupted": lambda: False,
     } | {name: (lambda change=change: change(steps[-1])) for name, change in changes.items()}
-    return calls, lambda: follow(SimpleNamespace(**actions))
+    return calls, lambda: run_loop(SimpleNamespace(**callbacks))
 
 
 def test_validation_saves_and_a_stop_saves_before_it_validates():

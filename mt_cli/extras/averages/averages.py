@@ -83,12 +83,12 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
-        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.fixed_digests(), state)
+        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.frozen_file_digests(), state)
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
         validator = Validator(objective, data, run.config, dtype, device, state.longest_source)
         found = validator.validate()
-        state.set_best(state.best_step, found.value, found.loss, validator.measure)
+        state.set_best(state.best_step, found.value, found.loss, validator.metric_id)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(found)}"
         return [present, _try_mean(directory, run.model, validator, state, steps)]
 
@@ -146,7 +146,7 @@ def _try_mean(
         found = validator.validate()
         is_better = state.is_better(found.value, found.loss)
         if is_better:
-            state.set_best(steps[-1], found.value, found.loss, validator.measure)
+            state.set_best(steps[-1], found.value, found.loss, validator.metric_id)
             directory.save_average(model, asdict(state), steps)
     verdict = "the new best" if is_better else "not better, the best checkpoint stays"
     return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(found)}; {verdict}"

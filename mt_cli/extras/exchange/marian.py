@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
 from mt_cli.extras.exchange.exported_tokenizer import read_exported_tokenizer, tokenizer_options
@@ -171,7 +171,7 @@ def _filled(
         check_finite(weights)
         _check_tables(weights, table_sizes, found)
         planned = outline(config, len(source.rows), len(target.rows))
-        check_outline(planned, weights)
+        check_size(planned, weights)
         ours = _our_weights(weights, planned, source, target)
         check_names(planned, ours)
         model = Transformer(config, len(source.rows), len(target.rows))

@@ -66,7 +66,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     from mt_cli.checkpoint.files import open_checkpoint
     from mt_cli.checkpoint.lineage import describe_lineage
 
-    with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
+    with open_checkpoint(RunDirectory(run).path_of(checkpoint)) as saved:
         lines = list(describe_lineage(saved.state.parents))
     return [*lines, ""] if lines else []
 
