@@ -112,7 +112,7 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
 
 
 def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
-    """Whether a run began after the launcher of this process: `--fresh` has done its work then."""
+    """Whether this launch already created the run, so that a restart must not apply `--fresh` again."""
     with suppress(RunError):
         return bool(launch_id) and directory.newest_state()[1].launch_id == launch_id
     return False

@@ -76,7 +76,7 @@ class Setup:
         self.num_steps = min((limit for limit in (training.max_steps, in_epochs) if limit), default=None)
 
     def averaged(self) -> AbstractContextManager[None]:
-        """Context manager inside which the model has the weights to translate with: their average, if there is one."""
+        """Context manager inside which the model has its averaged weights, if there is an average."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def describe(self) -> list[str]:
@@ -131,9 +131,9 @@ class ReplicatedState:
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
-        """Context manager inside which the setup's model has the weights to translate with; gives one to validate."""
+        """Context manager inside which the setup's model has its averaged weights, if any; gives one to validate."""
         with self._setup.averaged():
             yield self._setup.model
 
     def sync_to_setup(self) -> None:
-        """Bring the setup up to date."""
+        """Copy what training has changed into the setup: here nothing, because training changes the setup itself."""

@@ -73,7 +73,7 @@ class Validator:
         self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
         self.metric_id = metric_id_of(config, self._scorer)
-        """The same with BLEU's tokenizer; values of different measures cannot be compared."""
+        """The same with BLEU's tokenizer; values with different ids cannot be compared."""
 
     def describe(self, found: Validation) -> str:
         """The scores that select the best checkpoint."""

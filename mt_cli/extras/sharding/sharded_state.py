@@ -61,7 +61,7 @@ class ShardedState(ReplicatedState):
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
-        """Context manager inside which the setup's model has the weights to translate with; gives one to validate.
+        """Context manager inside which the setup's model has its averaged weights, if any; gives one to validate.
 
         That is a whole copy of the model in every process, on its device, in the number format of training.
         """
@@ -77,7 +77,7 @@ class ShardedState(ReplicatedState):
 
     @torch.no_grad()
     def sync_to_setup(self) -> None:
-        """Bring the setup of the main process up to date."""
+        """Copy model, optimizer and average, as whole tensors, into the setup of the main process."""
         setup = self._setup
         for stored, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
             self._stored(shard, stored)
