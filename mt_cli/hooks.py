@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.data_check.slips import first_misaligned_line as first_misaligned_line
     from mt_cli.extras.exchange.ctranslate2 import load_served as load_served
     from mt_cli.extras.exchange.huggingface import unsupported as unsupported
-    from mt_cli.extras.fine_tuning.parent import Parent as Parent
+    from mt_cli.extras.fine_tuning.parent import ParentRun as ParentRun
     from mt_cli.extras.fine_tuning.parent import adopt as adopt
     from mt_cli.extras.fine_tuning.parent import inherited as inherited
     from mt_cli.extras.fine_tuning.replay import replayed_before as replayed_before
@@ -36,8 +36,8 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.localisation.tmx import TMX as TMX
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
     from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
-    from mt_cli.extras.sharding.gradients import skeleton as skeleton
-    from mt_cli.extras.sharding.shards import Shards as Shards
+    from mt_cli.extras.sharding.fsdp import skeleton as skeleton
+    from mt_cli.extras.sharding.sharded_state import ShardedState as ShardedState
     from mt_cli.extras.subword_sampling.pairs import resegmented as resegmented
 
 COMMANDS = (
@@ -72,8 +72,8 @@ HOOKS = {
     "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "save_attention": ("mt_cli.extras.inspection.figures", "--attention"),
-    "Shards": ("mt_cli.extras.sharding.shards", "training.shard_model"),
-    "skeleton": ("mt_cli.extras.sharding.gradients", "training.shard_model"),
+    "ShardedState": ("mt_cli.extras.sharding.sharded_state", "training.shard_model"),
+    "skeleton": ("mt_cli.extras.sharding.fsdp", "training.shard_model"),
     "TMX": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
     "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
     "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
@@ -112,7 +112,7 @@ def require_for(config: Config, num_processes: int) -> None:
         "average_at_end": config.training.average_checkpoints is not None,
         "resegmented": config.tokenizer.is_sampled,
         "resolve_preset": config.preset is not None,
-        "Shards": config.training.is_sharded(num_processes),
+        "ShardedState": config.training.is_sharded(num_processes),
         "with_replay": config.init.replay is not None,
     }
     for name, is_needed in needed.items():

@@ -1,4 +1,7 @@
-"""The checkpoints of a run: states to resume from, the best one, validated ones for means, and the base of adapters."""
+"""The checkpoints of a run: states to resume from, the best, validated ones for means, frozen weights below adapters.
+
+`Checkpoints` is the base class of `RunDirectory`, which adds the other files of a run (`directory.py`).
+"""
 
 from __future__ import annotations
 
@@ -33,22 +36,22 @@ class Checkpoints:
         self.before_average_path = checkpoints / "before_average.safetensors"
         self._step_of_good_last: int | None = None
 
-    def save_base(self, model: Transformer) -> None:
+    def save_frozen_weights(self, model: Transformer) -> None:
         """Write the weights that adapters are added to; raises MtError if they cannot be written."""
         save_checkpoint(self.base_path, model, {})
 
-    def fill_base(self, model: Transformer) -> None:
-        """Fill a model with the weights that `save_base` wrote.
+    def load_frozen_weights(self, model: Transformer) -> None:
+        """Fill a model with the weights that `save_frozen_weights` wrote.
 
         Raises RunError if the weights are missing or damaged, or do not fit.
         """
         if not self.base_path.exists():
             raise RunError(f"{self.base_path}: missing; it has the weights that this run adapts; restore it")
-        with self._opened_base() as checkpoint:
-            checkpoint.fill(model)
+        with self._opened_frozen_weights() as checkpoint:
+            checkpoint.load_weights_into(model)
 
     @contextmanager
-    def _opened_base(self) -> Iterator[Checkpoint]:
+    def _opened_frozen_weights(self) -> Iterator[Checkpoint]:
         """Context manager that opens the weights below adapters, which no later training can make again."""
         try:
             with open_checkpoint(self.base_path) as checkpoint:
@@ -56,25 +59,25 @@ class Checkpoints:
         except DamagedFileError as error:
             raise RunError(f"{error}; restore it, or train again with --fresh") from None
 
-    def states(self) -> list[Path]:
+    def state_paths(self) -> list[Path]:
         """The files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
     def newest_state(self) -> tuple[Path | None, RunState]:
         """The newest file that is not damaged, and its state; None and an empty state if there is no such file."""
-        for path in self.states():
+        for path in self.state_paths():
             with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
                 return path, checkpoint.state
         return None, RunState()
 
-    def checkpoint(self, name: str | None = None) -> Path:
+    def path_of(self, name: str | None = None) -> Path:
         """The file of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
 
         A name is `best`, `before_average`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
         """
         if name is None:
             return self.best_path if self.best_path.exists() else self.last_path
-        found = (self.best_path, self.before_average_path, *self.states(), *self.validated().values())
+        found = (self.best_path, self.before_average_path, *self.state_paths(), *self.validated().values())
         paths = {path.stem: path for path in found if path.is_file()}
         if name not in paths:
             raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
@@ -97,7 +100,7 @@ class Checkpoints:
         """Write the weights that were validated at a step; raises MtError if they cannot be written."""
         save_checkpoint(self.last_path.with_name(f"validated-{step}.safetensors"), model, state)
 
-    def keep_validated(self, steps: Collection[int]) -> None:
+    def prune_validated(self, steps: Collection[int]) -> None:
         """Remove all validated checkpoints but those of these steps."""
         for step, path in self.validated().items():
             if step not in steps:
@@ -129,7 +132,7 @@ class Checkpoints:
         for path in list(self._older_states().values())[num_kept:]:
             remove(path)
 
-    def resume_from(self, path: Path, step: int, is_good: bool = True) -> None:
+    def discard_states_after(self, path: Path, step: int, is_good: bool = True) -> None:
         """Record the state that training resumes from, and remove all later ones."""
         self._step_of_good_last = step if path == self.last_path and is_good else None
         if path != self.last_path:

@@ -1,4 +1,7 @@
-"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run."""
+"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run.
+
+Its checkpoints are inherited from `checkpoints.py`.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ class RunDirectory(Checkpoints):
         """Source and target tokenizer; the same object twice if it is shared."""
         return load_tokenizers(self.path, config)
 
-    def fixed_digests(self) -> dict[str, str]:
+    def frozen_file_digests(self) -> dict[str, str]:
         """The SHA-256 of what training does not change: tokenizer files, and the weights below adapters.
 
         Raises RunError if one cannot be read.
@@ -70,13 +73,13 @@ class RunDirectory(Checkpoints):
             with reading(path, RunError):
                 digests[path.name] = hashlib.sha256(read_regular(path, MAX_FILE_BYTES)).hexdigest()
         if self.base_path.exists():
-            with self._opened_base() as checkpoint:
+            with self._opened_frozen_weights() as checkpoint:
                 digests[self.base_path.name] = checkpoint.fingerprint()
         return digests
 
-    def check_fixed(self, fingerprints: Mapping[str, str]) -> None:
+    def check_frozen_files(self, fingerprints: Mapping[str, str]) -> None:
         """Raise RunError unless these files are those that a checkpoint with these fingerprints was trained with."""
-        digests = self.fixed_digests()
+        digests = self.frozen_file_digests()
         for name, digest in fingerprints.items():
             is_base = name == self.base_path.name
             if (is_base or name.startswith("tokenizer")) and digests.get(name) != digest:
@@ -89,7 +92,7 @@ class RunDirectory(Checkpoints):
 
     def can_resume(self) -> bool:
         """Whether there is a saved state; raises RunError if there is a run without one."""
-        if self.states():
+        if self.state_paths():
             return True
         made_by_training = (self.best_path, self.report_path, self.metrics_path, self.samples_path)
         if any(path.is_file() and path.stat().st_size for path in made_by_training):

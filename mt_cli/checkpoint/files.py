@@ -48,7 +48,7 @@ def save_checkpoint(
 ) -> None:
     """Write weights, `asdict` of a state and, with an optimizer, everything that exact resumption needs.
 
-    `average` has the moving average of each weight, which `fill` then prefers.
+    `average` has the moving average of each weight, which `load_weights_into` then prefers.
 
     Raises MtError if it cannot be written; the previous file is then untouched.
     """
@@ -125,7 +125,7 @@ class Checkpoint:
                 if saved != expected:
                     raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
 
-    def fill(self, model: nn.Module) -> None:
+    def load_weights_into(self, model: nn.Module) -> None:
         """Fill a model with the weights to translate with: their average, if the file has one.
 
         Raises RunError as `check_fits`.

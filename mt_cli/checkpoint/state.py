@@ -68,11 +68,13 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 class RunState:
     """The state of a run, without weights. Saved with every checkpoint.
 
-    Each field has one writer, and other modules only read it. (`restarted` copies some from another state.)
+    These set its fields, and other modules only read them. (`restarted` copies some from another state.)
 
     - `training`: `position`
-    - `run.loop` and `run.restoring`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
-    - `run.log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
+    - `run.plan`, for a new run: `parents`, `longest_source`, `launch_id`
+    - `run.loop` and `run.resuming`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
+    - `run.training_log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
+    - `Checkpoints.save_average`, only in what it saves: `averaged_steps`
     - the methods of this class: all others
     """
 

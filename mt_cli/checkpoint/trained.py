@@ -1,17 +1,17 @@
-"""A trained run, loaded for use."""
+"""Trained runs: loaded for use, and written around models that were not trained here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.files import open_checkpoint
-from mt_cli.checkpoint.state import RunState
-from mt_cli.config.sections import Config
-from mt_cli.errors import DamagedFileError, InputError
-from mt_cli.machine.storage import real_path
+from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
+from mt_cli.checkpoint.state import Ancestor, RunState
+from mt_cli.config.sections import Config, InitConfig
+from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.machine.storage import new_folder, real_path
 from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -46,18 +46,18 @@ class TrainedRun:
         config = directory.config()
         tokenizers = directory.tokenizers(config)
         sizes = [tokenizer.vocab_size for tokenizer in tokenizers]
-        checkpoint_path = directory.checkpoint(checkpoint)
+        checkpoint_path = directory.path_of(checkpoint)
         try:
             with open_checkpoint(checkpoint_path) as saved:
-                directory.check_fixed(saved.state.fingerprints)
+                directory.check_frozen_files(saved.state.fingerprints)
                 planned = outline(config.model, *sizes)
                 add_adapters(planned, config.init)
                 saved.check_fits(planned)  # Before memory is allocated.
                 model = Transformer(config.model, *sizes)
                 if config.init.adapter_rank is not None:
-                    directory.fill_base(model)
+                    directory.load_frozen_weights(model)
                     add_adapters(model, config.init)
-                saved.fill(model)
+                saved.load_weights_into(model)
                 if is_merged:
                     merge_adapters(model)
                 longest = saved.state.longest_source or config.corpus.max_tokens
@@ -83,3 +83,28 @@ def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | N
         if [each.to_json() for each in run.tokenizers] != own:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
     return runs
+
+
+def write_run(
+    output: Path,
+    config: Config,
+    tokenizers: TokenizerPair,
+    model: Transformer,
+    longest_source: int,
+    parents: Sequence[Ancestor] = (),
+) -> TrainedRun:
+    """Write a model that was not trained here as a run into the new folder `output`, whose name it gets.
+
+    Raises RunError, and keeps nothing, if the run cannot be read again.
+    """
+    config = config.model_copy(update={"name": output.name, "init": InitConfig()})
+    with new_folder(output) as folder:
+        directory = RunDirectory(folder)
+        directory.create(config, tokenizers)
+        try:
+            digests = directory.frozen_file_digests()
+            state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))
+            save_checkpoint(directory.best_path, model, asdict(state))
+            return TrainedRun.load(folder)
+        except InputError as error:
+            raise RunError(f"{output}: the run cannot be read again, so nothing of it is kept: {error}") from None

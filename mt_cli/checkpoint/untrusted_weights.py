@@ -90,10 +90,10 @@ def check_finite(weights: Mapping[str, Tensor]) -> None:
             raise ValueError(f"{name} has values that are not finite numbers")
 
 
-def check_outline(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Raise ValueError if a model, which is on the device `meta`, has far more numbers than weights that shall fill it.
+def check_size(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Raise ValueError if the declared model is much larger than the weights in the file.
 
-    So a few bytes that describe a large model do not allocate memory for it.
+    The model is on the device `meta`, so that a few bytes that describe a large one do not allocate memory for it.
     """
     needed, given = (sum(each.numel() for each in some) for some in (planned.parameters(), weights.values()))
     if needed > _MAX_EXPANSION * given:

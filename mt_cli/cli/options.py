@@ -201,7 +201,7 @@ def check_model(
     pick_precision(precision, pick_device(device))
     for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
         changed_section(directory.config().decoding, search)
-        directory.checkpoint(checkpoint)
+        directory.path_of(checkpoint)
 
 
 def load_translator(

@@ -290,6 +290,10 @@ class CorpusConfig(Section):
         """Source and target language."""
         return self.source, self.target
 
+    def languages_of(self, name: str) -> list[tuple[str, str]]:
+        """Source and target language of each source of a corpus; empty for one without sources of its own."""
+        return [source.languages or self.languages for source in self.groups.get(name, ())]
+
     @property
     def is_streaming(self) -> bool:
         """Whether the training corpora are streams."""

@@ -14,11 +14,13 @@ from pydantic import BaseModel, FiniteFloat
 from mt_cli.config.sections import Config, EvaluationConfig
 from mt_cli.corpus.languages import CHINESE, primary, writes_spaces
 from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
-from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
-"""The names of the metrics for people, by key."""
+"""The names of the metrics for people, by key; `Scorer` chooses and computes them.
+
+A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if it may select the best checkpoint, in
+`best_metric` of `config/training.py`."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
 
@@ -153,17 +155,12 @@ def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None
         raise InputError(f"found {counts}; give one hypothesis for each reference, and at least one")
 
 
-def languages_of(config: Config, name: str) -> list[Languages]:
-    """The languages of each part of a corpus that has sources of its own."""
-    return [source.languages or config.corpus.languages for source in config.corpus.groups.get(name, ())]
-
-
 def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> Scorer:
     """The scorer for the target language of a corpus, with the options of the config, or another BLEU tokenizer.
 
     Raises InputError if the tokenizer is not available.
     """
-    targets = {target for _, target in languages_of(config, name)}
+    targets = {target for _, target in config.corpus.languages_of(name)}
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     options = config.evaluation
     tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
@@ -176,7 +173,7 @@ def best_metric_of(config: Config, scorer: Scorer) -> str:
     return scorer.default_metric if metric == "auto" else metric
 
 
-def measure_of(config: Config, scorer: Scorer) -> str:
-    """That metric with the tokenizer of BLEU; values of different measures cannot be compared."""
+def metric_id_of(config: Config, scorer: Scorer) -> str:
+    """That metric, with the tokenizer of BLEU (`bleu/13a`); values with different ids cannot be compared."""
     metric = best_metric_of(config, scorer)
     return f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric

@@ -1,4 +1,4 @@
-"""Text on the user's terminal: notices, progress, clock times, and characters that are safe to print."""
+"""Text on the user's terminal: notices, progress, durations, and characters that are safe to print."""
 
 from __future__ import annotations
 

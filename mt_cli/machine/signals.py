@@ -1,4 +1,8 @@
-"""Signals that ask a training to stop or to save. Knows no steps, models or files."""
+"""Signals that ask a training to stop or to save. Knows no steps, models or files.
+
+Outside of training, `__main__.py` and `cli/main.py` decide what signals do. `launcher.py` passes them on to the
+processes of a run, and ends those whose launcher has ended.
+"""
 
 from __future__ import annotations
 

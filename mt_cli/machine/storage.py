@@ -1,4 +1,4 @@
-"""Files and folders on disk: safe reading, atomic writing, sizes. Knows nothing of their content.
+"""Files and folders on disk: safe reading, atomic writing, sizes. Of content it checks only JSON (`read_model`).
 
 A run directory may come from an untrusted source. Only regular files of limited size are read from it, because a pipe
 or a device can block for ever. Nothing is written outside it: a link with the name of a file is replaced by the file,

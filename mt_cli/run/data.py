@@ -22,7 +22,6 @@ from mt_cli.corpus.reading import Corpus, key_of, read_corpora
 from mt_cli.corpus.rows import Pair
 from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.errors import CorpusError
-from mt_cli.evaluation.texts import languages_of
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.group import ALONE, Group
@@ -132,8 +131,8 @@ def training_pairs(data: Data, config: Config, group: Group = ALONE) -> Training
     return hooks.resegmented(pairs, data.tokenizers, config)
 
 
-def count_epoch(pairs: TrainingPairs, config: Config) -> int | None:
-    """The number of micro-batches of the first epoch, counted in its first pools; None for a stream."""
+def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
+    """An estimate of the micro-batches of the first epoch, from its first pools; None for a stream."""
     num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
     return count_batches(pairs, config.training.tokens_per_batch, num_counted)
 
@@ -161,7 +160,8 @@ def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, 
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()
             found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
     if config.corpus.is_streaming:
-        parts = zip(names_of(config.corpus.train), config.corpus.train, languages_of(config, "train"), strict=True)
+        train = config.corpus.train
+        parts = zip(names_of(train), train, config.corpus.languages_of("train"), strict=True)
         for name, source, both in parts:
             found[f"corpus.train ({name})"] = fingerprint(content_of(source, both))
     return found
@@ -178,7 +178,7 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
 
 def notes_on_words(config: Config) -> list[str]:
     """With a word-level tokenizer, a note for each language without spaces between words."""
-    both = [config.corpus.languages, *languages_of(config, "train")]
+    both = [config.corpus.languages, *config.corpus.languages_of("train")]
     spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
     return [
         f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "

@@ -1,4 +1,7 @@
-"""The loop of training: after each step, log, save, validate and stop; the rules are in `checkpoint/state.py`."""
+"""The loop of training: after each step, log, save, validate and stop.
+
+`checkpoint/state.py` decides when to validate and to stop, this module when to save, and `training_log.py` when to log.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from mt_cli.errors import RunInterruptedError
 from mt_cli.machine.console import Progress, clock, say
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
-from mt_cli.run.log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.records import Records
-from mt_cli.run.restoring import go_back, save_state
-from mt_cli.run.setup import Setup, Whole
+from mt_cli.run.resuming import go_back, save_state
+from mt_cli.run.setup import ReplicatedState, Setup
+from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.validation import sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
@@ -32,12 +35,12 @@ def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
     """
     while True:
         try:
-            return state, _train_from(setup, state)
+            return state, _train_until_stop(setup, state)
         except TooManyBadStepsError as error:
             state = go_back(setup, state, error)
 
 
-def _train_from(setup: Setup, state: RunState) -> str:
+def _train_until_stop(setup: Setup, state: RunState) -> str:
     """Train from a state until there is a reason to stop; return that."""
     training, step, group = setup.config.training, state.position.step, setup.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
@@ -45,23 +48,23 @@ def _train_from(setup: Setup, state: RunState) -> str:
         records = group.on_main(lambda: Records(setup.directory.path, step, state.tracked_bytes))
         bar = stack.enter_context(Progress("train", setup.num_steps, "step", step, max_seconds=seconds))
         signals = stack.enter_context(Signals(group).recorded())
-        loop = Loop(setup, state, records, bar, signals)
-        loop.save()
+        callbacks = TrainingCallbacks(setup, state, records, bar, signals)
+        callbacks.save()
         if state.begins_with_parent:
-            loop.validate_parent()
-            loop.save()
+            callbacks.validate_parent()
+            callbacks.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
-            loop.validate()
-            loop.save()
-        if reason := loop.reason_to_stop():
-            loop.validate()
+            callbacks.validate()
+            callbacks.save()
+        if reason := callbacks.reason_to_stop():
+            callbacks.validate()
             return reason
         group.on_main(lambda: remove(setup.directory.report_path))  # It describes an end that no longer holds.
-        return follow(loop)
+        return run_loop(callbacks)
 
 
-class Actions(Protocol):
-    """What `follow` asks of a loop. `validate` and `save` do nothing when called again for the same state."""
+class LoopCallbacks(Protocol):
+    """What `run_loop` calls. `validate` and `save` do nothing when called again for the same state."""
 
     def steps(self) -> Iterator[StepReport]:
         """Train without end."""
@@ -88,35 +91,35 @@ class Actions(Protocol):
         """Score the validation set."""
 
 
-def follow(loop: Actions) -> str:
+def run_loop(callbacks: LoopCallbacks) -> str:
     """Train until there is a reason to stop, and return that reason.
 
     A validation that happens only because the run ends comes after the last save, so that a run resumed from there
     equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
     """
-    for report in loop.steps():
-        loop.log(report)
-        if loop.is_time_to_save() or loop.is_interrupted() or loop.reason_to_stop():
-            loop.save()
-        if loop.is_time_to_validate() and not loop.is_interrupted():
-            loop.validate()
-            loop.save()
-        if loop.is_interrupted():
-            loop.save()
+    for report in callbacks.steps():
+        callbacks.log(report)
+        if callbacks.is_time_to_save() or callbacks.is_interrupted() or callbacks.reason_to_stop():
+            callbacks.save()
+        if callbacks.is_time_to_validate() and not callbacks.is_interrupted():
+            callbacks.validate()
+            callbacks.save()
+        if callbacks.is_interrupted():
+            callbacks.save()
             raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
-        if reason := loop.reason_to_stop():
-            loop.save()
-            loop.validate()
+        if reason := callbacks.reason_to_stop():
+            callbacks.save()
+            callbacks.validate()
             return reason
     raise AssertionError("the optimisation never ends by itself")
 
 
-class Loop:
-    """The actions of training between two restarts. The main process alone has `records`, and saves."""
+class TrainingCallbacks:
+    """The callbacks of training between two restarts. The main process alone has `records`, and saves."""
 
     def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
         self._setup, self._state, self._records, self._signals = setup, state, records, signals
-        self._trained = trained = hooks.Shards(setup) if setup.is_sharded else Whole(setup)
+        self._trained = trained = hooks.ShardedState(setup) if setup.is_sharded else ReplicatedState(setup)
         training, parts = setup.config.training, names_of(setup.config.corpus.train)
         self._log = TrainingLog(training, state, self._write_metrics, bar, trained.optimizer, parts)
         scaler = trained.gradients.scaler
@@ -171,10 +174,10 @@ class Loop:
 
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
-        self._read()
+        self._drain()
         now = (self._state.position.step, self._state.validated_step, self._state.parent_metric)
         if self._saved != now:
-            self._trained.store()
+            self._trained.sync_to_setup()
             if self._records is not None:
                 self._state.tracked_bytes = self._records.flush()
                 save_state(self._setup, self._state)
@@ -183,9 +186,9 @@ class Loop:
     def validate_parent(self) -> None:
         """Score the validation set with the weights of another run, with which training begins."""
         setup, state = self._setup, self._state
-        with self._trained.deployed() as model:
+        with self._trained.averaged() as model:
             found = setup.validator.validate(model, setup.group)
-        state.set_parent(found.value, setup.validator.measure)
+        state.set_parent(found.value, setup.validator.metric_id)
         self._write_metrics(0, found.metrics)
         names = " and ".join(parent.run for parent in state.parents)
         say(f"  {names} on valid, before the first step: {setup.validator.describe(found)}")
@@ -195,11 +198,11 @@ class Loop:
         setup, state, step = self._setup, self._state, self._state.position.step
         if state.validated_step == step:
             return
-        self._read()
+        self._drain()
         training = setup.config.training
-        with self._trained.deployed() as model:
+        with self._trained.averaged() as model:
             found = setup.validator.validate(model, setup.group)
-            is_best = state.add_validation(found.value, found.loss, setup.validator.measure, training.warmup_steps)
+            is_best = state.add_validation(found.value, found.loss, setup.validator.metric_id, training.warmup_steps)
             is_kept = state.keep_validation(step, found.value, found.loss, training.num_validated_kept)
             if self._records is not None and is_kept:
                 setup.directory.save_validated(setup.model, asdict(state), step)
@@ -216,7 +219,7 @@ class Loop:
             f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
             + ("  best" if is_best else "")
-            + ("  below the parent" if state.is_below_parent(found.value, setup.validator.measure) else "")
+            + ("  below the parent" if state.is_below_parent(found.value, setup.validator.metric_id) else "")
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)
@@ -225,7 +228,7 @@ class Loop:
         if self._records is not None:
             self._records.write_metrics(step, self._state.elapsed_seconds, metrics)
 
-    def _read(self) -> None:
-        """Bring the state up to date, waiting for a GPU."""
-        self._log.read()
+    def _drain(self) -> None:
+        """Copy step results that are pending on the GPU into the state."""
+        self._log.drain()
         self._state.loss_scale = self._trained.gradients.scaler.state_dict()

@@ -44,7 +44,7 @@ class Plan:
     report: Report | None = None
     """The report of a run that is finished."""
     is_new: bool = False
-    parent: hooks.Parent | None = None
+    parent: hooks.ParentRun | None = None
     """The run that a new one begins with; the main process alone has it."""
     data: Data | None = None
     """The data of a new run, for which its tokenizers were trained; the main process alone has them."""
@@ -61,7 +61,7 @@ def decide(
     An existing run is not changed before the corpora have been read and the model is known to fit the machine. Raises
     the errors of `prepare_new` and `_plan_to_resume`, and DeviceMemoryError.
     """
-    if (not fresh or _began_in(group.launch_id, directory)) and directory.can_resume():
+    if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
         return _plan_to_resume(config, directory, cache)
     config = _with_commits(config)
     config, data, parent = prepare_new(config, cache, directory.path, num_processes=group.size)
@@ -74,8 +74,8 @@ def decide(
     directory.create(config, data.tokenizers)
     if config.init.adapter_rank is not None and parent is not None:
         model = Transformer(config.model, *sizes)
-        parent.fill(model)
-        directory.save_base(model)
+        parent.load_weights_into(model)
+        directory.save_frozen_weights(model)
     state = RunState(Position(group.size), launch_id=group.launch_id)
     if parent is not None:
         state.parents, state.longest_source = [ancestor_of(parent.run)], parent.run.max_tokens
@@ -88,7 +88,7 @@ def prepare_new(
     path: Path | None = None,
     stream_rows: int | None = None,
     num_processes: int = 1,
-) -> tuple[Config, Data, hooks.Parent | None]:
+) -> tuple[Config, Data, hooks.ParentRun | None]:
     """The config of a new run with all its values, its data and its parent; see `prepare` for `stream_rows`.
 
     `path` is the directory of the new run. Raises the errors of `prepare`; RunError if the parent cannot be loaded or
@@ -111,8 +111,8 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
     return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
 
 
-def _began_in(launch_id: str, directory: RunDirectory) -> bool:
-    """Whether a run began after the launcher of this process: `--fresh` has done its work then."""
+def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
+    """Whether this launch already created the run, so that a restart must not apply `--fresh` again."""
     with suppress(RunError):
         return bool(launch_id) and directory.newest_state()[1].launch_id == launch_id
     return False

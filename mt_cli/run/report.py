@@ -1,4 +1,4 @@
-"""The end of a run: the final test, `report.json` (one model, written and read), and the batch on which it diverged."""
+"""The end of a run: whether it is reached, the final test, `report.json`, and the batch on which training diverged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, format_scores, write_hypotheses
-from mt_cli.evaluation.texts import measure_of, scorer_of
+from mt_cli.evaluation.texts import metric_id_of, scorer_of
 from mt_cli.machine.console import clock
 from mt_cli.machine.devices import describe_hardware, describe_versions
 from mt_cli.machine.storage import read_model, write_text
@@ -47,7 +47,7 @@ class DataRow(BaseModel, extra="allow"):
         return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
 
 
-class Parent(BaseModel, extra="allow"):
+class ParentRecord(BaseModel, extra="allow"):
     """A run that a run began with."""
 
     run: str
@@ -67,7 +67,7 @@ class Report(SplitScores):
     """How a run ended: the content of `report.json`, with the scores of the first test set."""
 
     extra_tests: Mapping[str, SplitScores] = {}
-    parents: Sequence[Parent] = ()
+    parents: Sequence[ParentRecord] = ()
     validation: BestValidation = BestValidation()
     stopped_because: str
     best_step: int
@@ -105,7 +105,7 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
         and "bleu" in report.scores
         and f"|tok:{tokenizer}" in report.scores["bleu"].signature
         and best is not None
-        and best.best_metric == measure_of(config, scorer_of(config, "valid"))
+        and best.best_metric == metric_id_of(config, scorer_of(config, "valid"))
     )
     return report if is_current else None
 
@@ -128,7 +128,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         **first.model_dump(exclude_unset=True),
         run=setup.config.name,
         extra_tests={each.split: each for each in others},
-        parents=[Parent(**asdict(parent)) for parent in state.parents],
+        parents=[ParentRecord(**asdict(parent)) for parent in state.parents],
         validation=_validation(state),
         stopped_because=stopped_because,
         best_step=state.best_step,

@@ -1,4 +1,4 @@
-"""Builds what a run works with: model, optimizer and batches, in the sizes that the machine can hold."""
+"""Builds what a run works with, once: model, optimizer, batches and validator. `plan.py` decided their sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mt_cli.machine.devices import describe_hardware, pick_precision, precision_
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable import add_adapters, freeze
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import Data, count_epoch, fingerprints_of, training_pairs
+from mt_cli.run.data import Data, estimate_epoch, fingerprints_of, training_pairs
 from mt_cli.run.data_report import describe_data
 from mt_cli.run.plan import Plan
 from mt_cli.run.validation import Validator
@@ -45,7 +45,7 @@ class Setup:
         self.optimizer = build_optimizer(model, training)
         self.average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         self.validator = Validator(self.objective, data, config, self.dtype, device, plan.state.longest_source)
-        own = group.on_main(lambda: fingerprints_of(data.corpora, config) | directory.fixed_digests())
+        own = group.on_main(lambda: fingerprints_of(data.corpora, config) | directory.frozen_file_digests())
         self.fingerprints = own or {}
         """Of the main process alone, which saves them."""
         self.pairs = training_pairs(data, config, group)
@@ -58,15 +58,15 @@ class Setup:
         if not self.is_sharded:
             model.to(self.device)
         if config.init.adapter_rank is not None:
-            self.group.on_main(lambda: self.directory.fill_base(model))
+            self.group.on_main(lambda: self.directory.load_frozen_weights(model))
             add_adapters(model, config.init)
         elif self.plan.parent is not None:
-            self.plan.parent.fill(model)
+            self.plan.parent.load_weights_into(model)
         return (self.group.on_main(lambda: model) or hooks.skeleton(model)) if self.is_sharded else model
 
     def _count_steps(self, num_processes: int) -> None:
         """Count the steps of a run that began with this number of processes."""
-        training, num_batches = self.config.training, count_epoch(self.pairs, self.config)
+        training, num_batches = self.config.training, estimate_epoch(self.pairs, self.config)
         self.step_tokens = training.tokens_per_batch * training.micro_batches_per_step * num_processes
         """Largest number of tokens of a step."""
         self.steps_per_epoch = None
@@ -75,8 +75,8 @@ class Setup:
         in_epochs = count_steps(training, num_processes, num_batches or 0, training.max_epochs or 0)
         self.num_steps = min((limit for limit in (training.max_steps, in_epochs) if limit), default=None)
 
-    def deployed(self) -> AbstractContextManager[None]:
-        """Context manager inside which the model has the weights to translate with: their average, if there is one."""
+    def averaged(self) -> AbstractContextManager[None]:
+        """Context manager inside which the model has its averaged weights, if there is an average."""
         return nullcontext() if self.average is None else self.average.applied()
 
     def describe(self) -> list[str]:
@@ -117,7 +117,7 @@ def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:
     return model
 
 
-class Whole:
+class ReplicatedState:
     """The model, the optimizer and the average of a setup, whole in every process."""
 
     gradients: Gradients
@@ -130,10 +130,10 @@ class Whole:
         self.optimizer, self.average = setup.optimizer, setup.average
 
     @contextmanager
-    def deployed(self) -> Iterator[Transformer]:
-        """Context manager inside which the setup's model has the weights to translate with; gives one to validate."""
-        with self._setup.deployed():
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the setup's model has its averaged weights, if any; gives one to validate."""
+        with self._setup.averaged():
             yield self._setup.model
 
-    def store(self) -> None:
-        """Bring the setup up to date."""
+    def sync_to_setup(self) -> None:
+        """Copy what training has changed into the setup: here nothing, because training changes the setup itself."""

@@ -21,7 +21,7 @@ from mt_cli.run.data import prepare
 from mt_cli.run.loop import optimize
 from mt_cli.run.plan import Plan, decide
 from mt_cli.run.report import Report, format_summary, write_report
-from mt_cli.run.restoring import restore
+from mt_cli.run.resuming import restore
 from mt_cli.run.setup import Setup
 
 

@@ -1,4 +1,4 @@
-"""A validation: loss and scores on the validation set, the same samples every time, and losses of training corpora."""
+"""A validation: loss, scores, samples and pictures of attention on the validation set; losses of training corpora."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.texts import best_metric_of, measure_of, scorer_of
+from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import Progress, fitted
 from mt_cli.machine.group import ALONE, Group
@@ -72,8 +72,8 @@ class Validator:
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
         """The metric that selects the best checkpoint."""
-        self.measure = measure_of(config, self._scorer)
-        """The same with BLEU's tokenizer; values of different measures cannot be compared."""
+        self.metric_id = metric_id_of(config, self._scorer)
+        """The same with BLEU's tokenizer; values with different ids cannot be compared."""
 
     def describe(self, found: Validation) -> str:
         """The scores that select the best checkpoint."""

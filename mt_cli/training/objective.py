@@ -1,6 +1,7 @@
 """The definition of the loss, as sums over tokens. Knows hidden states and references; does not know steps or averages.
 
-Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient.
+Callers divide once, by the number of target tokens, so that batches of any size add up to the same gradient. A term
+that needs logits is defined here and computed in `model/fused_loss.py`, where they exist for a few tokens at a time.
 
 Legend of the shapes: N target tokens, D d_model, V vocabulary.
 """

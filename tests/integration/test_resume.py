@@ -20,8 +20,8 @@ from mt_cli.config.sections import may_change
 from mt_cli.errors import RunInterruptedError
 from mt_cli.evaluation.texts import Score, Scorer
 from mt_cli.run import loop
-from mt_cli.run.log import TrainingLog
 from mt_cli.run.train import train as train_run
+from mt_cli.run.training_log import TrainingLog
 from mt_cli.run.validation import Validator
 from mt_cli.training.gradients import Gradients
 
@@ -891,7 +891,7 @@ def test_an_option_that_may_change_leaves_the_weights_equal(saved_at_each_step, 
     step = report.num_steps
     assert step > 3 or keys == ["training.max_minutes"]
     whole = RunDirectory(folder / "whole" / "tiny")
-    expected = whole.last_path if step == NUM_STEPS else whole.checkpoint(f"step-{step}")
+    expected = whole.last_path if step == NUM_STEPS else whole.path_of(f"step-{step}")
     ours, theirs = (load_file(path) for path in (tmp_path / "runs/tiny/checkpoints/last.safetensors", expected))
     assert ours.keys() == theirs.keys()
     atol = 1e-5 if set(keys) & set(ROUNDING) else 0.0

@@ -1049,8 +1049,7 @@ def test_published_models(isolated, seeds, published, tmp_path, family):
 @pytest.fixture(scope="module")
 def made_runs(trained, published, tmp_path_factory):
     """Runs with a tokenizer of each kind."""
-    from mt_cli.checkpoint.lineage import write_run
-    from mt_cli.checkpoint.trained import TrainedRun
+    from mt_cli.checkpoint.trained import TrainedRun, write_run
     from mt_cli.config.sections import TokenizerConfig
     from mt_cli.extras.exchange.importing import import_model
     from mt_cli.model.transformer import Transformer

@@ -84,7 +84,7 @@ def test_hooks_name_functions_that_exist_as_mypy_knows_them(root):
         for alias in node.names
         if alias.name == alias.asname
     }
-    assert typed - {("Parent", typed_module("Parent", typed)), ("Problem", typed_module("Problem", typed))} == {
+    assert typed - {("ParentRun", typed_module("ParentRun", typed)), ("Problem", typed_module("Problem", typed))} == {
         (name, module) for name, (module, _) in hooks.HOOKS.items()
     }
     for name in hooks.HOOKS:
@@ -121,7 +121,7 @@ CONFIG = {
         ("average_at_end", {"training": {"average_checkpoints": 2}}, 1),
         ("resegmented", {"tokenizer": {"algorithm": "bpe", "vocab_size": 500, "bpe_dropout": 0.1}}, 1),
         ("resolve_preset", {"preset": "auto"}, 1),
-        ("Shards", {"training": {"shard_model": True}}, 2),
+        ("ShardedState", {"training": {"shard_model": True}}, 2),
         ("with_replay", {"init": {"run": "runs/other", "replay": 0.5}}, 1),
     ],
 )

@@ -38,7 +38,7 @@ def trained_pair():
 
 def load_checkpoint(path, model, optimizer=None):
     with open_checkpoint(path) as checkpoint:
-        checkpoint.fill(model) if optimizer is None else checkpoint.restore(model, optimizer)
+        checkpoint.load_weights_into(model) if optimizer is None else checkpoint.restore(model, optimizer)
         return checkpoint.state
 
 
@@ -171,17 +171,17 @@ def test_the_newest_states_are_kept_and_found_on_any_file_system(tmp_path, monke
 
     def save(step):
         directory.save_state(model, {"best_step": step}, optimizer, step, keep_last=2)
-        return [path.stem for path in directory.states()]
+        return [path.stem for path in directory.state_paths()]
 
     assert save(0) == ["step-0"]
     assert save(5) == ["last", "step-0"]
     assert save(9) == ["last", "step-5", "step-0"]
     assert save(100) == ["last", "step-9", "step-5"]
     assert save(100) == ["last", "step-9", "step-5"]
-    with open_checkpoint(directory.states()[1]) as checkpoint:
+    with open_checkpoint(directory.state_paths()[1]) as checkpoint:
         assert checkpoint.state.best_step == 9
-    directory.resume_from(directory.states()[2], 5)
-    assert [path.stem for path in directory.states()] == ["step-5"]
+    directory.discard_states_after(directory.state_paths()[2], 5)
+    assert [path.stem for path in directory.state_paths()] == ["step-5"]
     assert save(7) == ["last", "step-5"]
 
 

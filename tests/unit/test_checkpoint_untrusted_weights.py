@@ -12,7 +12,7 @@ from torch import nn
 
 from mt_cli.checkpoint import files
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_outline, read_arrays, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_size, read_arrays, read_pickle, read_safetensors
 from mt_cli.errors import DamagedFileError, InputError
 
 WEIGHTS = {"a": torch.arange(12.0).view(3, 4), "b": torch.tensor([1.5])}
@@ -70,7 +70,7 @@ def test_a_checkpoint_with_complex_or_whole_numbers_is_refused(tmp_path, kind):
     path.write_bytes(content.replace(old, new))
     files._write_checksum(str(path))
     with pytest.raises(DamagedFileError, match="damaged checkpoint: "), open_checkpoint(path) as saved:
-        saved.fill(nn.Linear(2, 2))
+        saved.load_weights_into(nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -204,6 +204,6 @@ def test_a_compressed_pickle_is_refused(tmp_path):
 def test_a_model_that_is_far_larger_than_its_file_is_refused():
     with torch.device("meta"):
         small, large = nn.Linear(4, 3), nn.Linear(10**6, 10**6)
-    check_outline(small, WEIGHTS)
+    check_size(small, WEIGHTS)
     with pytest.raises(ValueError, match="has 1,000,001,000,000 weights, and the file 13"):
-        check_outline(large, WEIGHTS)
+        check_size(large, WEIGHTS)

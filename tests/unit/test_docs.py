@@ -73,7 +73,7 @@ def test_every_part_of_the_transformer_is_where_the_design_says(root):
     text = (root / "docs/design.md").read_text(encoding="utf-8")
     table = text.partition("| part | file | symbols | source |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert len(rows) >= 20
+    assert len(rows) >= 10
     for part, files, symbols, _ in rows:
         paths = [root / "mt_cli" / name for name in re.findall(r"`([^`]+)`", files)]
         there = {name for path in paths for name in names_in(ast.parse(path.read_text(encoding="utf-8")))}

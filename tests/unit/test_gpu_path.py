@@ -24,7 +24,7 @@ from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.log import TrainingLog
+from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import Gradients
@@ -285,7 +285,7 @@ def logged(num_steps):
         values = [torch.tensor(float(each)) for each in (step, 10 * step, 2 * step)]
         log.add(StepReport(step, 0.1, *values, torch.tensor(step != 5), 4 * step, 0.0, 0.1, [], 0))
     unread = len(state.unlogged)
-    log.read()
+    log.drain()
     return rows.rows, unread, [(step.cross_entropy, step.num_correct) for step in state.unlogged]
 
 

@@ -18,7 +18,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.loop import follow
+from mt_cli.run.loop import run_loop
 from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
@@ -477,7 +477,7 @@ def a_report(step):
     )
 
 
-def follow_steps(number, **changes):
+def loop_over(number, **changes):
     """Calls made while following some steps, and how to begin; a validation is due at every fourth step."""
     calls, steps = [], []
 
@@ -488,7 +488,7 @@ def follow_steps(number, **changes):
         if f"{name} {steps[-1]}" not in calls[-1:]:
             calls.append(f"{name} {steps[-1]}")
 
-    actions = {
+    callbacks = {
         "steps": lambda: map(a_report, range(1, number + 1)),
         "log": log,
         "is_time_to_validate": lambda: steps[-1] % 4 == 0,
@@ -498,24 +498,24 @@ def follow_steps(number, **changes):
         "reason_to_stop": lambda: None,
         "is_interrupted": lambda: False,
     } | {name: (lambda change=change: change(steps[-1])) for name, change in changes.items()}
-    return calls, lambda: follow(SimpleNamespace(**actions))
+    return calls, lambda: run_loop(SimpleNamespace(**callbacks))
 
 
 def test_validation_saves_and_a_stop_saves_before_it_validates():
-    calls, go = follow_steps(9, reason_to_stop=lambda step: "max_steps 6" if step == 6 else None)
+    calls, go = loop_over(9, reason_to_stop=lambda step: "max_steps 6" if step == 6 else None)
     assert go() == "max_steps 6"
     assert calls == ["validate 4", "save 4", "save 6", "validate 6"]
 
 
 def test_a_stop_at_a_validation_that_was_due_saves_before_and_after_it():
-    calls, go = follow_steps(9, reason_to_stop=lambda step: "max_steps 8" if step == 8 else None)
+    calls, go = loop_over(9, reason_to_stop=lambda step: "max_steps 8" if step == 8 else None)
     assert go() == "max_steps 8"
     assert calls[2:] == ["save 8", "validate 8", "save 8", "validate 8"]  # The last is one that does nothing.
 
 
 @pytest.mark.parametrize("step", [1, 4])
 def test_an_interrupt_saves_and_raises_without_validating(step):
-    calls, go = follow_steps(9, is_interrupted=lambda now: now == step)
+    calls, go = loop_over(9, is_interrupted=lambda now: now == step)
     with pytest.raises(RunInterruptedError, match=f"step {step}"):
         go()
     assert calls == [f"save {step}"]
@@ -523,7 +523,7 @@ def test_an_interrupt_saves_and_raises_without_validating(step):
 
 def test_an_interrupt_during_validation_saves_what_it_found():
     is_validated = []
-    calls, go = follow_steps(
+    calls, go = loop_over(
         9, validate=lambda step: is_validated.append(step), is_interrupted=lambda step: bool(is_validated)
     )
     with pytest.raises(RunInterruptedError, match="step 4"):
@@ -532,7 +532,7 @@ def test_an_interrupt_during_validation_saves_what_it_found():
 
 
 def test_a_wish_to_save_is_granted_and_training_goes_on():
-    calls, go = follow_steps(
+    calls, go = loop_over(
         9,
         is_time_to_save=lambda step: step in (2, 3),
         reason_to_stop=lambda step: "max_steps 5" if step == 5 else None,

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
-from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage, write_run
+from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage
 from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, last_of
-from mt_cli.checkpoint.trained import TrainedRun, load_together
+from mt_cli.checkpoint.trained import TrainedRun, load_together, write_run
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.machine.console import say
@@ -25,7 +25,7 @@ from mt_cli.machine.storage import real_path
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.data import fingerprints_of, prepare
 from mt_cli.run.records import read_rows
-from mt_cli.run.restoring import check_data
+from mt_cli.run.resuming import check_data
 from mt_cli.run.setup import Setup
 from mt_cli.run.validation import Validator
 from mt_cli.training.averaging import mean, replaced
@@ -83,12 +83,12 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         data = prepare(run.config, Cache(path.parent / ".cache", say), run.tokenizers)
         keep_memory()
         device, training, state = pick_device(run.config.training.device), run.config.training, run.state
-        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.fixed_digests(), state)
+        check_data(directory, fingerprints_of(data.corpora, run.config) | directory.frozen_file_digests(), state)
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
         validator = Validator(objective, data, run.config, dtype, device, state.longest_source)
         found = validator.validate()
-        state.set_best(state.best_step, found.value, found.loss, validator.measure)
+        state.set_best(state.best_step, found.value, found.loss, validator.metric_id)
         present = f"best so far, of step {state.best_step:,}: {validator.describe(found)}"
         return [present, _try_mean(directory, run.model, validator, state, steps)]
 
@@ -146,7 +146,7 @@ def _try_mean(
         found = validator.validate()
         is_better = state.is_better(found.value, found.loss)
         if is_better:
-            state.set_best(steps[-1], found.value, found.loss, validator.measure)
+            state.set_best(steps[-1], found.value, found.loss, validator.metric_id)
             directory.save_average(model, asdict(state), steps)
     verdict = "the new best" if is_better else "not better, the best checkpoint stays"
     return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(found)}; {verdict}"

@@ -24,7 +24,6 @@ from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.reading import Corpus, SourceRows
 from mt_cli.corpus.rows import Languages, Row
-from mt_cli.evaluation.texts import languages_of
 from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
@@ -203,7 +202,7 @@ def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) 
 
     def examine(folder: Path) -> None:
         own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
-        found = [each for name in own for each in find_problems(name, own[name], languages_of(config, name))]
+        found = [each for name in own for each in find_problems(name, own[name], config.corpus.languages_of(name))]
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 
     def load(folder: Path) -> list[Problem]:

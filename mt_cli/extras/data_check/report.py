@@ -15,7 +15,6 @@ from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.errors import InputError
-from mt_cli.evaluation.texts import languages_of
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.machine.storage import refusal
 from mt_cli.run.data import Data, notes_on_words
@@ -47,7 +46,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": [
-            asdict(pair) for pair in odd_pairs(data.corpora["train"], languages_of(config, "train"), _NUM_ODD)
+            asdict(pair) for pair in odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
         ],
     }
 

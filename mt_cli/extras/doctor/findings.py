@@ -136,11 +136,11 @@ def _problems_of(run: RunDirectory) -> list[str]:
         run.tokenizers(run.config())
     except MtError as error:
         problems.append(str(error))
-    for path in dict.fromkeys((run.best_path, run.last_path, *run.states())):
+    for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
         if os.path.lexists(path):
             try:
                 with open_checkpoint(path) as checkpoint:
-                    run.check_fixed(checkpoint.state.fingerprints)
+                    run.check_frozen_files(checkpoint.state.fingerprints)
             except MtError as error:
                 problems.append(str(error))
     return list(dict.fromkeys(problems))

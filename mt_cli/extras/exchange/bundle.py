@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_outline, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_safetensors
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason
@@ -55,7 +55,7 @@ def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tup
     weights = read_safetensors(weights_path)
     try:
         planned = outline(config.model, source.vocab_size, target.vocab_size)
-        check_outline(planned, weights)
+        check_size(planned, weights)
         check_finite(weights)
         weights |= _tied(weights, planned)
         check_names(planned, weights)

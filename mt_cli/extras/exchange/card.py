@@ -11,10 +11,10 @@ from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import METRICS
 from mt_cli.extras.exchange.huggingface import MAX_LENGTH
 from mt_cli.run.report import Report
-from mt_cli.run.run_files import RunFiles
+from mt_cli.run.run_summary import RunSummary
 
 
-def model_card(run: RunFiles, license_name: str | None) -> str:
+def model_card(run: RunSummary, license_name: str | None) -> str:
     """Markdown with the metadata that the hub reads, scores included; it has no paths of this machine.
 
     `license_name` is an identifier of the hub, such as `cc-by-4.0`; without one, the card says that it is to be chosen.
@@ -48,7 +48,7 @@ def _results(report: Report) -> Iterator[EvalResult]:
             )
 
 
-def _lines(run: RunFiles, license_name: str | None) -> Iterator[str]:
+def _lines(run: RunSummary, license_name: str | None) -> Iterator[str]:
     corpus, report = run.config.corpus, run.report
     yield f"# {run.name}"
     yield ""

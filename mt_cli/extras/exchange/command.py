@@ -89,9 +89,9 @@ def export(
     if kind == "huggingface":
         from mt_cli.extras.exchange.card import model_card
         from mt_cli.extras.exchange.huggingface import export_huggingface
-        from mt_cli.run.run_files import RunFiles
+        from mt_cli.run.run_summary import RunSummary
 
-        agreement = export_huggingface(loaded, output, sentences, model_card(RunFiles.read(path), license_name))
+        agreement = export_huggingface(loaded, output, sentences, model_card(RunSummary.read(path), license_name))
         usage = f"Use it with transformers; {output}/README.md says how"
     else:
         agreement = export_ctranslate2(loaded, output, quantization or "float32", sentences)

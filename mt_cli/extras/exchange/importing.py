@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
-from mt_cli.checkpoint.lineage import write_run
 from mt_cli.checkpoint.state import Ancestor
-from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_known, primary, writes_spaces

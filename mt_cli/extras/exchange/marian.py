@@ -1,7 +1,7 @@
-"""Published Marian models, in folders of Hugging Face `transformers` or of Marian itself, and our exports, as runs.
+"""Reads published Marian models into our model and tokenizers; `importing.py` makes the run.
 
-Knows both sets of names, and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The
-differences:
+They are in folders of Hugging Face `transformers` or of Marian itself, or are our exports. Knows both sets of names,
+and how Marian's architecture, or that of Pegasus, is expressed by the options of `model`. The differences:
 
 - Our special tokens are the first four entries. The token that begins a translation has an entry of its own, with the
   embedding of the padding that Marian begins with, and can never be generated.
@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, Field
 from torch import Tensor
 
-from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_outline, read_pickle, read_safetensors
+from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
 from mt_cli.extras.exchange.exported_tokenizer import read_exported_tokenizer, tokenizer_options
@@ -171,7 +171,7 @@ def _filled(
         check_finite(weights)
         _check_tables(weights, table_sizes, found)
         planned = outline(config, len(source.rows), len(target.rows))
-        check_outline(planned, weights)
+        check_size(planned, weights)
         ours = _our_weights(weights, planned, source, target)
         check_names(planned, ours)
         model = Transformer(config, len(source.rows), len(target.rows))

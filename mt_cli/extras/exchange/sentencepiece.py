@@ -1,4 +1,4 @@
-"""SentencePiece models as tokenizers. Knows their files and how ids are numbered; does not know models."""
+"""Reads SentencePiece models as tokenizers, and writes tokenizers as such models. Does not know translation models."""
 
 from __future__ import annotations
 

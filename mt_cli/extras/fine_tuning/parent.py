@@ -32,7 +32,7 @@ _MAY_DIFFER: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True)
-class Parent:
+class ParentRun:
     """The run that another run begins with."""
 
     path: Path
@@ -40,7 +40,7 @@ class Parent:
     new_entries: tuple[list[list[int]], list[list[int]]]
     """For each entry that is added to the source and to the target vocabulary, the ids that spelled it before."""
 
-    def fill(self, model: Transformer) -> None:
+    def load_weights_into(self, model: Transformer) -> None:
         """Fill a model of the same architecture, with rows for the new entries, with the weights of the parent."""
         source, target = self.new_entries
         new_rows = {"source_embedding.table.weight": source, "target_embedding.table.weight": target}
@@ -64,7 +64,7 @@ class Parent:
 
 def adopt(
     config: Config, cache: Cache, path: Path | None, stream_rows: int | None
-) -> tuple[Config, TokenizerPair, Parent]:
+) -> tuple[Config, TokenizerPair, ParentRun]:
     """The config with what it takes from its parent, the tokenizers of this, and the parent."""
     assert config.init.run is not None
     parent_path = Path(config.init.run)
@@ -75,14 +75,14 @@ def adopt(
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
         check_trainable(run.model, config.init)
         if config.init.vocabulary == "keep":
-            return config, RunDirectory(parent_path).tokenizers(config), Parent(parent_path, run, ([], []))
+            return config, RunDirectory(parent_path).tokenizers(config), ParentRun(parent_path, run, ([], []))
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
     limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
     tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, limit, is_shared)
     source, target = (old_ids_of_entries(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
-    return config, tokenizers, Parent(parent_path, run, (source, target))
+    return config, tokenizers, ParentRun(parent_path, run, (source, target))
 
 
 def inherited(config: Config, previous: Config, origin: str) -> Config:

@@ -66,7 +66,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     from mt_cli.checkpoint.files import open_checkpoint
     from mt_cli.checkpoint.lineage import describe_lineage
 
-    with open_checkpoint(RunDirectory(run).checkpoint(checkpoint)) as saved:
+    with open_checkpoint(RunDirectory(run).path_of(checkpoint)) as saved:
         lines = list(describe_lineage(saved.state.parents))
     return [*lines, ""] if lines else []
 
@@ -94,10 +94,10 @@ def report(
     path = run_path(run)
     from mt_cli.extras.inspection.page import page_of
     from mt_cli.machine.storage import write_text
-    from mt_cli.run.run_files import RunFiles
+    from mt_cli.run.run_summary import RunSummary
 
     page = Output(output) if output else None
-    runs = [RunFiles.read(each) for each in [path, *(compare or [])]]
+    runs = [RunSummary.read(each) for each in [path, *(compare or [])]]
     try:
         translator = load_translator(path, "auto", "fp32")
     except MtError as error:

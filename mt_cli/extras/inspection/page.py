@@ -18,7 +18,7 @@ from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
 from mt_cli.run.report import notes_on_comparison
-from mt_cli.run.run_files import RunFiles
+from mt_cli.run.run_summary import RunSummary
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {
@@ -35,7 +35,7 @@ _NUM_HEAT_MAPS = 2
 _MAX_TOKENS = 40
 
 
-def page_of(runs: Sequence[RunFiles], translator: Translator | None) -> str:
+def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
     """The page of the first run, compared with the others; its translator, if given, draws attention."""
     first, *others = runs
     page = _template().render(
@@ -62,7 +62,7 @@ def _template() -> Template:
     return environment.get_template("page.html", globals={"labels": METRICS, "clock": clock, "short": short_number})
 
 
-def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
+def _charts(runs: Sequence[RunSummary]) -> Iterator[Chart]:
     is_alone = len(runs) == 1
     for title, tags in _CHARTS.items():
         curves = []
@@ -77,7 +77,7 @@ def _charts(runs: Sequence[RunFiles]) -> Iterator[Chart]:
             yield Chart(title, curves)
 
 
-def _samples(runs: Sequence[RunFiles]) -> Iterable[dict[str, str]]:
+def _samples(runs: Sequence[RunSummary]) -> Iterable[dict[str, str]]:
     texts: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
         for source, reference, hypothesis in run.samples:
@@ -86,7 +86,7 @@ def _samples(runs: Sequence[RunFiles]) -> Iterable[dict[str, str]]:
     return texts.values()
 
 
-def _heat_maps(run: RunFiles, translator: Translator) -> Iterator[dict[str, Any]]:
+def _heat_maps(run: RunSummary, translator: Translator) -> Iterator[dict[str, Any]]:
     for source, _, _ in run.samples:
         try:
             trace = trace_translation(translator, source)
@@ -98,7 +98,7 @@ def _heat_maps(run: RunFiles, translator: Translator) -> Iterator[dict[str, Any]
             yield {**tokens, "weights": trace.mean_cross_attention.tolist()}
 
 
-def _environments(runs: Sequence[RunFiles]) -> dict[str, list[Any]]:
+def _environments(runs: Sequence[RunSummary]) -> dict[str, list[Any]]:
     columns = [{**run.report.hardware, **run.report.versions} if run.report else {} for run in runs]
     keys = dict.fromkeys(key for column in columns for key in column)
     return {key: ["" if (value := column.get(key)) is None else value for column in columns] for key in keys}

@@ -24,7 +24,7 @@ from mt_cli.corpus.rows import Pair
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import pick_device
-from mt_cli.run.data import Data, count_epoch, prepare, read, sample, training_pairs
+from mt_cli.run.data import Data, estimate_epoch, prepare, read, sample, training_pairs
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import count_steps
 
@@ -140,7 +140,7 @@ def decide(config: Config, cache: Cache, known: Circumstances = Circumstances())
     if resolved.training.batch_tokens == "auto":
         size = known.previous.training.tokens_per_batch if known.previous else _AUTOMATIC_BATCH
         counted = resolved.model_copy(update={"training": resolved.training.model_copy(update={"batch_tokens": size})})
-    num_batches = count_epoch(training_pairs(data, counted), counted)
+    num_batches = estimate_epoch(training_pairs(data, counted), counted)
     assert num_batches is not None
     choices = choose(facts, Epoch(num_batches, counted.training, known.num_processes))
     return Decision(facts, choices, _with_choices(config, choices, known.previous), data)

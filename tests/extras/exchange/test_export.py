@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mt_cli.checkpoint.lineage import write_run
-from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError

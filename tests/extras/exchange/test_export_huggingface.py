@@ -5,8 +5,7 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 
-from mt_cli.checkpoint.lineage import write_run
-from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import DecodingConfig, ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
@@ -16,7 +15,7 @@ from mt_cli.extras.exchange.card import model_card
 from mt_cli.extras.exchange.huggingface import export_huggingface
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.report import Report
-from mt_cli.run.run_files import RunFiles
+from mt_cli.run.run_summary import RunSummary
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
@@ -122,7 +121,7 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
     )
     languages = shared_run.config.corpus.model_copy(update={"source": "no", "target": "en"})
     config = shared_run.config.model_copy(update={"corpus": languages})
-    data = ModelCard(model_card(RunFiles("null", config, [], [], report), "cc-by-4.0")).data
+    data = ModelCard(model_card(RunSummary("null", config, [], [], report), "cc-by-4.0")).data
     assert (data.language, data.license, data.pipeline_tag, data.model_name) == (
         ["en", "no"],
         "cc-by-4.0",
@@ -137,7 +136,7 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
         ("web", "test_web", "TER", 41.24),
     ]
     for without in (None, report.model_copy(update={"scores": {}, "extra_tests": {}})):
-        assert ModelCard(model_card(RunFiles("run", config, [], [], without), None)).data.eval_results is None
+        assert ModelCard(model_card(RunSummary("run", config, [], [], without), None)).data.eval_results is None
 
 
 def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run, tmp_path):
@@ -146,7 +145,7 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
         run.model.projection.bias[EOS_ID] += 5  # A random model may never end a translation.
     decoding = DecodingConfig(beam_size=3, length_penalty=1.5, max_length=9, no_repeat_ngram=2)
     run = replace(run, config=run.config.model_copy(update={"decoding": decoding}))
-    card = model_card(RunFiles("run", run.config, [], [], None), None)
+    card = model_card(RunSummary("run", run.config, [], [], None), None)
     for part in ("3, and to the same end", "Length penalty, 1.5 for both", "and by n^penalty in", "and at most 9;"):
         assert part in card
     assert "`generate` at 512 tokens" in card and "`no_repeat_ngram: 2`" in card and "min_length" not in card

@@ -5,12 +5,12 @@ from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig, TrainingConfig
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.extras.sharding.shards import Shards
+from mt_cli.extras.sharding.sharded_state import ShardedState
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
 
-from mt_cli.extras.sharding.gradients import ShardedGradients, skeleton, whole
+from mt_cli.extras.sharding.fsdp import ShardedGradients, skeleton, whole
 from mt_cli.training.steps import Gradients
 
 torch.manual_seed(0)
@@ -29,7 +29,7 @@ def new_setup(dtype=torch.float32, **options):
     )
     setup.optimizer, setup.objective = build_optimizer(setup.model, training), Objective(setup.model, training)
     setup.average = MovingAverage(setup.model, 0.9)
-    setup.deployed = setup.average.applied
+    setup.averaged = setup.average.applied
     return setup, Objective(model, training).train()  # The second one is whole in every process.
 
 def my_share():
@@ -48,7 +48,7 @@ def train(shards, steps):
 
 def gradients_are_those_of_one_process(dtype, recompute_layers, tolerance):
     setup, objective = new_setup(dtype, recompute_layers=recompute_layers)
-    shards = Shards(setup)
+    shards = ShardedState(setup)
     shards.gradients.objective.train()
     sums = shards.gradients.accumulate(my_share(), num_target_tokens)
     expected = Gradients(objective, dtype)  # Of this process alone.
@@ -72,9 +72,9 @@ def shards_stored_and_scattered_again_train_on_as_if_nothing_had_happened():
     parted_setup.average = MovingAverage(parted_setup.model, 0.9)
     for setup, parts in ((whole_setup, [range(1, 5)]), (parted_setup, [range(1, 3), range(3, 5)])):
         for steps in parts:
-            shards = Shards(setup)
+            shards = ShardedState(setup)
             list(train(shards, steps))
-            shards.store()
+            shards.sync_to_setup()
     if group.rank == 0:
         pairs = list(zip(stored(whole_setup), stored(parted_setup), strict=True))
         num_weights = len(list(whole_setup.model.parameters()))
@@ -82,7 +82,7 @@ def shards_stored_and_scattered_again_train_on_as_if_nothing_had_happened():
 
 def each_process_keeps_half_of_the_weights_moments_and_averages():
     setup, _ = new_setup()
-    shards = Shards(setup)
+    shards = ShardedState(setup)
     list(train(shards, [1]))
     moments = [value for values in shards.optimizer.state.values() for value in values.values() if value.dim()]
     tensors = [*shards.gradients.parameters, *moments, *shards.average.weights.values()]
@@ -95,11 +95,11 @@ def each_process_keeps_half_of_the_weights_moments_and_averages():
 
 def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_process():
     setup, _ = new_setup(torch.bfloat16)
-    shards = Shards(setup)
+    shards = ShardedState(setup)
     losses = list(train(shards, range(1, 41)))
     assert losses[-1] < 0.5 * losses[0], losses
     expected = [whole(average) for average in shards.average.weights.values()]
-    with shards.deployed() as model:
+    with shards.averaged() as model:
         assert model.projection.weight is model.source_embedding.table.weight
         found = list(model.parameters())
         assert all(torch.equal(ours, theirs.bfloat16()) for ours, theirs in zip(found, expected, strict=True))
@@ -107,7 +107,7 @@ def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_proce
             assert all(torch.equal(*pair) for pair in zip(setup.model.parameters(), expected, strict=True))
 
 def a_batch_that_does_not_fit_is_not_split_but_an_error():
-    shards = Shards(new_setup()[0])
+    shards = ShardedState(new_setup()[0])
     def fail(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
     shards.gradients.objective.forward = fail

@@ -1,7 +1,7 @@
 import torch
 
 from mt_cli.config.sections import ModelConfig
-from mt_cli.extras.sharding.gradients import skeleton
+from mt_cli.extras.sharding.fsdp import skeleton
 from mt_cli.model.transformer import Transformer
 
 

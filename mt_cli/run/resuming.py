@@ -1,4 +1,4 @@
-"""States saved and restored: the newest one, or one before divergence; they agree with the best checkpoint."""
+"""Saves and loads the training state: for resuming, and to go back after divergence with half the learning rate."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.log import TooManyBadStepsError
 from mt_cli.run.report import write_bad_batch
 from mt_cli.run.setup import Setup
+from mt_cli.run.training_log import TooManyBadStepsError
 
 _MAX_RESTARTS = 2
 
@@ -28,7 +28,7 @@ def restore(setup: Setup) -> RunState:
 
     Raises RunError if there is none, or corpora or tokenizers changed.
     """
-    return _shared(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _resumed(setup))
+    return _broadcast_from_main(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _resumed(setup))
 
 
 def _resumed(setup: Setup) -> RunState:
@@ -50,7 +50,7 @@ def save_state(setup: Setup, state: RunState) -> None:
     step, keep_last = state.position.step, setup.config.training.keep_last
     good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
     setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
-    setup.directory.keep_validated([each.step for each in state.validations])
+    setup.directory.prune_validated([each.step for each in state.validations])
 
 
 def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
@@ -58,7 +58,7 @@ def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> Ru
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
-    return _shared(setup, lambda: _before_divergence(setup, diverged, error))
+    return _broadcast_from_main(setup, lambda: _before_divergence(setup, diverged, error))
 
 
 def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
@@ -89,7 +89,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
     If training has diverged, states with weights that are not finite, or whose last step was skipped, are not usable.
     """
     directory, skipped = setup.directory, list[str]()
-    for path in directory.states():
+    for path in directory.state_paths():
         try:
             with open_checkpoint(path, is_verified=not has_diverged and path == setup.plan.state_path) as checkpoint:
                 state = checkpoint.state
@@ -103,7 +103,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
             continue
         for message in skipped:
             say(f"{message}; skipped, {path.name} is used instead")
-        directory.resume_from(path, state.position.step, is_good(state, setup.model))
+        directory.discard_states_after(path, state.position.step, is_good(state, setup.model))
         return state
     problems = "\n".join([*skipped, f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
@@ -111,7 +111,7 @@ def _load(setup: Setup, has_diverged: bool = False) -> RunState:
 
 def check_data(directory: RunDirectory, now: dict[str, str], state: RunState) -> None:
     """Raise RunError unless corpora and tokenizers, by their fingerprints, are those that a state was trained on."""
-    directory.check_fixed(state.fingerprints)
+    directory.check_frozen_files(state.fingerprints)
     before = state.fingerprints
     changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
     if changed:
@@ -128,7 +128,7 @@ def is_good(state: RunState, model: Transformer) -> bool:
 
 def reconcile_best(setup: Setup, state: RunState) -> None:
     """Make the state and the best checkpoint agree about the best step, and about the metric that chooses it."""
-    directory, measure = setup.directory, setup.validator.measure
+    directory, metric_id = setup.directory, setup.validator.metric_id
     directory.restore_best(state.best_step)
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
@@ -141,14 +141,14 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     elif state.best_step:
         say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
-        with setup.deployed():
+        with setup.averaged():
             directory.save_best(setup.model, asdict(state))
-    if state.best_step and state.best_metric != measure:
-        say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {measure}.")
-        state.reset_best(measure)
+    if state.best_step and state.best_metric != metric_id:
+        say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {metric_id}.")
+        state.reset_best(metric_id)
 
 
-def _shared(setup: Setup, find: Callable[[], RunState]) -> RunState:
+def _broadcast_from_main(setup: Setup, find: Callable[[], RunState]) -> RunState:
     """The state that `find` gives in the main process; model, optimizer and average become those of the main one.
 
     If the model is sharded, the main process keeps these to itself.
@@ -157,10 +157,10 @@ def _shared(setup: Setup, find: Callable[[], RunState]) -> RunState:
     if group.size == 1:
         return find()
     state, tensors = group.from_main(lambda: (find(), {} if setup.is_sharded else _to_cpu(_tensors_of(setup))))
-    return group.on_main(lambda: state) or _filled(setup, state, tensors)
+    return group.on_main(lambda: state) or _load_broadcast(setup, state, tensors)
 
 
-def _filled(setup: Setup, state: RunState, tensors: dict[str, Any]) -> RunState:
+def _load_broadcast(setup: Setup, state: RunState, tensors: dict[str, Any]) -> RunState:
     """The state of a process beside the main one, whose tensors it takes."""
     if tensors:
         setup.model.load_state_dict(tensors["model"])

@@ -1,4 +1,4 @@
-"""Shards of what training changes, in place of `Whole` of `run/setup.py`."""
+"""Model, optimizer and moving average as shards while training; made whole to save and to validate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from mt_cli.extras.sharding.gradients import ShardedGradients, scatter, skeleton, whole
+from mt_cli.extras.sharding.fsdp import ShardedGradients, scatter, skeleton, whole
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.setup import Setup, Whole
+from mt_cli.run.setup import ReplicatedState, Setup
 from mt_cli.training.averaging import MovingAverage, with_weights
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
@@ -21,7 +21,7 @@ from mt_cli.training.optimizer import build_optimizer
 T = TypeVar("T")
 
 
-class Shards(Whole):
+class ShardedState(ReplicatedState):
     """Shards of the model, the optimizer and the average of a setup, which the main process alone has, on its CPU.
 
     All processes must call the same methods in the same order.
@@ -60,8 +60,8 @@ class Shards(Whole):
         _load(self.optimizer, state)
 
     @contextmanager
-    def deployed(self) -> Iterator[Transformer]:
-        """Context manager inside which the setup's model has the weights to translate with; gives one to validate.
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the setup's model has its averaged weights, if any; gives one to validate.
 
         That is a whole copy of the model in every process, on its device, in the number format of training.
         """
@@ -72,12 +72,12 @@ class Shards(Whole):
             value = self._stored(average.get(name, shard), stored_average.get(name, stored))
             weights.append(value.to(setup.dtype))
         model = with_weights(setup.model, weights, self._model.buffers())
-        with setup.deployed():
+        with setup.averaged():
             yield model
 
     @torch.no_grad()
-    def store(self) -> None:
-        """Bring the setup of the main process up to date."""
+    def sync_to_setup(self) -> None:
+        """Copy model, optimizer and average, as whole tensors, into the setup of the main process."""
         setup = self._setup
         for stored, shard in zip(setup.model.parameters(), self._model.parameters(), strict=True):
             self._stored(shard, stored)

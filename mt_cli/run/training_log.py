@@ -1,4 +1,4 @@
-"""The rows that training adds to `metrics.jsonl`, the detection of divergence, and a warning of busy CPUs."""
+"""Averages steps into rows, which `records.py` writes; detects divergence; warns of busy CPUs."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class TrainingLog:
         self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
         if is_row_due or is_cpu(report.cross_entropy):
-            self.read()
+            self.drain()
         if is_row_due:
             self._write_row(report)
 
-    def read(self) -> None:
-        """Bring the state up to date, waiting for a GPU; raises TooManyBadStepsError as `add` does."""
+    def drain(self) -> None:
+        """Copy step results that are pending on the GPU into the state; raises TooManyBadStepsError as `add` does."""
         reports, self._unread = self._unread, []
         if not reports:
             return

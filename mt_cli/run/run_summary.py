@@ -1,4 +1,4 @@
-"""What pages and model cards show of a run directory. Untrusted: a damaged file is named and left out."""
+"""What reports and model cards show of a run directory, which is untrusted: files that are damaged are left out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class RunFiles:
-    """The content of a run directory."""
+class RunSummary:
+    """The config of a run and, of its other files, those that can be used."""
 
     name: str
     config: Config
@@ -32,7 +32,7 @@ class RunFiles:
     """None if the run has not finished."""
 
     @classmethod
-    def read(cls, path: Path) -> RunFiles:
+    def read(cls, path: Path) -> RunSummary:
         """Read what is usable; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
         return cls(
@@ -50,5 +50,5 @@ def _usable(read: Callable[[Path], T], path: Path) -> T | None:
         with reading(path):
             return read(path) if path.exists() else None
     except InputError as error:
-        say(f"mt: {error}; the page leaves this file out")
+        say(f"mt: {error}; this file is left out")
         return None

@@ -1,8 +1,9 @@
-"""A model that is split over processes, with its gradients and the optimizer's state. Knows no runs or files.
+"""A model split over processes by FSDP (ZeRO-3), and its gradients. The optimizer's state is in `sharded_state.py`.
 
-This is stage 3 of ZeRO (Rajbhandari et al. 2020) by PyTorch's `fully_shard`: each process keeps an equal part of the
-rows of every weight. A layer is gathered just before it computes, and released after; in the backward pass, gradients
-are added up and split. A split tensor is a `DTensor`, whose operations all processes must call in the same order.
+FSDP is stage 3 of ZeRO (Rajbhandari et al. 2020), here by PyTorch's `fully_shard`: each process keeps an equal part
+of the rows of every weight. A layer is gathered just before it computes, and released after; in the backward pass,
+gradients are added up and split. A split tensor is a `DTensor`, whose operations all processes must call in the same
+order. Knows no runs or files.
 """
 
 from __future__ import annotations
