@@ -28,8 +28,8 @@ class TrainingConfig(Section):
     """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
     not count."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
-    """The metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `chrf` if
-    the target language has no words that BLEU could count, otherwise `bleu`."""
+    """The metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `bleu` if
+    its tokenizer for the target language is `13a`, otherwise `chrf`."""
     batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
     """Size of a micro-batch: number of pairs times longest side, padding included. `auto`: on a GPU the largest size
     that fits in memory, from 4,096 to 131,072 and at most a hundredth of an epoch; on other devices 4,096. The config
