@@ -206,11 +206,11 @@ def format_summary(report: Report, path: Path) -> str:
             *([skipped] if report.num_bad_steps else []),
             *_notes_on_validation(report.validation),
             *map(format_scores, (report, *report.extra_tests.values())),
-            f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
-            "checkpoints/best.safetensors",
-            f'Translate with it:  mt translate --run {path} "..."',
-            *([f"A page about it:    mt report --run {path}"] if hooks.has("save_attention") else []),
-            f"See how it learned: tensorboard --logdir {path.parent}",
+            f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
+            f'Translate:  mt translate --run {path} "..."',
+            *([f"Look:       mt report --run {path}"] if hooks.has("save_attention") else []),
+            f"Curves:     tensorboard --logdir {path.parent}",
+            f"Evaluate:   mt evaluate --run {path} --source FILE --reference FILE",
         ]
     )
 

@@ -11,28 +11,42 @@ import typer
 from typer import Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    RUNS,
-    load_config,
-)
+from mt_cli.cli.help import Group, add_command
+from mt_cli.cli.options import RUNS, load_config
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 
+_PAIRS = "Pairs"
+
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    data = typer.Typer(help="Check and show the corpora of a config.", no_args_is_help=True)
-    data.command("check")(data_check)
-    data.command("show")(data_show)
-    app.add_typer(data, name="data")
+    data = typer.Typer(cls=Group, no_args_is_help=True, callback=_data)
+    check = ("mt data check --config my.yaml", "mt data check --config my.yaml --write-clean clean.tsv")
+    show = ("mt data show --config my.yaml -n 20", "mt data show --config my.yaml --dropped duplicates")
+    add_command(data, data_check, "", *check, name="check", page="docs/data.md")
+    add_command(data, data_show, "", *show, name="show", page="docs/data.md")
+    app.add_typer(data, name="data", rich_help_panel="Start", epilog="\n".join((check[0], show[0])))
+
+
+def _data() -> None:
+    """Check and show the corpora of a config."""
 
 
 def data_check(
     config: options.ConfigOption,
-    overrides: options.SetOption = None,
+    overrides: options.SetCorpusOption = None,
     as_json: options.JsonOption = False,
-    clean: Annotated[Path | None, Option("--write-clean", help="New TSV file for the pairs that are kept.")] = None,
+    clean: Annotated[
+        Path | None,
+        Option(
+            "--write-clean",
+            metavar="FILE",
+            help="New TSV file for the pairs that are kept.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Report kept and dropped pairs, tokens and suspicious pairs."""
@@ -55,12 +69,18 @@ def data_check(
 
 def data_show(
     config: options.ConfigOption,
-    overrides: options.SetOption = None,
-    number: Annotated[int, Option("-n", "--number", min=1, help="Number of pairs.")] = 5,
+    overrides: options.SetCorpusOption = None,
+    number: Annotated[
+        int, Option("-n", "--number", min=1, metavar="N", help="Number of pairs.", rich_help_panel=_PAIRS)
+    ] = 5,
     dropped: Annotated[
-        str | None, Option(metavar="FILTER", help="Show dropped pairs: a filter, such as duplicates, or any.")
+        str | None,
+        Option(metavar="FILTER", help="Dropped pairs: a filter, such as duplicates, or any.", rich_help_panel=_PAIRS),
     ] = None,
-    split: Annotated[str, Option(help="Corpus: train, valid, test, or one of extra_tests.")] = "train",
+    split: Annotated[
+        str, Option(metavar="NAME", help="train, valid, test, or one of extra_tests.", rich_help_panel=_PAIRS)
+    ] = "train",
+    others: options.NoArguments = None,
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
     loaded = load_config(config, overrides)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import typer
 
+from mt_cli.cli.help import add_command
 from mt_cli.cli.streams import show
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(doctor)
+    add_command(app, doctor, "Start", "mt doctor")
 
 
 def doctor() -> None:

@@ -11,56 +11,133 @@ import typer
 from typer import Argument, Option
 
 import mt_cli
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
+_TEXT, _FOUND, _WRITTEN = "Your text (give one)", "Found by itself", "What it writes"
 _WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(init)
+    examples = (
+        "mt init --files train.en train.it",
+        "mt init --dataset opus_books --subset en-it",
+        "mt init --example quickstart",
+    )
+    add_command(app, init, "Start", *examples, page="docs/recipes.md")
 
 
 def init(
     others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8, help="Names without an option.")] = None,
     files: Annotated[
         tuple[str, str] | None,
-        Option(metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line."),
+        Option(
+            metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line.", rich_help_panel=_TEXT
+        ),
     ] = None,
     file: Annotated[
         str | None,
-        Option(metavar="FILE", callback=utf8, help="A file with both sides, such as pairs.tsv or pairs.tmx."),
+        Option(
+            metavar="FILE", callback=utf8, help="A file of pairs, such as pairs.tsv or .tmx.", rich_help_panel=_TEXT
+        ),
     ] = None,
     dataset: Annotated[
-        str | None, Option(callback=utf8, help="Hugging Face hub id, or a folder with its layout.")
+        str | None,
+        Option(metavar="ID", callback=utf8, help="Hugging Face hub id, or such a folder.", rich_help_panel=_TEXT),
     ] = None,
-    subset: Annotated[str | None, Option(callback=utf8, help="Configuration of the dataset.")] = None,
-    split: Annotated[
-        str | None, Option(callback=utf8, help="Split of the dataset to train on; default: train.")
+    example: Annotated[
+        str | None,
+        Option(metavar="NAME", callback=utf8, help="A config of mt itself, such as quickstart.", rich_help_panel=_TEXT),
     ] = None,
-    revision: Annotated[str | None, Option(callback=utf8, help="Branch, tag or commit of the dataset.")] = None,
-    data_files: Annotated[
-        str | None, Option(metavar="PATTERN", callback=utf8, help="Files of the dataset, such as en-it/*.parquet.")
+    source_language: Annotated[
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Source language.",
+            show_default="by names and texts",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Target language.",
+            show_default="by names and texts",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
     columns: Annotated[
         tuple[str, str] | None,
-        Option(metavar="SOURCE TARGET", callback=utf8, help="Columns of a table; default: by their names."),
+        Option(
+            metavar="SOURCE TARGET",
+            callback=utf8,
+            help="Columns of a table.",
+            show_default="by their names",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    source_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by names and texts.")
+    subset: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Configuration of the dataset.",
+            show_default="its only one",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    target_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by names and texts.")
+    split: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Split of the dataset to train on.",
+            show_default="train",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    example: Annotated[
-        str | None, Option(metavar="NAME", callback=utf8, help="Write a config that is part of mt, such as quickstart.")
+    revision: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Branch, tag or commit of the dataset.",
+            show_default="main",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    name: Annotated[str | None, Option(callback=utf8, help="Name of the run; default: by the data.")] = None,
-    output: Annotated[Path | None, Option(callback=utf8, help="New file; default: NAME.yaml.")] = None,
+    data_files: Annotated[
+        str | None,
+        Option(
+            metavar="PATTERN",
+            callback=utf8,
+            help="Files of the dataset: en-it/*.parquet.",
+            show_default="those it names",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Name of the run.",
+            show_default="by the data",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option(metavar="FILE", callback=utf8, help="New file.", show_default="NAME.yaml", rich_help_panel=_WRITTEN),
+    ] = None,
 ) -> None:
     """Write a config for your data, with a reason for each value.
 
