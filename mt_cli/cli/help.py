@@ -100,8 +100,10 @@ def usage_of(command: Any, context: typer.Context) -> str:
 
 
 def examples_of(command: Any) -> list[str]:
-    """The examples of a command, each a command line."""
-    return [line for line in (command.epilog or "").splitlines() if line.startswith("mt ")]
+    """The examples of a command, each a command line; of a group, those whose command there is."""
+    lines = [line for line in (command.epilog or "").splitlines() if line.startswith("mt ")]
+    names = getattr(command, "commands", None)
+    return lines if names is None else [line for line in lines if not names.keys().isdisjoint(line.split()[1:3])]
 
 
 def page_of(command: Any) -> str:

@@ -34,8 +34,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
-    epilog="""mt init --files train.en train.it
-mt train --config configs/quickstart.yaml
+    epilog="""mt init --example quickstart
+mt train --config quickstart.yaml
 mt translate "The old doctor does not see the red house."
 """,
 )

@@ -32,8 +32,8 @@ Made from the program by `python -m mt_cli.cli.reference`; `mt COMMAND -h` print
 | 130 | interrupted (Ctrl-C, SIGTERM); a training has saved its state, and the same command resumes it |
 
 **Streams.** Standard output has results alone: translations, scores, JSON, names of written files. Progress, notices
-and errors go to standard error, an error as one line that begins with `mt: `. Input and output are UTF-8 in every
-locale; one line in gives one line out.
+and errors go to standard error; an error begins with `mt: `, and a wrong command line is answered with one line. Texts
+are UTF-8 in every locale.
 
 Without `--run`, commands use the newest run below `./runs` and name it on standard error.
 

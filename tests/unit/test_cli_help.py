@@ -5,7 +5,7 @@ import typer
 from command_lines import COMMANDS, parse
 
 from mt_cli.cli import main as cli
-from mt_cli.cli.help import panels_of
+from mt_cli.cli.help import examples_of, panels_of
 
 LISTS = [(), ("data",)]
 PANELS = {
@@ -116,6 +116,14 @@ def test_options_with_a_value_say_what_it_is_and_show_their_default(name):
         elif parameter.default not in (None, "", [], ()):
             assert row.default == str(parameter.default), parameter.name
         assert "default" not in row.meaning, parameter.name
+
+
+def test_a_list_of_commands_has_no_example_of_a_command_that_is_missing():
+    command = typer.main.get_command(cli.app)
+    examples = examples_of(command)
+    assert [line.split()[1] for line in examples] == ["init", "train", "translate"]
+    del command.commands["init"]
+    assert examples_of(command) == examples[1:]
 
 
 def test_limits_and_defaults_are_in_plain_words():

@@ -49,7 +49,10 @@ def data_check(
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Report kept and dropped pairs, tokens and suspicious pairs."""
+    """Report kept and dropped pairs, tokens and suspicious pairs.
+
+    The exit status is 2 if lines have slipped, sides are swapped or a language is wrong.
+    """
     loaded = load_config(config, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")

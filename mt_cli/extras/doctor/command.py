@@ -16,7 +16,10 @@ def add(app: typer.Typer) -> None:
 
 
 def doctor() -> None:
-    """Check versions, devices, precision support and disk space."""
+    """Check versions, devices, precision support and disk space.
+
+    The exit status is 1 if a finding is BAD.
+    """
     from mt_cli.extras.doctor.findings import examine
 
     findings = examine(Path.cwd())
