@@ -50,8 +50,8 @@ COMMANDS = (
     "mt_cli.extras.tuning.command",
     "mt_cli.cli.translate",
     "mt_cli.cli.evaluate",
-    "mt_cli.cli.tokenize",
     "mt_cli.extras.inspection.command",
+    "mt_cli.cli.tokenize",
     "mt_cli.extras.exchange.command",
 )
 """Modules with a function `add(app)`, in the order of `mt --help`."""

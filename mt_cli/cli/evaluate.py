@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from mt_cli import hooks
 from mt_cli.cli import options
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, input_lines, show
 from mt_cli.errors import InputError
@@ -28,12 +29,27 @@ if TYPE_CHECKING:
     Writers = Mapping[Output, Callable[[Translation], str]]
 
 _PAIRS_SCORED_AT_ONCE = 512
+_TEST_SET, _SCORES, _PAIRS = "Test set", "Scores", "Pairs"
 
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command()(evaluate)
-    app.command()(score)
+    add_command(
+        app,
+        evaluate,
+        "Use",
+        "mt evaluate --run runs/quickstart",
+        "mt evaluate --source test.en --reference test.it",
+        "mt evaluate --run runs/new --against runs/old --json",
+        page="docs/translating.md",
+    )
+    add_command(
+        app,
+        score,
+        "Use",
+        'mt score "The house is red." "La casa è rossa."',
+        "mt score --source test.en --target test.it --json",
+    )
 
 
 def score(
@@ -41,18 +57,21 @@ def score(
         list[str] | None, Argument(metavar="[SOURCE TARGET]", help="A sentence and its translation.", callback=utf8)
     ] = None,
     run: options.RunsOption = None,
-    source: Annotated[File, Option(help="File of sentences, with --target.")] = None,
-    target: Annotated[File, Option(help="File of their translations, one per line.")] = None,
-    as_json: options.JsonOption = False,
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
+    source: Annotated[File, Option(metavar="FILE", help="Sentences, one per line.", rich_help_panel=_PAIRS)] = None,
+    target: Annotated[
+        File, Option(metavar="FILE", help="Their translations, one per line.", rich_help_panel=_PAIRS)
+    ] = None,
+    as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
-    threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
+    threads: options.ThreadsOption = None,
 ) -> None:
     """Print how likely given translations are.
 
-    Prints a log-probability (natural logarithm, at most 0) per pair; with --json also that of every token.
+    Give a sentence and its translation, or two files. Prints the natural logarithm of the probability of each pair, and
+    with --json also that of every token.
     """
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
@@ -87,24 +106,62 @@ def _scored_rows(translator: Translator, sources: list[str], targets: list[str])
 
 def evaluate(
     run: options.RunsOption = None,
-    split: Annotated[str | None, Option(help="valid, test, or one of extra_tests; default: test if it exists.")] = None,
-    source: Annotated[File, Option(help="File to translate, with --reference.")] = None,
-    reference: Annotated[File, Option(help="File of correct translations, one per line.")] = None,
-    against: Annotated[File, Option(callback=utf8, help="Run or file of translations to compare with.")] = None,
-    comet: Annotated[str | None, Option(metavar="MODEL", help="COMET model, a name or a file (extra: comet).")] = None,
-    bleu_tokenizer: Annotated[str | None, Option(help="Tokenizer of sacreBLEU; default: by the language.")] = None,
+    checkpoint: options.CheckpointOption = None,
+    engine: options.EngineOption = "mt",
+    split: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="valid, test, or one of extra_tests.",
+            show_default="test if it exists",
+            rich_help_panel=_TEST_SET,
+        ),
+    ] = None,
+    source: Annotated[
+        File, Option(metavar="FILE", help="Sentences to translate, one per line.", rich_help_panel=_TEST_SET)
+    ] = None,
+    reference: Annotated[
+        File, Option(metavar="FILE", help="Their correct translations, one per line.", rich_help_panel=_TEST_SET)
+    ] = None,
+    against: Annotated[
+        File,
+        Option(
+            callback=utf8,
+            metavar="PATH",
+            help="Run, or file of translations, to compare with.",
+            rich_help_panel=_SCORES,
+        ),
+    ] = None,
+    comet: Annotated[
+        str | None,
+        Option(metavar="MODEL", help="COMET model, a name or a file (extra: comet).", rich_help_panel=_SCORES),
+    ] = None,
+    bleu_tokenizer: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Tokenizer of sacreBLEU.",
+            show_default="by the language",
+            rich_help_panel=_SCORES,
+        ),
+    ] = None,
     num_resamples: Annotated[
         int | None,
-        Option(min=1, max=100_000, help="Random samples for confidence intervals; default: of the run, 1000."),
+        Option(
+            min=1,
+            max=100_000,
+            metavar="N",
+            help="Random samples for confidence intervals.",
+            show_default="that of the run",
+            rich_help_panel=_SCORES,
+        ),
     ] = None,
     beam_size: options.BeamSizeOption = None,
     overrides: options.SetDecodingOption = None,
     as_json: options.JsonOption = False,
-    checkpoint: options.CheckpointOption = None,
-    engine: options.EngineOption = "mt",
     device: options.DeviceOption = "auto",
-    threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
+    threads: options.ThreadsOption = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Translate a test set and compute BLEU, chrF, TER, CER, WER."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
 import sys
 from contextlib import suppress
@@ -17,6 +16,7 @@ import typer
 from typer import Option
 
 from mt_cli import hooks
+from mt_cli.cli.help import Group
 from mt_cli.cli.options import check_arguments, refuse_launcher
 from mt_cli.cli.streams import open_standard_streams, show
 from mt_cli.errors import MtError, reason
@@ -29,11 +29,15 @@ _is_interrupted = False
 
 app = typer.Typer(
     name="mt",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 120},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
+    epilog="""mt init --example quickstart
+mt train --config quickstart.yaml
+mt translate "The old doctor does not see the red house."
+""",
 )
 
 
@@ -71,10 +75,15 @@ def main() -> NoReturn:
 
 
 def _show_usage(error: Any) -> None:
-    """Print what is wrong with a command line, and how it is used, as Typer does, but with our name."""
+    """Print on one line what is wrong with a command line, or the help of a command that needs another word."""
     text = io.StringIO()
     error.show(text)
-    print(re.sub(r"^Error: ", "mt: ", text.getvalue(), flags=re.MULTILINE), end="", file=sys.stderr)
+    usage, is_wrong, problem = f"\n{text.getvalue()}".rpartition("\nError: ")
+    if not is_wrong:
+        return print(text.getvalue(), end="", file=sys.stderr)
+    problem = problem[0].lower() + " ".join(problem[1:].split()).removesuffix(".")
+    advice = f"; see {error.ctx.command_path} --help" if usage else ""
+    return print(f"mt: {problem}{advice}", file=sys.stderr)
 
 
 def _end(message: str, status: int) -> NoReturn:
@@ -117,7 +126,10 @@ def _main(
         bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Train machine translation models from parallel text, and translate with them."""
+    """Train machine translation models from parallel text, and translate with them.
+
+    `mt COMMAND -h` explains a command. After `mt --install-completion`, the Tab key completes commands and options.
+    """
     command = context.invoked_subcommand
     if command and command not in ("train", "translate"):
         refuse_launcher(command)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import CallbackParam, Option
+from typer import Argument, CallbackParam, Context, Option
 
 from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
@@ -40,24 +41,39 @@ def utf8(parameter: CallbackParam, given: Any) -> Any:
     return text if isinstance(given, str) else given
 
 
-ConfigOption = Annotated[Path, Option("--config", metavar="FILE", help="Config, such as configs/quickstart.yaml.")]
-SetOption = Annotated[
+MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
+"""Panels of help that several commands have."""
+
+
+def _changes(example: str, panel: str) -> Any:
+    help = f"Change an option, such as {example}; can be repeated."
+    return Option("--set", metavar="KEY=VALUE", callback=utf8, help=help, rich_help_panel=panel)
+
+
+def expect_option(context: Context, given: list[str] | None) -> list[str] | None:
+    """Raise InputError, with the right command line, if a config is given without `--config`."""
+    if given:
+        right = f"{context.command_path} --config {shlex.quote(given[0])}"
+        raise InputError(f"{given[0]}: a config is given with --config:  {right}")
+    return given
+
+
+NoArguments = Annotated[
     list[str] | None,
-    Option(
-        "--set",
-        metavar="SECTION.KEY=VALUE",
-        callback=utf8,
-        help="Change an option, such as training.max_epochs=5; can be repeated.",
-    ),
+    Argument(hidden=True, is_eager=True, callback=expect_option, help="A config without its option, which is refused."),
 ]
-SetDecodingOption = Annotated[
-    list[str] | None,
-    Option(
-        "--set", metavar="decoding.KEY=VALUE", callback=utf8, help="Change an option of the search; can be repeated."
-    ),
+ConfigOption = Annotated[
+    Path,
+    Option("--config", metavar="FILE", help="Config, such as configs/quickstart.yaml.", rich_help_panel=CONFIG),
 ]
+SetOption = Annotated[list[str] | None, _changes("training.max_epochs=5", CONFIG)]
+SetCorpusOption = Annotated[list[str] | None, _changes("corpus.filters.identical=false", CONFIG)]
+SetTokenizerOption = Annotated[list[str] | None, _changes("tokenizer.vocab_size=4000", CONFIG)]
+SetDecodingOption = Annotated[list[str] | None, _changes("decoding.max_length=50", SEARCH)]
+NEWEST_RUN = "the newest below ./runs"
 RunOption = Annotated[
-    Path | None, Option(metavar="DIR", callback=utf8, help="Run directory; default: the newest below ./runs.")
+    Path | None,
+    Option(metavar="DIR", callback=utf8, help="Run directory.", show_default=NEWEST_RUN, rich_help_panel=MODEL),
 ]
 RunsOption = Annotated[
     list[Path] | None,
@@ -65,38 +81,56 @@ RunsOption = Annotated[
         "--run",
         metavar="DIR",
         callback=utf8,
-        help="Run directory, repeated for an ensemble or a mean; default: the newest below ./runs.",
+        help="Run directory; several are an ensemble.",
+        show_default=NEWEST_RUN,
+        rich_help_panel=MODEL,
     ),
 ]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON.")]
-DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.")]
+JsonOption = Annotated[bool, Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
+DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=HARDWARE)]
 PrecisionOption = Annotated[
-    str, Option(metavar="NAME", help="fp32, bf16, fp16, or auto: bf16 if the hardware is fast at it.")
+    str, Option(metavar="NAME", help="fp32, bf16, fp16, or auto: bf16 where it is fast.", rich_help_panel=HARDWARE)
 ]
 DevicesOption = Annotated[
-    int, Option(min=1, metavar="N", help="Number of processes on this machine that work together, one for each GPU.")
+    int, Option(min=1, metavar="N", help="Processes on this machine, one for each GPU.", rich_help_panel=HARDWARE)
 ]
 ThreadsOption = Annotated[
     int | None,
-    Option(min=1, max=1024, metavar="N", help="Threads on the CPU; default: one per core, fewer if cores are busy."),
+    Option(
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Threads on the CPU.",
+        show_default="one per idle core",
+        rich_help_panel=HARDWARE,
+    ),
 ]
 ProgressOption = Annotated[
     str,
-    Option(
-        metavar="NAME",
-        callback=show_progress,
-        help="bar, plain (lines), none, or auto: bar on a terminal, otherwise plain.",
-    ),
+    Option(metavar="NAME", callback=show_progress, help="bar, plain (lines), none, or auto: a bar on a terminal."),
 ]
 """Is applied when it is parsed, so commands only declare it."""
 EngineOption = Annotated[
-    str, Option(metavar="NAME", help=f"mt, or {', '.join(hooks.ENGINES)}; then --run is a folder made by `mt export`.")
+    str,
+    Option(
+        metavar="NAME",
+        help=f"mt, or {', '.join(hooks.ENGINES)} for a folder made by mt export.",
+        rich_help_panel=MODEL,
+    ),
 ]
 CheckpointOption = Annotated[
-    str | None, Option(metavar="NAME", help="A file of checkpoints: best, last, step-N, ...; default: best.")
+    str | None,
+    Option(metavar="NAME", help="Checkpoint: best, last, step-N, ...", show_default="best", rich_help_panel=MODEL),
 ]
 BeamSizeOption = Annotated[
-    int | None, Option(min=1, help="Hypotheses kept per sentence, 1 for greedy search; default: of the config.")
+    int | None,
+    Option(
+        min=1,
+        metavar="N",
+        help="Hypotheses kept per sentence; 1 is greedy search.",
+        show_default="that of the run",
+        rich_help_panel=SEARCH,
+    ),
 ]
 
 

@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_choice, check_no_files, load_config, run_path, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
@@ -21,16 +22,24 @@ if TYPE_CHECKING:
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(tokenize)
+    examples = ('mt tokenize "The red house." --run runs/quickstart', "mt tokenize --config configs/quickstart.yaml")
+    add_command(app, tokenize, "Look inside", *examples)
 
 
 def tokenize(
-    sentences: Annotated[list[str] | None, Argument(help="Sentences to tokenize.", callback=utf8)] = None,
-    config: Annotated[Path | None, Option(help="Print sizes and unknown tokens of its tokenizers.")] = None,
-    overrides: options.SetOption = None,
+    sentences: Annotated[
+        list[str] | None, Argument(metavar="SENTENCE", help="Sentences to tokenize with a run.", callback=utf8)
+    ] = None,
     run: options.RunOption = None,
-    side: Annotated[str, Option(help="source or target.")] = "source",
-    ids: Annotated[bool, Option("--ids", help="Print ids instead of tokens.")] = False,
+    side: Annotated[
+        str, Option(metavar="NAME", help="Tokenizer: source or target.", rich_help_panel=options.MODEL)
+    ] = "source",
+    ids: Annotated[bool, Option("--ids", help="Print ids instead of tokens.", rich_help_panel=options.OUTPUT)] = False,
+    config: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Train its tokenizers and report on them.", rich_help_panel=options.CONFIG),
+    ] = None,
+    overrides: options.SetTokenizerOption = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Show tokens of sentences, or statistics of tokenizers."""

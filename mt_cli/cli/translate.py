@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from mt_cli import hooks
 from mt_cli.cli import options
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import (
     File,
     check_model,
@@ -36,40 +37,123 @@ if TYPE_CHECKING:
     Writers = Mapping[Output, Callable[[Translation], str]]
 
 _LINES_WITH_UNKNOWN_WORDS = 5
+_TEXT, _EXTRA = "Input and output", "Extra results"
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(translate)
+    add_command(
+        app,
+        translate,
+        "Use",
+        'mt translate "The old doctor does not see the red house."',
+        "mt translate --run runs/my_run --input in.txt --output out.txt",
+        'mt translate "The red house." --n-best 5 --attention attention.png',
+        page="docs/translating.md",
+    )
 
 
 def translate(
-    sentences: Annotated[list[str] | None, Argument(help="Sentences, each in quotation marks.", callback=utf8)] = None,
-    run: options.RunsOption = None,
-    input_file: Annotated[
-        File, Option("--input", help="File with one sentence per line; default: standard input.")
+    sentences: Annotated[
+        list[str] | None, Argument(metavar="SENTENCE", help="Sentences, each in quotation marks.", callback=utf8)
     ] = None,
-    output_file: Annotated[File, Option("--output", help="File for translations; default: standard output.")] = None,
-    beam_size: options.BeamSizeOption = None,
-    length_penalty: Annotated[float | None, Option(min=0.0, help="Larger values give longer translations.")] = None,
-    n_best: Annotated[int, Option(min=1, max=1000, help="Output lines per sentence: its best translations.")] = 1,
-    sample: Annotated[bool, Option("--sample", help="Choose tokens at random; see decoding.top_k, top_p.")] = False,
-    seed: Annotated[int | None, Option(min=0, help="Seed for --sample.")] = None,
-    prefix: Annotated[str, Option(help="Beginning of every translation.", show_default=False, callback=utf8)] = "",
-    unk: Annotated[str | None, Option(help="Unknown words: copy the source word, keep [UNK], or avoid.")] = None,
-    overrides: options.SetDecodingOption = None,
-    tag: Annotated[str | None, Option(help="Tag put before every sentence, such as <2it>.", callback=utf8)] = None,
-    split_sentences: Annotated[bool, Option("--split-sentences", help="Split lines into sentences first.")] = False,
-    interactive: Annotated[bool, Option("--interactive", help="Prompt for sentences, one at a time.")] = False,
-    as_json: options.JsonOption = False,
-    alignment: Annotated[File, Option(help="File for word alignments (0-0 1-2), one line per sentence.")] = None,
-    attention: Annotated[File, Option(help="Picture (PNG, SVG) of the attention of one sentence.")] = None,
+    run: options.RunsOption = None,
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
+    input_file: Annotated[
+        File,
+        Option(
+            "--input",
+            metavar="FILE",
+            help="File with one sentence per line.",
+            show_default="standard input",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    output_file: Annotated[
+        File,
+        Option(
+            "--output",
+            metavar="FILE",
+            help="File for translations.",
+            show_default="standard output",
+            rich_help_panel=_TEXT,
+        ),
+    ] = None,
+    split_sentences: Annotated[
+        bool, Option("--split-sentences", help="Split lines into sentences first.", rich_help_panel=_TEXT)
+    ] = False,
+    tag: Annotated[
+        str | None,
+        Option(metavar="TAG", help="Put before every sentence, such as <2it>.", callback=utf8, rich_help_panel=_TEXT),
+    ] = None,
+    interactive: Annotated[
+        bool, Option("--interactive", help="Prompt for sentences, one at a time.", rich_help_panel=_TEXT)
+    ] = False,
+    beam_size: options.BeamSizeOption = None,
+    length_penalty: Annotated[
+        float | None,
+        Option(
+            min=0.0,
+            metavar="X",
+            help="Larger values give longer translations.",
+            show_default="that of the run",
+            rich_help_panel=options.SEARCH,
+        ),
+    ] = None,
+    prefix: Annotated[
+        str,
+        Option(
+            metavar="TEXT",
+            help="Beginning of every translation.",
+            show_default=False,
+            callback=utf8,
+            rich_help_panel=options.SEARCH,
+        ),
+    ] = "",
+    unk: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Unknown words: copy the source word, keep [UNK], or avoid.",
+            show_default="that of the run",
+            rich_help_panel=options.SEARCH,
+        ),
+    ] = None,
+    sample: Annotated[
+        bool,
+        Option("--sample", help="Choose tokens at random; see decoding.top_k, top_p.", rich_help_panel=options.SEARCH),
+    ] = False,
+    seed: Annotated[
+        int | None,
+        Option(
+            min=0,
+            metavar="N",
+            help="Seed for --sample.",
+            show_default="that of the run",
+            rich_help_panel=options.SEARCH,
+        ),
+    ] = None,
+    overrides: options.SetDecodingOption = None,
+    n_best: Annotated[
+        int,
+        Option(min=1, max=1000, metavar="N", help="Lines per sentence: its best translations.", rich_help_panel=_EXTRA),
+    ] = 1,
+    as_json: Annotated[
+        bool, Option("--json", help="Print JSON: tokens, scores and alignments, too.", rich_help_panel=_EXTRA)
+    ] = False,
+    alignment: Annotated[
+        File,
+        Option(metavar="FILE", help="File for word alignments: a line such as 0-0 1-2.", rich_help_panel=_EXTRA),
+    ] = None,
+    attention: Annotated[
+        File,
+        Option(metavar="FILE", help="Picture (PNG, SVG) of one sentence's attention.", rich_help_panel=_EXTRA),
+    ] = None,
     device: options.DeviceOption = "auto",
+    precision: options.PrecisionOption = "auto",
     threads: options.ThreadsOption = None,
     devices: options.DevicesOption = 1,
-    precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Translate sentences: one line in, one line out.

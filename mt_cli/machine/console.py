@@ -9,12 +9,14 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from itertools import accumulate
-from typing import Any, TypeVar
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mt_cli.errors import InputError
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 T = TypeVar("T")
 
@@ -25,8 +27,15 @@ MODES = ("auto", "bar", "plain", "none")
 _mode = "auto"
 _is_silent = False
 
-# The lock of tqdm is for processes, too. Python 3.14 would say that its semaphore leaks when a signal ends this one.
-tqdm.set_lock(threading.RLock())
+
+@cache
+def bars() -> type[tqdm[Any]]:
+    """The class of progress bars, imported when it is first used: `mt --help` does not wait for it."""
+    from tqdm import tqdm
+
+    # Its lock is for processes, too. Python 3.14 would say that its semaphore leaks when a signal ends this one.
+    tqdm.set_lock(threading.RLock())
+    return tqdm
 
 
 def show_progress(mode: str) -> None:
@@ -73,7 +82,7 @@ class Progress:
         self._before, self._values = self.done, ""
         units: Any = {"unit": f" {self.unit}s", "unit_scale": self.total is None or self.total > 10_000}
         bar: Any = {"disable": not has_bar, "dynamic_ncols": True, "leave": self.leave}
-        self._bar: tqdm[Any] = tqdm(desc=self.description, total=self.total, initial=self.done, **units, **bar)
+        self._bar: tqdm[Any] = bars()(desc=self.description, total=self.total, initial=self.done, **units, **bar)
 
     def __enter__(self) -> Progress:
         return self
@@ -111,7 +120,7 @@ class Progress:
         limits = [(self.total - self.done) / rate] if self.total and rate else []
         if self.max_seconds is not None:
             limits.append(max(0.0, self.max_seconds - seconds))
-        left = f", {tqdm.format_interval(min(limits))} left" if limits else ""
+        left = f", {bars().format_interval(min(limits))} left" if limits else ""
         values = f"  {self._values}" if self._values else ""
         return f"{self.description}: {self.done:,}{of_total} {self.unit}s, {rate:,.1f} a second{left}{values}"
 
@@ -124,7 +133,7 @@ class Progress:
 def say(message: str = "") -> None:
     """Print a line on standard error, above a progress bar if there is one."""
     if not _is_silent:
-        tqdm.write(message, file=sys.stderr)
+        bars().write(message, file=sys.stderr)
 
 
 def clock(seconds: float) -> str:

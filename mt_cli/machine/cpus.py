@@ -14,10 +14,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -30,6 +32,8 @@ _MIN_SECONDS_OF_A_SHARE = 10.0
 
 def in_threads(work: Callable[[T], U], items: Iterable[T], num_threads: int = _NUM_THREADS) -> Iterator[U]:
     """`map` in threads, a few items ahead, with results in order."""
+    from concurrent.futures import ThreadPoolExecutor  # Slow to import, and `mt --help` does not need it.
+
     with ThreadPoolExecutor(num_threads) as pool:
         waiting: deque[Future[U]] = deque()
         for item in items:

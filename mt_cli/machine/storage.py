@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
@@ -185,7 +184,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
-    unfinished = folder.with_name(f"{folder.name}.unfinished-{secrets.token_hex(4)}")
+    unfinished = folder.with_name(f"{folder.name}.unfinished-{os.urandom(4).hex()}")
     with ExitStack() as removals:
         try:
             for parent in reversed([parent for parent in folder.parents if not parent.exists()]):

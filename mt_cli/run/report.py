@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -197,6 +198,7 @@ def _notes_on_validation(found: BestValidation) -> Iterator[str]:
 
 def format_summary(report: Report, path: Path) -> str:
     """How a run ended, for people, several lines."""
+    run = shlex.quote(str(path))
     skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
     return "\n".join(
         [
@@ -206,11 +208,11 @@ def format_summary(report: Report, path: Path) -> str:
             *([skipped] if report.num_bad_steps else []),
             *_notes_on_validation(report.validation),
             *map(format_scores, (report, *report.extra_tests.values())),
-            f"\nEverything is in {path}: report.json, samples.txt, metrics.jsonl, hypotheses/, "
-            "checkpoints/best.safetensors",
-            f'Translate with it:  mt translate --run {path} "..."',
-            *([f"A page about it:    mt report --run {path}"] if hooks.has("save_attention") else []),
-            f"See how it learned: tensorboard --logdir {path.parent}",
+            f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
+            f'Translate:  mt translate --run {run} "..."',
+            *([f"Look:       mt report --run {run}"] if hooks.has("save_attention") else []),
+            f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
+            f"Evaluate:   mt evaluate --run {run} --source FILE --reference FILE",
         ]
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -30,6 +30,11 @@ class RunSummary:
     """Source, reference and hypothesis at the last validation."""
     report: Report | None
     """None if the run has not finished."""
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether its model was made by another program."""
+        return is_imported(self.config)
 
     @classmethod
     def read(cls, path: Path) -> RunSummary:

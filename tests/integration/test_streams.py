@@ -151,6 +151,7 @@ def test_arguments_are_utf8_in_a_locale_that_is_not(run, forked, root, trained):
         ("score a X", "texts"),
         ("translate a --run X", "--run"),
         ("train --config c.yaml --set name=X", "--set"),
+        ("report --against X", "--against"),
         ("report --compare X", "--compare"),
         ("evaluate --against X", "--against"),
     ],

@@ -548,15 +548,6 @@ def test_a_missing_run_is_reported_with_a_similar_name(mt, trained, tmp_path):
     assert "did you mean runs/quickstart?" in mt("translate", "one.", "--run", "quickstart")[2]
 
 
-@pytest.mark.parametrize("group", [(), ("data",)])
-def test_help_has_one_whole_line_for_each_command_on_80_columns(mt, monkeypatch, group):
-    monkeypatch.setenv("COLUMNS", "80")
-    status, out, _ = mt(*group, "--help")
-    lines = out.partition("Commands:\n")[2].splitlines()
-    assert status == 0 and len(lines) >= 2
-    assert all(re.fullmatch(r"  [a-z-]+ +[A-Z].*\w\.", line) and "..." not in line for line in lines), lines
-
-
 def test_the_version_is_printed(mt):
     status, out, _ = mt("--version")
     assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+\n", out)

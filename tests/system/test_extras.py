@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -75,7 +76,7 @@ def train(mt, *settings):
 
 def test_the_core_trains_resumes_and_translates_alone(core, tmp_path):
     status, out, err = core("--help")
-    commands = [line.split()[0] for line in out.partition("Commands:\n")[2].splitlines()]
+    commands = re.findall(r"^  ([a-z]+)  +[A-Z]", out.partition("\nOptions:")[0], flags=re.MULTILINE)
     assert (status, commands) == (0, ["train", "translate", "evaluate", "score", "tokenize"]), err
     status, _, err = train(core, "training.max_steps=3")
     assert status == 0 and "tensorboard --logdir" in err and "mt report" not in err, err

@@ -132,7 +132,7 @@ def test_an_unknown_key_names_its_neighbour():
         ({"name": "."}, "name:"),
         ({"corpus__source": False}, "corpus.source: found False; it should be a valid string"),
         ({"model__qkv_bias": "maybe"}, "model.qkv_bias: found 'maybe'; it should be a valid boolean"),
-        ({"corpus__train": {"flies": ["a", "b"]}}, "one of the keys dataset, files, file, builtin"),
+        ({"corpus__train": {"flies": ["a", "b"]}}, "one of the keys dataset, files, file, folder, builtin"),
         ({"corpus__train": []}, "corpus.train"),
         ({"corpus__train": {"files": ["a"]}}, "corpus.train.files"),
         ({"corpus__valid": {"fraction": 1.5}}, "corpus.valid.fraction"),

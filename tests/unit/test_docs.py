@@ -4,7 +4,9 @@ import re
 
 import jsonschema
 import yaml
+from command_lines import COMMANDS, parse
 
+from mt_cli.cli.reference import reference as commands_page
 from mt_cli.config.reference import reference, schema
 
 
@@ -12,6 +14,28 @@ def test_the_pages_made_from_the_config_are_current(root):
     advice = "run python -m mt_cli.config.reference"
     assert (root / "docs/configuration.md").read_text(encoding="utf-8") == reference(), advice
     assert (root / "configs/schema.json").read_text(encoding="utf-8") == schema(), advice
+
+
+def test_the_page_of_the_commands_is_current(root):
+    text = (root / "docs/commands.md").read_text(encoding="utf-8")
+    assert text == commands_page(), "run python -m mt_cli.cli.reference"
+
+
+def test_the_page_of_the_commands_has_a_section_and_a_link_for_each(root):
+    text = (root / "docs/commands.md").read_text(encoding="utf-8")
+    titles = re.findall(r"^## `mt ?(.*)`$", text, flags=re.MULTILINE)
+    assert titles[0] == "" and sorted(titles[1:]) == sorted(map(" ".join, COMMANDS))
+    for title in titles[1:]:
+        assert f"[`{title}`](#mt-{title.replace(' ', '-')})" in text
+    for status in ("0", "1", "2", "130"):
+        assert f"\n| {status} | " in text
+
+
+def test_every_example_on_the_page_of_the_commands_parses(root):
+    text = (root / "docs/commands.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)```$", text, flags=re.MULTILINE | re.DOTALL)
+    examples = [line for block in blocks for line in block.splitlines()]
+    assert len(examples) > 25 and {parse(line)[0] for line in examples} == {*COMMANDS}
 
 
 def test_every_option_has_a_sentence():

@@ -1,28 +1,11 @@
 import re
-import shlex
 
 import pytest
-import typer
+from command_lines import COMMANDS, parse
 
-from mt_cli.cli import main as cli
 from mt_cli.config.corpora import FilterConfig
 from mt_cli.corpus.formats import _FORMATS
 from mt_cli.hooks import FORMATS
-
-
-def commands():
-    """Every command by its words, such as ("data", "check")."""
-    found = {}
-    for name, command in typer.main.get_command(cli.app).commands.items():
-        inner = getattr(command, "commands", None)
-        found |= {
-            (name, *rest): each
-            for rest, each in ([((key,), value) for key, value in inner.items()] if inner else [((), command)])
-        }
-    return found
-
-
-COMMANDS = commands()
 
 
 def readme_commands(root):
@@ -34,10 +17,7 @@ def test_every_command_of_the_readme_parses(root):
     lines = readme_commands(root)
     assert len(lines) >= 8
     for line in lines:
-        words = tuple(shlex.split(line)[1:])
-        name = next((words[:length] for length in (1, 2) if words[:length] in COMMANDS), None)
-        assert name, line
-        COMMANDS[name].make_context(name[-1], list(words[len(name) :]))
+        parse(line)
 
 
 def test_every_config_of_the_readme_exists(root):

@@ -254,4 +254,4 @@ def test_a_bar_can_be_requested(clock, capsys):
 
 def test_progress_needs_no_lock_of_processes():
     """Its semaphore would be reported as leaked if a signal ends the process, by Python 3.14."""
-    assert isinstance(console.tqdm.get_lock(), type(threading.RLock()))
+    assert isinstance(console.bars().get_lock(), type(threading.RLock()))

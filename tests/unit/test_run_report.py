@@ -1,6 +1,8 @@
+import re
 from pathlib import Path
 
 import pytest
+from command_lines import parse
 
 from mt_cli import hooks
 from mt_cli.run.report import Report, format_summary, notes_on_comparison
@@ -20,6 +22,13 @@ def test_a_summary_names_only_commands_that_there_are(monkeypatch, is_there):
     text = format_summary(report_of(9), Path("runs/one"))
     assert ("mt report --run runs/one" in text) == is_there
     assert "mt translate --run runs/one" in text and "tensorboard --logdir runs" in text
+    assert text.endswith("Evaluate:   mt evaluate --run runs/one --source FILE --reference FILE")
+    for line in re.findall(r"^\w+: +(mt .*)$", text, flags=re.MULTILINE):
+        parse(line)
+
+
+def test_a_summary_quotes_the_name_of_a_folder():
+    assert "mt translate --run 'my runs/one' " in format_summary(report_of(9), Path("my runs/one"))
 
 
 def test_scores_have_keys_of_their_own_in_json_and_come_back():

@@ -9,11 +9,8 @@ import typer
 from typer import Option
 
 from mt_cli.cli import options
-from mt_cli.cli.options import (
-    check_new_run,
-    run_paths,
-    utf8,
-)
+from mt_cli.cli.help import add_command
+from mt_cli.cli.options import MODEL, NEWEST_RUN, OUTPUT, check_new_run, run_paths, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -22,15 +19,41 @@ from mt_cli.machine.cpus import spin_less_if_busy
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(average)
+    add_command(
+        app,
+        average,
+        "Train",
+        "mt average --run runs/my_run --last 5",
+        "mt average --run runs/a --run runs/b --output runs/mean",
+        page="docs/recipes.md",
+    )
 
 
 def average(
-    runs: options.RunsOption = None,
-    last: Annotated[int | None, Option(min=2, help="Average this number of the last validated checkpoints.")] = None,
-    best: Annotated[int | None, Option(min=2, help="Average this number of the best validated checkpoints.")] = None,
+    runs: Annotated[
+        list[Path] | None,
+        Option(
+            "--run",
+            metavar="DIR",
+            callback=utf8,
+            help="Run directory; several for their mean.",
+            show_default=NEWEST_RUN,
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    last: Annotated[
+        int | None,
+        Option(min=2, metavar="N", help="Average the last N validated checkpoints.", rich_help_panel=MODEL),
+    ] = None,
+    best: Annotated[
+        int | None,
+        Option(min=2, metavar="N", help="Average the best N validated checkpoints.", rich_help_panel=MODEL),
+    ] = None,
     output: Annotated[
-        Path | None, Option(metavar="DIR", callback=utf8, help="New run directory for the mean of several runs.")
+        Path | None,
+        Option(
+            metavar="DIR", callback=utf8, help="New run directory, for a mean of several runs.", rich_help_panel=OUTPUT
+        ),
     ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:

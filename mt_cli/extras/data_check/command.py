@@ -12,7 +12,8 @@ from typer import Argument, Option
 
 from mt_cli import hooks
 from mt_cli.cli import options
-from mt_cli.cli.options import RUNS, load_config, utf8
+from mt_cli.cli.help import Group, add_command
+from mt_cli.cli.options import RUNS, load_config
 from mt_cli.cli.streams import check_output, show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -20,32 +21,72 @@ from mt_cli.machine.console import say
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
 
+_PAIRS = "Pairs"
+
+
+def _expect_folder(context: typer.Context, given: str | None) -> str | None:
+    """Raise InputError, with the right command line, for a config without `--config`, and for a folder that is none."""
+    if given and not os.path.isdir(given):
+        if os.path.exists(given) or given.endswith((".yaml", ".yml")):
+            options.expect_option(context, [given])
+        raise InputError(f"{given}: no such folder")
+    return given
+
 
 FolderArgument = Annotated[
-    str | None, Argument(metavar="[FOLDER]", callback=utf8, help="Folder of .po or .tmx files, instead of --config.")
+    str | None,
+    Argument(
+        metavar="[FOLDER]",
+        is_eager=True,
+        callback=_expect_folder,
+        help="Folder of .po or .tmx files, instead of --config.",
+    ),
 ]
 ConfigOption = Annotated[
-    Path | None, Option("--config", metavar="FILE", help="Config, such as configs/quickstart.yaml.")
+    Path | None,
+    Option(
+        "--config",
+        metavar="FILE",
+        help="Config, such as configs/quickstart.yaml.",
+        rich_help_panel=options.CONFIG,
+    ),
 ]
 
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    data = typer.Typer(help="Check and show the corpora of a config.", no_args_is_help=True)
-    data.command("check")(data_check)
-    data.command("show")(data_show)
-    app.add_typer(data, name="data")
+    data = typer.Typer(cls=Group, no_args_is_help=True, callback=_data)
+    check = ("mt data check --config my.yaml", "mt data check --config my.yaml --write-clean clean.tsv")
+    show = ("mt data show --config my.yaml -n 20", "mt data show --config my.yaml --dropped duplicates")
+    add_command(data, data_check, "", *check, name="check", page="docs/data.md")
+    add_command(data, data_show, "", *show, name="show", page="docs/data.md")
+    app.add_typer(data, name="data", rich_help_panel="Start", epilog="\n".join((check[0], show[0])))
+
+
+def _data() -> None:
+    """Check and show the corpora of a config."""
 
 
 def data_check(
     folder: FolderArgument = None,
     config: ConfigOption = None,
-    overrides: options.SetOption = None,
+    overrides: options.SetCorpusOption = None,
     as_json: options.JsonOption = False,
-    clean: Annotated[Path | None, Option("--write-clean", help="New TSV file for the pairs that are kept.")] = None,
+    clean: Annotated[
+        Path | None,
+        Option(
+            "--write-clean",
+            metavar="FILE",
+            help="New TSV file for the pairs that are kept.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Report kept and dropped pairs, tokens and suspicious pairs."""
+    """Report kept and dropped pairs, tokens and suspicious pairs.
+
+    The exit status is 2 if lines have slipped, sides are swapped or a language is wrong.
+    """
     loaded = _loaded(config, folder, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
@@ -66,12 +107,17 @@ def data_check(
 def data_show(
     folder: FolderArgument = None,
     config: ConfigOption = None,
-    overrides: options.SetOption = None,
-    number: Annotated[int, Option("-n", "--number", min=1, help="Number of pairs.")] = 5,
+    overrides: options.SetCorpusOption = None,
+    number: Annotated[
+        int, Option("-n", "--number", min=1, metavar="N", help="Number of pairs.", rich_help_panel=_PAIRS)
+    ] = 5,
     dropped: Annotated[
-        str | None, Option(metavar="FILTER", help="Show dropped pairs: a filter, such as duplicates, or any.")
+        str | None,
+        Option(metavar="FILTER", help="Dropped pairs: a filter, such as duplicates, or any.", rich_help_panel=_PAIRS),
     ] = None,
-    split: Annotated[str, Option(help="Corpus: train, valid, test, or one of extra_tests.")] = "train",
+    split: Annotated[
+        str, Option(metavar="NAME", help="train, valid, test, or one of extra_tests.", rich_help_panel=_PAIRS)
+    ] = "train",
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
     loaded = _loaded(config, folder, overrides)
@@ -90,8 +136,6 @@ def _loaded(path: Path | None, folder: str | None, overrides: list[str] | None) 
         raise InputError("give --config FILE, or a folder of .po or .tmx files")
     if path is not None:
         return load_config(path, overrides)
-    if not os.path.isdir(str(folder)):
-        raise InputError(f"{folder}: no such folder; give a config with --config {folder}")
     if overrides:
         raise InputError("--set: changes a config; write one with mt init, and give it with --config")
     from mt_cli.corpus.cache import Cache

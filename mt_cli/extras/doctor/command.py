@@ -6,16 +6,20 @@ from pathlib import Path
 
 import typer
 
+from mt_cli.cli.help import add_command
 from mt_cli.cli.streams import show
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(doctor)
+    add_command(app, doctor, "Start", "mt doctor")
 
 
 def doctor() -> None:
-    """Check versions, devices, precision support and disk space."""
+    """Check versions, devices, precision support and disk space.
+
+    The exit status is 1 if a finding is BAD.
+    """
     from mt_cli.extras.doctor.findings import examine
 
     findings = examine(Path.cwd())

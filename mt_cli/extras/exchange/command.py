@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import check_choice, check_languages, check_new_run, run_path, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
@@ -18,26 +19,73 @@ from mt_cli.machine.cpus import spin_less_if_busy
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command("import")(import_model)
-    app.command()(export)
+    add_command(
+        app,
+        import_model,
+        "Exchange",
+        "mt import Helsinki-NLP/opus-mt-en-it --output runs/opus-en-it",
+        "mt import exported/ --output runs/again",
+        name="import",
+        page="docs/fine_tuning.md",
+    )
+    add_command(
+        app,
+        export,
+        "Exchange",
+        "mt export --run runs/my_run --output served --quantization int8",
+        "mt export --format huggingface --output hub --license cc-by-4.0",
+        page="docs/fine_tuning.md",
+    )
 
 
 def import_model(
     model: Annotated[
         str,
-        Argument(metavar="FOLDER", help="Folder of a Marian model or a bundle, or a hub id.", callback=utf8),
+        Argument(metavar="MODEL", help="Folder of a Marian model or a bundle, or a hub id.", callback=utf8),
     ],
-    output: Annotated[Path, Option(metavar="DIR", callback=utf8, help="New run directory, such as runs/opus-en-it.")],
+    output: Annotated[
+        Path,
+        Option(
+            metavar="DIR",
+            callback=utf8,
+            help="New run directory, such as runs/opus-en-it.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ],
     source_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by the model.")
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Source language.",
+            show_default="by the model",
+            rich_help_panel=options.MODEL,
+        ),
     ] = None,
     target_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by the model.")
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Target language.",
+            show_default="by the model",
+            rich_help_panel=options.MODEL,
+        ),
     ] = None,
     revision: Annotated[
-        str | None, Option(metavar="REVISION", callback=utf8, help="Branch, tag or commit of a hub id; default: main.")
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Branch, tag or commit of a hub id.",
+            show_default="main",
+            rich_help_panel=options.MODEL,
+        ),
     ] = None,
-    allow_pickle: Annotated[bool, Option("--allow-pickle", help="Read weights from pytorch_model.bin.")] = False,
+    allow_pickle: Annotated[
+        bool,
+        Option("--allow-pickle", help="Read weights from pytorch_model.bin.", rich_help_panel=options.MODEL),
+    ] = False,
 ) -> None:
     """Make a run of a published Marian model or of a bundle.
 
@@ -60,13 +108,30 @@ def import_model(
 
 
 def export(
-    output: Annotated[Path, Option(help="New or empty folder.")],
-    run: options.RunOption = None,
-    kind: Annotated[str, Option("--format", help="ctranslate2, huggingface or bundle.")] = "ctranslate2",
-    quantization: Annotated[str | None, Option(help="float32, int8, bfloat16, ... for ctranslate2.")] = None,
-    license_name: Annotated[
-        str | None, Option("--license", metavar="ID", help="Licence in the model card of huggingface: cc-by-4.0, ...")
+    output: Annotated[Path, Option(metavar="DIR", help="New or empty folder.", rich_help_panel=options.OUTPUT)],
+    kind: Annotated[
+        str,
+        Option("--format", metavar="NAME", help="ctranslate2, huggingface or bundle.", rich_help_panel=options.OUTPUT),
+    ] = "ctranslate2",
+    quantization: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="Of ctranslate2: float32, int8, bfloat16, ...",
+            show_default="float32",
+            rich_help_panel=options.OUTPUT,
+        ),
     ] = None,
+    license_name: Annotated[
+        str | None,
+        Option(
+            "--license",
+            metavar="ID",
+            help="Of huggingface: licence in the card, such as mit.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    run: options.RunOption = None,
 ) -> None:
     """Export a model to CTranslate2, transformers or a bundle."""
     check_choice("--format", kind, "ctranslate2", "huggingface", "bundle")

@@ -9,27 +9,62 @@ import typer
 from typer import Argument, Option
 
 from mt_cli.cli import options
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import check_choice, check_no_files, load_translator, run_path, utf8
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine.console import say
 
+_PICTURES = "Pictures"
+
 
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    app.command()(inspect)
-    app.command()(report)
+    add_command(
+        app,
+        inspect,
+        "Look inside",
+        "mt inspect --run runs/quickstart",
+        'mt inspect "The red house." --output pictures',
+        page="docs/tutorial.md",
+    )
+    add_command(
+        app,
+        report,
+        "Look inside",
+        "mt report --run runs/quickstart",
+        "mt report --run runs/new --against runs/old --output comparison.html",
+        page="docs/runs.md",
+    )
 
 
 def inspect(
-    sentence: Annotated[str | None, Argument(help="Sentence to translate.", callback=utf8)] = None,
+    sentence: Annotated[str | None, Argument(metavar="SENTENCE", help="Sentence to translate.", callback=utf8)] = None,
     run: options.RunOption = None,
-    output: Annotated[Path | None, Option(help="Folder for pictures; default: pictures in the run directory.")] = None,
-    suffix: Annotated[str, Option("--picture", help="png or svg.")] = "png",
-    positions: Annotated[
-        int | None, Option(min=1, max=100_000, help="Positions of the encoding; default: 100.")
-    ] = None,
     checkpoint: options.CheckpointOption = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Folder for pictures.",
+            show_default="pictures in the run directory",
+            rich_help_panel=_PICTURES,
+        ),
+    ] = None,
+    suffix: Annotated[
+        str, Option("--picture", metavar="NAME", help="Format: png or svg.", rich_help_panel=_PICTURES)
+    ] = "png",
+    positions: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=100_000,
+            metavar="N",
+            help="Positions of the encoding to draw.",
+            show_default="100",
+            rich_help_panel=_PICTURES,
+        ),
+    ] = None,
     device: options.DeviceOption = "auto",
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
@@ -85,10 +120,27 @@ def _picture_folder(run: Path, output: Path | None) -> Path:
 
 def report(
     run: options.RunOption = None,
-    compare: Annotated[
-        list[Path] | None, Option(callback=utf8, help="Another run to show next to it; can be repeated.")
+    against: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="DIR",
+            callback=utf8,
+            help="Run to compare with; can be repeated.",
+            rich_help_panel=options.MODEL,
+        ),
     ] = None,
-    output: Annotated[Path | None, Option(help="HTML file; default: report.html in the run directory.")] = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="HTML file.",
+            show_default="report.html in the run directory",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
+    compare: Annotated[
+        list[Path] | None, Option(hidden=True, callback=utf8, help="An older name of --against.")
+    ] = None,
 ) -> None:
     """Write a report of one or several runs as an HTML page."""
     path = run_path(run)
@@ -97,7 +149,7 @@ def report(
     from mt_cli.run.run_summary import RunSummary
 
     page = Output(output) if output else None
-    runs = [RunSummary.read(each) for each in [path, *(compare or [])]]
+    runs = [RunSummary.read(each) for each in [path, *(against or []), *(compare or [])]]
     try:
         translator = load_translator(path, "auto", "fp32")
     except MtError as error:

@@ -11,6 +11,7 @@ import typer
 from typer import Argument, Option
 
 import mt_cli
+from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
@@ -20,12 +21,18 @@ from mt_cli.machine.storage import refusal
 if TYPE_CHECKING:
     from mt_cli.config.corpora import Source
 
+_TEXT, _FOUND, _WRITTEN = "Your text (give one)", "Found by itself", "What it writes"
 _WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(init)
+    examples = (
+        "mt init --files train.en train.it",
+        "mt init po",
+        "mt init --dataset opus_books --subset en-it",
+    )
+    add_command(app, init, "Start", *examples, page="docs/recipes.md")
 
 
 def init(
@@ -37,59 +44,120 @@ def init(
     ] = None,
     files: Annotated[
         tuple[str, str] | None,
-        Option(metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line."),
+        Option(
+            metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line.", rich_help_panel=_TEXT
+        ),
     ] = None,
     file: Annotated[
         str | None,
-        Option(metavar="FILE", callback=utf8, help="A file with both sides, such as pairs.tsv or pairs.tmx."),
+        Option(
+            metavar="FILE", callback=utf8, help="A file of pairs, such as pairs.tsv or .tmx.", rich_help_panel=_TEXT
+        ),
     ] = None,
     dataset: Annotated[
-        str | None, Option(callback=utf8, help="Hugging Face hub id, or a folder with its layout.")
+        str | None,
+        Option(metavar="ID", callback=utf8, help="Hugging Face hub id, or such a folder.", rich_help_panel=_TEXT),
     ] = None,
-    subset: Annotated[str | None, Option(callback=utf8, help="Configuration of the dataset.")] = None,
-    split: Annotated[
-        str | None, Option(callback=utf8, help="Split of the dataset to train on; default: train.")
+    example: Annotated[
+        str | None,
+        Option(metavar="NAME", callback=utf8, help="A config of mt itself, such as quickstart.", rich_help_panel=_TEXT),
     ] = None,
-    revision: Annotated[str | None, Option(callback=utf8, help="Branch, tag or commit of the dataset.")] = None,
-    data_files: Annotated[
-        str | None, Option(metavar="PATTERN", callback=utf8, help="Files of the dataset, such as en-it/*.parquet.")
+    source_language: Annotated[
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Source language.",
+            show_default="by names and texts",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    target_language: Annotated[
+        str | None,
+        Option(
+            metavar="CODE",
+            callback=utf8,
+            help="Target language.",
+            show_default="by names and texts",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
     columns: Annotated[
         tuple[str, str] | None,
-        Option(metavar="SOURCE TARGET", callback=utf8, help="Columns of a table; default: by their names."),
+        Option(
+            metavar="SOURCE TARGET",
+            callback=utf8,
+            help="Columns of a table.",
+            show_default="by their names",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    source_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Source language; default: by names and texts.")
+    subset: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Configuration of the dataset.",
+            show_default="its only one",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    target_language: Annotated[
-        str | None, Option(metavar="CODE", callback=utf8, help="Target language; default: by names and texts.")
+    split: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Split of the dataset to train on.",
+            show_default="train",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    example: Annotated[
-        str | None, Option(metavar="NAME", callback=utf8, help="Write a config that is part of mt, such as quickstart.")
+    revision: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Branch, tag or commit of the dataset.",
+            show_default="main",
+            rich_help_panel=_FOUND,
+        ),
     ] = None,
-    name: Annotated[str | None, Option(callback=utf8, help="Name of the run; default: by the data.")] = None,
-    output: Annotated[Path | None, Option(callback=utf8, help="New file; default: NAME.yaml.")] = None,
+    data_files: Annotated[
+        str | None,
+        Option(
+            metavar="PATTERN",
+            callback=utf8,
+            help="Files of the dataset: en-it/*.parquet.",
+            show_default="those it names",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            callback=utf8,
+            help="Name of the run.",
+            show_default="by the data",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option(metavar="FILE", callback=utf8, help="New file.", show_default="NAME.yaml", rich_help_panel=_WRITTEN),
+    ] = None,
 ) -> None:
     """Write a config for your data, with a reason for each value.
 
     An existing file is never overwritten.
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
-    if paths and any(value is not None for value in given.values()):
-        raise InputError(f"{paths[0]}: {_WAYS}")
-    given |= _source_of_paths(paths or [])
-    chosen = [key for key, value in given.items() if value is not None]
-    if files and files[1].startswith("--"):
-        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
-    if len(chosen) != 1:
-        raise InputError(_WAYS)
-    if given[chosen[0]] == "" or "" in (files or ()):
-        raise InputError(f"--{chosen[0]}: a name is empty")
+    kind = _chosen(given, paths or [])
     of_dataset = {"subset": subset, "split": split, "revision": revision, "data_files": data_files}
-    options = {key: value for key, value in of_dataset.items() if value is not None}
+    options: dict[str, Any] = {key: value for key, value in of_dataset.items() if value is not None}
     if options and dataset is None:
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
-    if columns is not None and not {"file", "dataset"} & set(chosen):
+    if columns is not None and kind not in ("file", "dataset"):
         raise InputError("--columns: only a --file or a --dataset has columns")
     check_languages(source_language, target_language)
     _check_name(name)
@@ -104,15 +172,30 @@ def init(
     from mt_cli.corpus.cache import Cache
     from mt_cli.extras.recipes.new_config import new_config
 
-    source = _source_of(
-        chosen[0], {chosen[0]: given[chosen[0]], **options, **({"columns": columns} if columns else {})}
-    )
+    options |= {"columns": columns} if columns else {}
+    source = _source_of(kind, {kind: given[kind], **options})
     found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say))
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:
         say(line)
     return _write(path, found.text)
+
+
+def _chosen(given: dict[str, Any], paths: list[str]) -> str:
+    """The key of the only way that is given; `paths` without an option are added to `given`."""
+    if paths and any(value is not None for value in given.values()):
+        raise InputError(f"{paths[0]}: {_WAYS}")
+    given |= _source_of_paths(paths)
+    chosen = [key for key, value in given.items() if value is not None]
+    files = given["files"] or ()
+    if files and files[1].startswith("--"):
+        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
+    if len(chosen) != 1:
+        raise InputError(_WAYS)
+    if given[chosen[0]] == "" or "" in files:
+        raise InputError(f"--{chosen[0]}: a name is empty")
+    return chosen[0]
 
 
 def _source_of_paths(paths: list[str]) -> dict[str, Any]:

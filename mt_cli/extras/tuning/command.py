@@ -12,10 +12,8 @@ from typer import Option
 
 from mt_cli.cli import options
 from mt_cli.cli.evaluate import _pairs_of
-from mt_cli.cli.options import (
-    load_translator,
-    run_path,
-)
+from mt_cli.cli.help import add_command
+from mt_cli.cli.options import SEARCH, load_translator, run_path
 from mt_cli.cli.streams import Output, show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -26,32 +24,60 @@ if TYPE_CHECKING:
 
     Writers = Mapping[Output, Callable[[Translation], str]]
 
+_SPLIT = "valid"
+"""Tuning on a test set would inflate its scores."""
+
 
 def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
-    app.command()(tune_decoding)
+    add_command(
+        app,
+        tune_decoding,
+        "Train",
+        "mt tune-decoding --run runs/my_run",
+        "mt tune-decoding --beam-sizes 1,4,8 --length-penalties 0.6,1,1.4 --dry-run",
+        page="docs/translating.md",
+    )
+
+
+def _refuse(given: str | None) -> str | None:
+    """Raise InputError for `--split`, whose only value was `valid`."""
+    if given is not None:
+        raise InputError(
+            "--split: leave it out; the choice is made on valid, because it would inflate scores of a test set"
+        )
+    return given
 
 
 def tune_decoding(
     run: options.RunOption = None,
-    split: Annotated[str, Option(help="valid; test sets are refused.")] = "valid",
-    beam_sizes: Annotated[str, Option(help="Beam sizes to try.")] = "1,2,4,5,8",
-    length_penalties: Annotated[str, Option(help="Length penalties to try.")] = "0,0.5,1,1.5,2",
-    margin: Annotated[float, Option(help="Loss of score that a smaller beam is worth.")] = 0.1,
-    max_sentences: Annotated[int, Option(min=1, help="Translate a random sample of a larger validation set.")] = 2000,
-    dry_run: Annotated[bool, Option("--dry-run", help="Print the choice only.")] = False,
+    beam_sizes: Annotated[
+        str, Option(metavar="N,N,...", help="Beam sizes to try.", rich_help_panel=SEARCH)
+    ] = "1,2,4,5,8",
+    length_penalties: Annotated[
+        str, Option(metavar="X,X,...", help="Length penalties to try.", rich_help_panel=SEARCH)
+    ] = "0,0.5,1,1.5,2",
+    margin: Annotated[
+        float, Option(metavar="X", help="Loss of score that a smaller beam is worth.", rich_help_panel=SEARCH)
+    ] = 0.1,
+    max_sentences: Annotated[
+        int,
+        Option(min=1, metavar="N", help="Use a random sample of a larger set.", rich_help_panel=SEARCH),
+    ] = 2000,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Write nothing, only print the choice.", rich_help_panel=options.OUTPUT)
+    ] = False,
     as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
     threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
+    split: Annotated[str | None, Option(hidden=True, callback=_refuse, help="Had one value; is refused.")] = None,
 ) -> None:
     """Choose beam size and length penalty on the validation set.
 
     Writes them into config.yaml of the run, from which mt translate takes its defaults.
     """
-    if split != "valid":
-        raise InputError(f"--split {split}: use valid; options chosen on a test set would make its scores too good")
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
@@ -65,11 +91,11 @@ def tune_decoding(
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid)
-        pairs = tuning.sampled_pairs(_pairs_of(config, split, None, None)[1], max_sentences, config.training.seed)
-        scorer = scorer_of(config, split)
+        pairs = tuning.sampled_pairs(_pairs_of(config, _SPLIT, None, None)[1], max_sentences, config.training.seed)
+        scorer = scorer_of(config, _SPLIT)
         metric = tuning.metric_of(config, scorer)
         result = tuning.tune(translator, pairs, scorer, metric, settings, margin)
-        result = {"run": real_path(path).name, "split": split, **result, "is_written": not dry_run}
+        result = {"run": real_path(path).name, "split": _SPLIT, **result, "is_written": not dry_run}
         changes = tuning.write_choice(directory, config, result["chosen"]) if not dry_run else []
     show(json.dumps(result) if as_json else f"{result['run']}: {tuning.format_tuning(result)}")
     advice = "To keep them when `mt train` goes on with this run, put them into its config too."

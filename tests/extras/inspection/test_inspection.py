@@ -176,7 +176,7 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     report_path = tmp_path / "other" / "report.json"
     other = json.loads(report_path.read_text(encoding="utf-8")) | {"num_steps": 7}
     report_path.write_text(json.dumps(other | {"hardware": other["hardware"] | {"gpu": None}}), encoding="utf-8")
-    status, out, _ = mt("report", "--run", trained, "--compare", "other", "--output", "page.html")
+    status, out, _ = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
     assert (status, out) == (0, "page.html\n")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     page = Page(text)
@@ -194,6 +194,18 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     assert text.count("<polyline") >= 10
     (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text, re.DOTALL)
     assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
+
+
+def test_an_older_name_of_an_option_still_compares(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "other")
+    for option in ("--against", "--compare"):
+        output = tmp_path / f"{option}.html"
+        assert mt("report", "--run", trained, option, "other", "--output", output)[0] == 0
+    old, new = (
+        re.sub(r"\d+\.\d+ s\b", "", (tmp_path / f"{option}.html").read_text()) for option in ("--compare", "--against")
+    )
+    assert old == new and ">other<" in new
+    assert mt("report", "--run", trained, "--against", "other", "--compare", "none")[0] == 2
 
 
 def test_text_in_a_report_is_text(mt, trained, tmp_path):
@@ -214,7 +226,7 @@ def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, 
     status, _, err = mt("report", "--run", "run")
     assert status == 0 and "attention is not drawn" in err
     assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert mt("report", "--run", "run", "--compare", "none")[0] == 2
+    assert mt("report", "--run", "run", "--against", "none")[0] == 2
     assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
 
 

@@ -257,7 +257,7 @@ def test_words_never_overrule_a_column_like_a_code(empty_folder, kind):
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv", "csv"])
 def test_the_columns_of_a_table_are_named_if_it_is_not_clear_which_to_read(empty_folder, kind):
     source = table(empty_folder / f"t.{kind}", {"id": NUMBERS, "en": ENGLISH, "xqz": MADE_UP})
-    with pytest.raises(InputError, match=r"columns id, en, xqz .* give --source-language and --target-language with"):
+    with pytest.raises(InputError, match=r"columns id, en, xqz .* name the two columns with --columns SOURCE TARGET"):
         new_config(source, (None, None), None, Cache(empty_folder))
     assert begun(source, ("en", "xqz")).config.corpus.train[0].columns is None
 
@@ -265,7 +265,7 @@ def test_the_columns_of_a_table_are_named_if_it_is_not_clear_which_to_read(empty
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
 def test_a_column_without_text_is_refused_with_the_columns_that_there_are(empty_folder, kind):
     source = table(empty_folder / f"t.{kind}", {"id": NUMBERS, "en": ENGLISH})
-    with pytest.raises(InputError, match=r"not text; there are the columns id, en; give --source-language"):
+    with pytest.raises(InputError, match=r"not text; there are the columns id, en; name the two columns"):
         new_config(source, (None, None), None, Cache(empty_folder))
 
 

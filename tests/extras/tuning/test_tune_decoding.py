@@ -113,7 +113,8 @@ def test_a_run_that_is_being_trained_is_refused_unless_nothing_is_written(mt, ru
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--split", "test"), "--split test: use valid"),
+        (("--split", "test"), "--split: leave it out"),
+        (("--split", "valid"), "--split: leave it out"),
         (("--beam-sizes", "1,x"), "--beam-sizes '1,x': write numbers"),
         (("--beam-sizes", "0"), "beam_size: found 0"),
         (("--length-penalties", ""), "--length-penalties ''"),

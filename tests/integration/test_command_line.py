@@ -1,0 +1,82 @@
+"""The command line in a process and in a shell of its own."""
+
+import os
+import shlex
+import shutil
+import sys
+
+import pytest
+
+SLOW_TO_IMPORT = (
+    *("torch", "datasets", "transformers", "numpy", "pyarrow", "matplotlib", "tqdm", "rich", "yaml"),
+    *("huggingface_hub", "sacrebleu", "multiprocessing", "pydantic", "importlib.metadata"),
+)
+USED_BY_TYPER = ("pydantic", "importlib.metadata")
+"""What Typer itself imports when it reads options."""
+PROGRAM = f"""
+import sys
+before = set(sys.modules)
+sys.argv = ["mt", *sys.argv[1:]]
+from mt_cli.__main__ import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sorted(set({SLOW_TO_IMPORT}) & (set(sys.modules) - before)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", ["--help", "translate --help", "data check -h"])
+def test_help_imports_nothing_that_is_slow(run, words):
+    done = run([sys.executable, "-c", PROGRAM, *words.split()], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("Usage: mt "), done.stderr
+    assert set(done.stderr.split()) <= (set() if words == "--help" else {*USED_BY_TYPER})
+
+
+@pytest.fixture
+def bash(run, root, tmp_path):
+    """Runs lines in a real bash in which `mt` is this program, with a home of its own; returns standard output."""
+    if not shutil.which("bash"):
+        pytest.skip("needs bash")
+    program = tmp_path / "bin" / "mt"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m mt_cli "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "HOME": str(home), "PYTHONPATH": str(root)}
+
+    def call(script):
+        done = run(["bash", "--norc", "-c", script + "\n:"], env=env, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+COMPLETE = """
+COMP_WORDS=({words}) COMP_CWORD=$(({number} - 1))
+_mt_completion mt
+echo "${{COMPREPLY[@]}}"
+"""
+
+
+def completions(bash, script, words):
+    number = len(words.split()) + words.endswith(" ")
+    words += '""' if words.endswith(" ") else ""
+    return bash(script + COMPLETE.format(words=words, number=number)).splitlines()[-1].split()
+
+
+def test_bash_completes_commands_and_options(bash):
+    shown = 'eval "$(mt --show-completion)"'
+    assert completions(bash, shown, "mt tr") == ["train", "translate"]
+    assert completions(bash, shown, "mt data ") == ["check", "show"]
+    assert completions(bash, shown, "mt train --config x.yaml --fr") == ["--fresh"]
+    assert completions(bash, shown, "mt report --c") == []  # An older name is hidden.
+
+
+def test_completion_is_installed_for_bash(bash, tmp_path):
+    assert "bash completion installed" in bash("mt --install-completion")
+    assert ".bash_completions/mt.sh" in (tmp_path / "home/.bashrc").read_text(encoding="utf-8")
+    assert completions(bash, "source ~/.bashrc", "mt tok") == ["tokenize"]
