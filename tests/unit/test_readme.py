@@ -45,7 +45,7 @@ def test_every_config_and_file_of_the_readme_exists(root):
     configs = re.findall(r"configs/\w+\.yaml", text)
     pictures = re.findall(r'<img src="([^"]+)"', text)
     assert "configs/quickstart.yaml" in configs and len(pictures) == 2
-    for link in [*configs, *pictures, *re.findall(r"\]\(([^)#:]+)", text)]:
+    for link in [*configs, *pictures, *re.findall(r"\]\(([^)#:]+)[)#]", text)]:
         assert (root / link).exists(), link
 
 
