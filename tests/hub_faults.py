@@ -22,6 +22,7 @@ class Fault:
     method: str | None
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
     after: int | None = None
     """Bytes of the body that are sent before it ends or stalls."""
     bytes_per_second: float = 0.0
@@ -38,10 +39,13 @@ class Faults:
         self._lock = threading.Lock()
         self._released = threading.Event()
 
-    def status(self, pattern, status, times=None, method=None, **headers):
-        """Answer with a status, such as 429, 500 or 503, and headers: `Retry_After=1` gives `Retry-After: 1`."""
+    def status(self, pattern, status, times=None, method=None, body=b"", **headers):
+        """Answer with a status, such as 429, 500 or 503, and headers: `Retry_After=1` gives `Retry-After: 1`.
+
+        With `Content_Length=""`, the body has no length, and ends with the connection.
+        """
         named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
-        self._add("status", pattern, times, method, status=status, headers=named)
+        self._add("status", pattern, times, method, status=status, headers=named, body=body)
 
     def truncate(self, pattern, after, times=None, method=None):
         """Close the connection after some bytes of a body whose length was announced."""

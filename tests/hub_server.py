@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             hub.faults.wait()
             return
-        reply = Reply(fault.status, fault.headers) if fault else answer(hub, request, token, form)
+        reply = Reply(fault.status, fault.headers, fault.body) if fault else answer(hub, request, token, form)
         if reply.is_file:
             reply = ranged(reply, request.range)
         request.status = reply.status
@@ -164,8 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply, request):
         self.send_response(reply.status)
-        for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
-            self.send_header(name, value)
+        headers = {"Content-Length": str(len(reply.body)), **reply.headers}
+        self.close_connection |= not headers["Content-Length"]
+        for name, value in headers.items():
+            if value:
+                self.send_header(name, value)
         self.end_headers()
         if request.method == "HEAD":
             return

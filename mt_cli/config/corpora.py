@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -102,6 +102,13 @@ class TextSource(Section):
     """Read the corpus while training, without preparing it on disk: for very large corpora. Set it for all corpora of
     `train` or for none."""
 
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        columns = getattr(self, "columns", None)
+        if columns is not None and columns[0] == columns[1]:
+            raise ValueError(f"columns: both are {columns[0]!r}; name two columns")
+        return self
+
 
 class DatasetSource(TextSource):
     """Parallel text read with Hugging Face `datasets`."""
@@ -138,6 +145,17 @@ class FileSource(TextSource):
     that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header."""
 
 
+class FolderSource(TextSource):
+    """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
+
+    folder: str = Field(min_length=1)
+    """Folder, which is searched with all folders in it."""
+    pattern: str = Field(min_length=1)
+    """Names of the files inside the folder, such as `**/*.po`; they are read in the order of their names."""
+    columns: _TwoTexts | None = None
+    """Source and target column, as for `file`."""
+
+
 class BuiltinSource(TextSource):
     """A corpus that is part of `mt` and needs no download."""
 
@@ -158,6 +176,7 @@ Source = (
     Annotated[DatasetSource, Tag("<dataset>")]
     | Annotated[FilesSource, Tag("<files>")]
     | Annotated[FileSource, Tag("<file>")]
+    | Annotated[FolderSource, Tag("<folder>")]
     | Annotated[BuiltinSource, Tag("<builtin>")]
 )
 """The kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""

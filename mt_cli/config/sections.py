@@ -20,7 +20,8 @@ class TokenizerConfig(Section):
     """Tokenisation: how text is split into tokens."""
 
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
-    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. `sentencepiece`: the
+    """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. Two trainings of
+    `unigram` on the same text differ slightly, whatever the seed; a run keeps its own. `sentencepiece`: the
     SentencePiece models of an imported model, which `mt` does not train."""
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
     """Maximum size of a vocabulary; `null`: no limit for words and characters, 8,000 for bpe and unigram."""

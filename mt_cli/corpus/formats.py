@@ -32,12 +32,19 @@ _FORMATS: Mapping[str, Format] = {
 }
 
 
+def suffix_of(path: Path) -> str | None:
+    """The suffix of a file with both sides, such as `.po` or `.tsv.gz`; None if its format is not known."""
+    kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+    is_known = kind in (*_FORMATS, *hooks.FORMATS) and (kind != ".parquet" or path.suffix == kind)
+    return kind + (path.suffix if path.suffix != kind else "") if is_known else None
+
+
 def format_of(path: Path) -> Format:
     """The format of a file, by its name; raises CorpusError if it is unknown."""
-    kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-    suffixes = [*_FORMATS, *hooks.FORMATS]
-    if kind not in suffixes or (kind == ".parquet" and path.suffix != kind):
-        raise CorpusError(f"{path}: unknown format; use one of {', '.join(suffixes)}")
+    suffix = suffix_of(path)
+    if suffix is None:
+        raise CorpusError(f"{path}: unknown format; use one of {', '.join((*_FORMATS, *hooks.FORMATS))}")
+    kind = "." + suffix.split(".")[1]
     found: Format = _FORMATS.get(kind) or getattr(hooks, hooks.FORMATS[kind])
     return found
 

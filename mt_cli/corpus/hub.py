@@ -6,10 +6,13 @@ the hub are downloaded by `machine/hub.py`, those of a stream are read by `corpu
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -22,7 +25,7 @@ from mt_cli.corpus.hub_dataset import Dataset, splits_in
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Names, Row
 from mt_cli.corpus.tables import hint_at_heading, pick_columns, rows_of_tables
-from mt_cli.errors import ColumnError, CorpusError, one_line
+from mt_cli.errors import ColumnError, CorpusError, MtError, one_line
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, find, is_known
 from mt_cli.machine.hub_files import download
@@ -136,10 +139,21 @@ def _lay_out(repository: Repository, root: Path) -> None:
     with writing(root):
         for path in (root / name for name in repository.files):
             if ".." not in path.parts and path.is_relative_to(root):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
+                with _without_long_names():
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.touch()
         for name in descriptions:
             shutil.copyfile(folder / name, root / name)
+
+
+@contextmanager
+def _without_long_names() -> Iterator[None]:
+    """Context manager for files that may have names that this file system cannot have; such files are left out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
 
 
 def _described(source: DatasetSource, root: Path, subset: str | None, repository: Repository | None) -> Dataset:
@@ -175,9 +189,11 @@ def _builder(source: DatasetSource, root: Path, subset: str | None) -> Any:
         patterns = [source.data_files] if isinstance(source.data_files, str) else list(source.data_files)
         chosen = {splits_in(source.split)[0]: patterns}
     try:
+        if "://" in json.dumps([chosen, _configs_in(root / "README.md")]):
+            raise CorpusError(f"{title}: data_files names files of another place; only its own files are read")
         with TemporaryDirectory(prefix="mt-") as folder:  # For its locks.
             return datasets.load_dataset_builder(str(root), subset, data_files=chosen, cache_dir=folder)
-    except BadZipFile:
+    except (BadZipFile, MtError):
         raise
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CorpusError(f"{title}: its description (README.md) is damaged: {one_line(error)}") from error
@@ -194,6 +210,13 @@ def _builder(source: DatasetSource, root: Path, subset: str | None) -> Any:
             lacks = "has several configurations" if subset is None else f"has no configuration {subset!r}"
             raise CorpusError(f"{title}: {lacks}; set `subset` to one of {_some(known, subset)}") from error
         raise CorpusError(f"{title}: cannot be loaded: {one_line(error)}") from error
+
+
+def _configs_in(card: Path) -> Any:
+    """What a dataset card says about its configurations."""
+    from huggingface_hub import metadata_load
+
+    return ((metadata_load(card) if card.is_file() else None) or {}).get("configs")
 
 
 def _configurations(root: Path) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -49,14 +50,18 @@ class Dataset:
 
     def first_row(self, split: str) -> dict[str, Any]:
         """The first row of a split, by column; nothing if there is none."""
-        config = self.builder.config
+        name = splits_in(split)[0]
         with _reading(self.title):
-            if not self.is_csv:
-                return next(iter(self.stream(splits_in(split)[0])), {})
-            config.nrows = 1  # Read to the end, the file is closed.
-            rows = list(self.stream(splits_in(split)[0]))
-            config.nrows = None
-            return rows[0] if rows else {}
+            return next((row for file in self._files_of(name) for row in self._rows_at_the_beginning(name, file)), {})
+
+    def _rows_at_the_beginning(self, split: str, file: str) -> list[dict[str, Any]]:
+        config = self.builder.config
+        if not self.is_csv:
+            return list(islice(self.stream(split, [file]), 1))
+        config.nrows = 1  # Read to the end, the file is closed.
+        rows = list(self.stream(split, [file]))
+        config.nrows = None
+        return rows
 
     def tables(self, split: str, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow tables with some columns of a split, or of slices of splits as in `train[:1000]+valid`."""
@@ -68,37 +73,63 @@ class Dataset:
             raise CorpusError(f"{self.title}: a stream has no slices such as {split}")
         sizes = {name: sum(table.num_rows for table in self._all_tables(name, columns)) for name in splits_in(split)}
         for name, start, stop in self._slices(split, sizes):
+            if stop <= start:
+                raise CorpusError(f"{self.title}: {split} has no rows: {name} has {sizes[name]:,}")
             position = 0
             for table in self._all_tables(name, columns):
                 first = max(0, start - position)
                 yield table.slice(first, max(0, stop - position - first))
                 position += table.num_rows
 
-    def stream(self, split: str) -> Any:
-        """The `IterableDataset` of a split."""
+    def stream(self, split: str, names: Sequence[str] = ()) -> Any:
+        """The `IterableDataset` of a split, or of some of its files."""
         from datasets.data_files import DataFilesDict, DataFilesList
 
-        places = self.paths([split])
+        names = names or self.files[split]
         if self.repository is not None and self.is_streaming:
-            places = [address_of(self.repository, name) for name in self.files[split]]
-        config = self.builder.config
-        config.data_files = DataFilesDict({split: DataFilesList([str(place) for place in places], [])})
+            places = [address_of(self.repository, name) for name in names]
+        else:
+            self.paths([split])
+            places = [str(self.root / name) for name in names]
+        self.builder.config.data_files = DataFilesDict({split: DataFilesList(places, [])})
         if self.is_csv:
-            config.keep_default_na = False  # `NA` may be a sentence.
-            if all(".tsv" in PurePosixPath(name).suffixes for name in self.files[split]):
-                config.quoting = csv.QUOTE_NONE  # As in files that are read without `datasets`.
+            self._read_text_alone(split, names)
+        elif hasattr(self.builder.config, "newlines_in_values"):
+            self.builder.info.features = None  # In JSON, text like a date would become a date, and text again.
         return self.builder.as_streaming_dataset(split)
 
-    def paths(self, splits: Sequence[str]) -> list[Any]:
-        """The files of some splits, which are downloaded unless they are there or read as a stream."""
+    def _read_text_alone(self, split: str, names: Sequence[str]) -> None:
+        """Let the cells of CSV files be read as they are: `007` and `NA` may be sentences."""
+        from datasets import Features, Value
+
+        config = self.builder.config
+        config.keep_default_na = False
+        if all(".tsv" in PurePosixPath(name).suffixes for name in names):
+            config.quoting = csv.QUOTE_NONE  # As in files that are read without `datasets`.
+        config.features, self.builder.info.features, num_rows = None, None, config.nrows
+        config.nrows = 1  # Read to the end, the file is closed.
+        heading: dict[str, Any] = next(iter(list(self.builder.as_streaming_dataset(split))), {})
+        config.nrows = num_rows
+        config.features = self.builder.info.features = Features({name: Value("string") for name in heading}) or None
+
+    def paths(self, splits: Sequence[str]) -> list[Path]:
+        """The files of some splits, which are downloaded unless they are there."""
         names = [name for split in splits for name in self.files.get(split, ())]
-        if self.repository is not None and not self.is_streaming:
+        if self.repository is not None:
             download(self.repository, names)
         return [self.root / name for name in names]
 
+    def _files_of(self, split: str) -> list[str]:
+        """The files of a split that are not empty."""
+        if self.repository is not None:
+            return [name for name in self.files[split] if self.repository.files[name].size]
+        return [name for name in self.files[split] if (self.root / name).stat().st_size]
+
     def _all_tables(self, split: str, columns: Sequence[str]) -> Iterator[Any]:
-        with _reading(self.title):
-            yield from self.stream(split).select_columns(list(columns)).with_format("arrow").iter(_ROWS_PER_TABLE)
+        for name in self._files_of(split):
+            with _reading(f"{self.title}, {name}"):
+                tables = self.stream(split, [name]).select_columns(list(columns)).with_format("arrow")
+                yield from tables.iter(_ROWS_PER_TABLE)
 
     def _check(self, split: str) -> None:
         """Raise CorpusError for a split that does not exist."""
@@ -110,6 +141,8 @@ class Dataset:
         """The slices of a split: a name, the first row, and the row after the last one."""
         from datasets import ReadInstruction
 
+        if re.search(r"\[-?\d+%:-?\d+\]|\[-?\d+:-?\d+%\]", split):
+            raise CorpusError(f"{self.title}: {split}: give both ends of a slice in rows, or both in percent")
         try:
             slices = ReadInstruction.from_spec(split).to_absolute(sizes)
         except (ValueError, AssertionError):

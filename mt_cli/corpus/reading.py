@@ -94,6 +94,10 @@ class Corpus:
         for block in self.blocks(mask):
             yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
 
+    def part_of(self, row: int) -> SourceRows:
+        """The part that a row is in."""
+        return next(part for part in self.parts if row < part.first_row + part.num_rows)
+
     def first_parts(self, number: int | None) -> Corpus:
         """The corpus without the rows of all but the first parts; None is all of them."""
         if number is None or number >= len(self.parts):

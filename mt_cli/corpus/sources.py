@@ -5,7 +5,7 @@ A new kind is a subclass of `TextSource` and a member of `Source` in `config/cor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,10 +18,12 @@ from mt_cli.config.corpora import (
     DatasetSource,
     FileSource,
     FilesSource,
+    FolderSource,
     Source,
     TextSource,
 )
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import format_of, read_file
 from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
@@ -65,6 +67,19 @@ def content_of(source: TextSource, languages: Languages) -> Any:
 def files_of(source: TextSource) -> list[Path]:
     """The files that a source is read from; none for a dataset."""
     return [Path(path) for path in _KINDS[type(source)].files(source)]
+
+
+def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """Where rows of a corpus are, for people; each is the name of its source and its number."""
+    sources = corpus.groups.get(name) or corpus.train  # A held-out share is in the sources of `train`.
+    places: dict[tuple[str, int], str] = {}
+    for own, source in zip(names_of(sources), sources, strict=True):
+        numbers = {number for each, number in rows if each == own}
+        found = {number: f"line {number:,}" for number in numbers}
+        if numbers and isinstance(source, FolderSource):
+            found |= places_in_folder(source, source.languages or corpus.languages, numbers)
+        places |= {(own, number): place for number, place in found.items()}
+    return places
 
 
 def commit_of(source: TextSource) -> str | None:
@@ -187,6 +202,12 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
         name=lambda source: Path(source.file).name,
         content=_digest_of_file,
         files=lambda source: [source.file],
+    ),
+    FolderSource: _Kind(
+        read=read_folder,
+        name=lambda source: Path(source.folder).name,
+        content=content_of_folder,
+        files=files_in_folder,
     ),
     BuiltinSource: _Kind(
         read=_read_builtin,

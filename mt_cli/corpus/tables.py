@@ -251,6 +251,9 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
         names = [field.name for field in column.type]
         _checked_columns((language,), names, where, kind="language")
         return pc.struct_field(column, [names.index(language)])
+    if str(column.type) == "extension<arrow.json>":  # How `datasets` reads objects with different keys.
+        rows = [json.loads(text) if text else {} for text in _values(column, where, number)]
+        return pa.array([row.get(language) if isinstance(row, dict) else None for row in rows], pa.string())
     if not pa.types.is_map(column.type) or not str(column.type.key_type).endswith("string"):
         raise ColumnError(f"{where}: holds {column.type}, not {{language: text}}")
     for row, pairs in enumerate(_values(column, where, number), start=number + 1):

@@ -31,7 +31,10 @@ from mt_cli.machine.storage import read_model, write_text, writing
 _MAX_RECORD_BYTES = 2**26
 _SECONDS_UNTIL_NOTICE = 1.0
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_SAID: set[str] = set()
+"""The commits that this process has named."""
 _REVISION = re.compile(r"(?!.*\.\.)[\w.+@-][\w./+@-]*")
+_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -93,8 +96,12 @@ def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Reposit
             with locked(_folder(kind, name)):
                 found = _recorded(record) or _ask(kind, name, revision)
                 write_text(record, found.model_dump_json())
-    asked = "" if found.revision == found.commit else f" ({found.revision}, downloaded on {found.downloaded_on})"
-    say(f"{kind} {found.id} at commit {found.commit}{asked}")
+                # The config of a run names the commit, which so needs no network either.
+                write_text(record_of(kind, name, found.commit), found.model_dump_json())
+    if found.commit not in _SAID:
+        _SAID.add(found.commit)
+        asked = "" if revision == found.commit else f" ({revision}, downloaded on {found.downloaded_on})"
+        say(f"{kind} {found.id} at commit {found.commit}{asked}")
     return found
 
 
@@ -110,7 +117,8 @@ def record_of(kind: Kind, name: str, revision: str) -> Path:
 
 def _recorded(record: Path) -> Repository | None:
     with suppress(InputError):  # It is not there, or damaged.
-        return read_model(record, Repository, _MAX_RECORD_BYTES)
+        found = read_model(record, Repository, _MAX_RECORD_BYTES)
+        return found if _COMMIT.fullmatch(found.commit) and _ID.fullmatch(found.id) and found.files else None
     return None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -51,14 +52,13 @@ def read_range(repository: Repository, name: str, start: int, end: int) -> bytes
 
     def read() -> bytes:
         content = bytearray()
-        with _getting(repository, name, start, end) as response:
+        with _getting(repository, name, start, end, is_checked=False) as response:
+            begins_at = start if response.status_code == 206 else 0
             for chunk in response.iter_bytes():
                 content += chunk
-                if response.status_code == 200 and len(content) >= end:  # The whole file, from its beginning.
-                    return bytes(content[start:end])
-        if len(content) != end - start:
-            raise TruncatedError(f"{name} ended after {len(content):,} of {end - start:,} bytes")
-        return bytes(content)
+                if begins_at + len(content) >= end:
+                    return bytes(content[start - begins_at : end - begins_at])
+        raise TruncatedError(f"{name} ended after {len(content):,} of {end - start:,} bytes")
 
     with asking(repository.kind, repository.id):
         return patiently(read)
@@ -84,7 +84,8 @@ def _asked_again(repository: Repository) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, _WrongFileError) or status_of(error) in (404, 416):
-            remove(record_of(repository.kind, repository.id, repository.revision))
+            for revision in (repository.revision, repository.commit):
+                remove(record_of(repository.kind, repository.id, revision))
         raise
 
 
@@ -145,31 +146,46 @@ def _continue(repository: Repository, name: str, partial: Path, advance: Callabl
                 for chunk in response.iter_bytes():
                     file.write(chunk)
                     advance(len(chunk))
+                    if file.tell() > size:
+                        raise _WrongFileError(f"{repository}: {name} has {size:,} bytes, and the answer more")
     if _size(partial) < size:
         raise TruncatedError(f"{name} ended after {_size(partial):,} of {size:,} bytes")
 
 
 @contextmanager
-def _getting(repository: Repository, name: str, start: int, end: int) -> Iterator[Any]:
+def _getting(repository: Repository, name: str, start: int, end: int, is_checked: bool = True) -> Iterator[Any]:
     """Context manager with the answer to a request for a part of a file; a server may send all of it (status 200).
+
+    `is_checked` says whether the content will be compared with its checksum.
 
     Raises MtError if the answer is about a file of another size.
     """
     from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
 
-    size = repository.files[name].size
     url = hf_hub_url(repository.id, name, repo_type=repository.kind, revision=repository.commit)
     # Compressed, the range would be one of other bytes.
     headers = build_hf_headers() | {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
     with get_session().stream("GET", url, headers=headers, timeout=timeout()) as response:
         hf_raise_for_status(response)
-        sent = response.headers.get("content-range", "").rpartition("/")[2]
-        sent = sent if response.status_code == 206 else response.headers.get("content-length", "")
-        if sent.isdigit() and int(sent) != size:
+        if not _is_about(response, repository.files[name].size, start, is_checked):
             hint = "a network that asks to log in may have answered; run the command again"
-            raise _WrongFileError(f"{repository}: {name} has {size:,} bytes, and the answer {int(sent):,}: {hint}")
+            raise _WrongFileError(f"{repository}: the answer to the request for {name} is another file: {hint}")
         yield response
+
+
+def _is_about(response: Any, size: int, start: int, is_checked: bool) -> bool:
+    """Whether an answer is, by its headers, a file of this size, or its part that begins at `start`.
+
+    An answer that does not say so is believed only if it replaces nothing and its content is checked.
+    """
+    if response.status_code == 206:
+        found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("content-range", ""))
+        return found is not None and int(found[1]) == start and found[2] in ("*", str(size))
+    length = response.headers.get("content-length", "")
+    if length.isdigit():
+        return int(length) == size
+    return is_checked and start == 0 and "html" not in response.headers.get("content-type", "")
 
 
 class _WrongFileError(MtError):

@@ -172,9 +172,7 @@ def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | 
     )
     status, _ = _response_of(error)
     if isinstance(error, errors.OfflineModeIsEnabled):
-        return InputError(
-            f"{what}: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it{note}"
-        )
+        return InputError(f"{what}: is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it")
     if isinstance(error, errors.GatedRepoError):
         return InputError(f"{what}: its owner gives access on request, at {page}; {token}")
     if isinstance(error, errors.RevisionNotFoundError):
@@ -191,7 +189,7 @@ def _known(error: BaseException, kind: Kind, name: str, note: str) -> MtError | 
         hint = "" if has_token else "; with a token (HF_TOKEN) it allows more"
         return MtError(f"{what}: {_reason(error)}{hint}")
     if _is_silence(error) and _is_of_connection(error):
-        return MtError(f"{what}: {_reason(error)}; check the network, and run the command again{note}")
+        return MtError(f"{what}: {_reason(error)}; check the network, and run the command again")
     if status is not None or _is_of_connection(error) or isinstance(error, TruncatedError):
         return MtError(f"{what}: {_reason(error)}; run the command again")
     return None

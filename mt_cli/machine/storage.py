@@ -85,7 +85,9 @@ def writing(path: Path, note: str = "") -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise MtError(f"{path}: cannot be written: {reason(error)}{note}") from error
+        name = getattr(error, "filename", None)
+        where = name if isinstance(name, str) and Path(name).is_relative_to(path) else path
+        raise MtError(f"{where}: cannot be written: {reason(error)}{note}") from error
 
 
 def check_regular(path: Path) -> int:

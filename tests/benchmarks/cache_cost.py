@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from figures import add_option, record
 from numbered_pairs import write_files, write_validation_files
 
 from mt_cli.config.loading import parse_config
@@ -50,6 +51,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, nargs="+", default=[100_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-benchmarks")
+    add_option(parser)
     options = parser.parse_args()
     show_progress("none")
     verify = cache._damage_of
@@ -65,6 +67,8 @@ def main() -> None:
         cache._damage_of = verify
         medians = {f"seconds_{name}": round(statistics.median(found), 3) for name, found in seconds.items()}
         print(json.dumps({"pairs": num_pairs, "cache_mb": round(size_of([folder]) / 1e6), **medians}), flush=True)
+        if options.record and num_pairs == max(options.pairs):
+            record("cache_gb_per_million", size_of([folder]) / 1e3 / num_pairs)
 
 
 if __name__ == "__main__":

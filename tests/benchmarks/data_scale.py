@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from figures import add_option, record
 from numbered_pairs import write_files, write_validation_files
 
 
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep-cache", action="store_true", help="Measure starts from the cache alone.")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-benchmarks")
+    add_option(parser)
     options = parser.parse_args()
     if not options.keep_cache:
         shutil.rmtree(options.work / "runs", ignore_errors=True)
@@ -106,6 +108,8 @@ def main() -> None:
     for (number, start), several in rows.items():
         medians = {key: statistics.median(row[key] for row in several) for key in several[0]}
         print(json.dumps({"pairs": number, "start": start, **medians}), flush=True)
+        if options.record and (number, start) == (max(options.pairs), "first"):
+            record("prepare_pairs_per_second", round(number / medians["seconds_to_first_step"], -2))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Translation speed of a trained run, compared with CTranslate2 and JoeyNMT with the same weights.
 
-    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python]
+    python tests/benchmarks/decode_speed.py --run runs/multi30k [--rounds 3] [--joeynmt JOEY/bin/python] [--record]
 
 Engines take turns on the same sentences, each in its own process; medians of several rounds. Each process loads its
 model, translates some sentences to warm up, and then translates all sentences. Only the last is timed. `tokens` are
@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from figures import add_option, record
 from numbered_pairs import CAPTIONS
 
 BEAMS = (1, 5)
@@ -140,6 +141,7 @@ def main():
     parser.add_argument("--joeynmt", help="The Python of an environment with JoeyNMT.")
     parser.add_argument("--engine", choices=[*ENGINES, "JoeyNMT"])
     parser.add_argument("--beam", type=int)
+    add_option(parser)
     arguments = parser.parse_args()
     if arguments.engine:
         return run_one(arguments)
@@ -156,12 +158,18 @@ def main():
     print(
         "| beam | engine | seconds | tokens/s | BLEU | latency, median and 95th percentile |\n|---|---|---|---|---|---|"
     )
+    medians = {}
     for (beam, engine), rows in results.items():
-        median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        medians[beam, engine] = median = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
         print(
             f"| {beam} | {engine} | {median['seconds']:.2f} | {median['tokens_per_second']:,.0f} "
             f"| {median['bleu']:.2f} | {1e3 * median['median_latency']:.0f}, {1e3 * median['latency_95']:.0f} ms |"
         )
+    for peer, name in (("JoeyNMT", "joeynmt"), ("CTranslate2 float32", "ctranslate2")):
+        for precision in ("bf16", "fp32"):
+            if arguments.record and (5, peer) in medians:
+                ratio = medians[5, peer]["seconds"] / medians[5, f"mt {precision}"]["seconds"]
+                record(f"decode_vs_{name}_{precision}", ratio)
     return None
 
 

@@ -26,7 +26,7 @@ def be_plain() -> None:
     import torch.nn.functional as F
 
     from mt_cli.model import attention, positions, transformer
-    from mt_cli.training.steps import objective
+    from mt_cli.training import objective
 
     def attend(query, key, value, bias, dropout=0.0, is_causal=False):
         return F.scaled_dot_product_attention(query, key, value, bias, dropout)

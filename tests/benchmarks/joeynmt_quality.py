@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import yaml
+from figures import add_option, record
 from numbered_pairs import CAPTIONS
 from recipes import both_scores
 
@@ -52,6 +53,7 @@ def main() -> None:
     parser.add_argument("--warmup-steps", type=int, default=500)
     parser.add_argument("--every", type=int, default=200, help="updates between checkpoints")
     parser.add_argument("--test", default="test_2016_flickr")
+    add_option(parser)
     arguments = parser.parse_args()
     folder = arguments.output.resolve()
     folder.mkdir(parents=True)
@@ -86,6 +88,8 @@ def main() -> None:
             for name, suffix in (("val", "dev"), (arguments.test, "test"))
         ]
         shown = " | ".join(f"{score:.2f}" for pair in pairs for score in pair)
+        if arguments.record and minutes == 60:
+            record("joeynmt_hour_bleu_lc", pairs[1][0])
         print(f"| {minutes:g} | {known[-1].stem} | {len(late)} | {shown} |", flush=True)
 
 

@@ -11,10 +11,11 @@ import time
 from pathlib import Path
 
 from mt_cli.config.loading import load_config
-from mt_cli.extras.inspection import pictures
-from mt_cli.run import log, records, validation
+from mt_cli.extras.inspection import training_pictures as pictures
+from mt_cli.run import records, validation
 from mt_cli.run import report as reporting
 from mt_cli.run import train as run
+from mt_cli.run import training_log as log
 
 SPENT = {}
 

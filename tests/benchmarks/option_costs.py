@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from figures import add_option, record
 from numbered_pairs import caption_files
 
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
-from mt_cli.machine.devices import keep_memory, seed_everything
+from mt_cli.machine.devices import keep_memory, pick_precision
 from mt_cli.model.trainable import add_adapters
-from mt_cli.run.data import prepare
-from mt_cli.run.setup import Setup, new_model
+from mt_cli.run.data import prepare, training_pairs
+from mt_cli.run.setup import new_model
+from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import Gradients
+from mt_cli.training.objective import Objective
+from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
 
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -43,6 +46,8 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "bpe_dropout: 0.1": {"tokenizer": {"bpe_dropout": 0.1}},
     "adapter_rank: 8": {"init": {"adapter_rank": 8, "run": "parent"}},
 }
+RECORDED = {"r_drop: 4": "r_drop_step_time", "adapter_rank: 8": "adapter_step_time"}
+"""Figures of the pages, by option."""
 
 
 def config_of(sections: dict[str, dict[str, Any]], threads: int) -> dict[str, Any]:
@@ -69,26 +74,17 @@ class Trainer:
     def __init__(self, sections: dict[str, dict[str, Any]], threads: int, folder: Path) -> None:
         config = parse_config(config_of(sections, threads), "option_costs")
         data = prepare(config, Cache(folder / "cache"))
-        seed_everything(1)
-        model = new_model(config, data, torch.device("cpu"))
-        add_adapters(model, config.init)
-        directory = RunDirectory(folder / "run")
-        if not directory.config_path.exists():
-            directory.create(config, data.tokenizers)
-        self._setup = Setup(directory, config, model, data)
-        self.seconds, self.tokens = list[float](), list[int]()
-        self._reports = self._steps()
-
-    def _steps(self) -> Iterator[StepReport]:
-        setup = self._setup
-        yield from optimization_steps(
-            Gradients(setup.objective, setup.dtype),
-            setup.optimizer,
-            setup.pairs,
-            setup.config.training,
-            lambda step: 1e-4,
-            Position(),
+        model = new_model(config, data.tokenizers)
+        if config.init.adapter_rank is not None:
+            add_adapters(model, config.init)
+        training = config.training
+        gradients = Gradients(Objective(model, training), pick_precision("auto", torch.device("cpu")))
+        optimizer, pairs = build_optimizer(model, training), training_pairs(data, config)
+        self._average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
+        self._reports: Iterator[StepReport] = optimization_steps(
+            gradients, optimizer, pairs, training, lambda step: 1e-4, Position()
         )
+        self.seconds, self.tokens = list[float](), list[int]()
 
     def run(self, steps: int) -> None:
         """Do some steps and note the mean time and the target tokens of one."""
@@ -96,8 +92,8 @@ class Trainer:
         for _ in range(steps):
             report = next(self._reports)
             tokens += report.num_target_tokens
-            if self._setup.average is not None:
-                self._setup.average.update(report.step)
+            if self._average is not None:
+                self._average.update(report.step)
         self.seconds.append((time.perf_counter() - started_at) / steps)
         self.tokens.append(tokens // steps)
 
@@ -108,6 +104,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10, help="in a turn")
+    add_option(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_memory()
@@ -125,6 +122,8 @@ def main() -> None:
         milliseconds = 1000 * statistics.median(trainer.seconds[1:])
         tokens = statistics.mean(trainer.tokens[1:])
         print(f"| {title} | {milliseconds:.0f} ms | {median:.2f} ({spread}) | {tokens:,.0f} |")
+        if arguments.record and title in RECORDED:
+            record(RECORDED[title], median)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 import torch
+from figures import add_option, record
 
 WAYS = {
     "one process, two threads": ["--set", "training.micro_batches_per_step=2", "--set", "training.num_threads=2"],
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--exchange", type=int, help="only time the exchange of this number of gradients")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
+    add_option(parser)
     options = parser.parse_args()
     if options.exchange:
         exchange(options.exchange)
@@ -79,6 +81,9 @@ def main() -> None:
             print(f"round {number + 1}, {way}: {speed:,.0f} target tokens a second", flush=True)
     for way, found in speeds.items():
         print(f"{way}: median {statistics.median(found):,.0f} ({min(found):,.0f} to {max(found):,.0f})")
+    if options.record:
+        one, two = (statistics.median(speeds[way]) for way in WAYS)
+        record("two_processes_loss", round(100 * (1 - two / one)))
     print(f"{num_parameters:,} parameters, {4 * num_parameters:,} bytes of gradients a step and process", flush=True)
     command = ["-m", "torch.distributed.run", "--nproc-per-node", "2", __file__, "--exchange", str(num_parameters)]
     subprocess.run([sys.executable, *command], check=True)

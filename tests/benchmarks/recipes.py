@@ -6,7 +6,8 @@
 A variant is a title and, after a colon, values as for `mt train --set`. Every run trains for the same time, so nothing
 else should run on the machine, or with `--steps` for the same number of updates; without both, as the config says. With
 `--pairs`, the runs train on a sample of the pairs. Test sets are not read without `--test`. Runs that are complete are
-not repeated. The first BLEU is lower-cased (`case:lc|tok:13a`), the second one cased.
+not repeated. The first BLEU is lower-cased (`case:lc|tok:13a`), the second one cased. `--record captions`, with one
+variant, writes the figures of `docs/figures.json` whose names begin with `captions`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from figures import load, record
 from sacrebleu.metrics import BLEU
 
 from mt_cli.config.loading import load_config
@@ -39,7 +41,10 @@ def main() -> None:
     parser.add_argument("--variant", action="append", required=True)
     parser.add_argument("--pairs", type=int, help="train on a sample of this size")
     parser.add_argument("--test", metavar="NAME", help="score NAME.* of the folder too, such as test_2016_flickr")
+    parser.add_argument("--record", metavar="NAME", help="write the figures NAME_bleu_lc, ... of the last set")
     arguments = parser.parse_args()
+    if arguments.record and len(arguments.variant) > 1:
+        parser.error("--record needs one variant")
     arguments.output.mkdir(parents=True, exist_ok=True)
     config = load_config(arguments.config)
     languages = config.corpus.source, config.corpus.target
@@ -56,6 +61,20 @@ def main() -> None:
             trained(arguments, languages, pairs, title.strip(), shlex.split(values), seed) for seed in arguments.seeds
         ]
         print(row(title.strip(), reports), flush=True)
+        if arguments.record:
+            record_scores(arguments.record, reports)
+
+
+def record_scores(name: str, reports: list[dict[str, Any]]) -> None:
+    """Record the scores on the last set that are figures of the pages."""
+    lowercased, cased = ([report["scores"][place] for report in reports] for place in (-2, -1))
+    found = {"bleu_lc": statistics.mean(lowercased), "bleu": statistics.mean(cased)}
+    found["minutes"] = round(statistics.mean(report["elapsed_seconds"] for report in reports) / 60)
+    if len(reports) > 1:
+        found["bleu_lc_stdev"] = statistics.stdev(lowercased)
+    for key, value in found.items():
+        if f"{name}_{key}" in load():
+            record(f"{name}_{key}", value)
 
 
 def trained(

@@ -14,6 +14,8 @@ import itertools
 import time
 from pathlib import Path
 
+from figures import add_option, record
+
 from mt_cli.extras.data_check.slips import find_slips
 
 _BLOCK = 10_000
@@ -33,26 +35,34 @@ Lines = list[str]
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=Path, required=True)
-    folder = parser.parse_args().data
+    add_option(parser)
+    options = parser.parse_args()
+    folder = options.data
     print("| text | lines | slip 1, top | slip 1, middle | slip 5, top | slip 5, middle | false alarms |")
     print("|---|---|---|---|---|---|---|")
-    started_at, num_lines = time.perf_counter(), 0
+    started_at, num_lines, num_cases, num_found = time.perf_counter(), 0, 0, 0
     for name, paths in _CORPORA.items():
         sides = [read(folder / path) for path in paths]
         for size in (_BLOCK, 1_000):
-            num_lines += row(f"{name}", [[pieces(side, size) for side in sides]])
+            lines, cases, found = row(name, [[pieces(side, size) for side in sides]])
+            num_lines, num_cases, num_found = num_lines + lines, num_cases + cases, num_found + found
     languages = sorted(path.name for path in (folder / "flores200").glob("*.devtest"))
     pairs = list(itertools.combinations(languages, 2))
     texts = {language: read(folder / "flores200" / language) for language in languages}
     for script in dict.fromkeys(language.partition("_")[2].partition(".")[0] for language in languages):
         chosen = [pair for pair in pairs if any(f"_{script}." in language for language in pair)]
-        num_lines += row(
+        num_lines += row(  # All of them are counted below.
             f"19 languages, {len(chosen)} pairs with {script}",
             [[[texts[one]], [texts[other]]] for one, other in chosen],
-        )
-    num_lines += row(f"19 languages, all {len(pairs)} pairs", [[[texts[one]], [texts[other]]] for one, other in pairs])
+        )[0]
+    every = [[[texts[one]], [texts[other]]] for one, other in pairs]
+    lines, cases, found = row(f"19 languages, all {len(pairs)} pairs", every)
+    num_lines, num_cases, num_found = num_lines + lines, num_cases + cases, num_found + found
     seconds = time.perf_counter() - started_at
-    print(f"\n{num_lines / seconds:,.0f} lines a second on average")
+    print(f"\n{num_found:,} of {num_cases:,} cases; {num_lines / seconds:,.0f} lines a second on average")
+    if options.record:
+        record("slip_cases", num_cases)
+        record("slips_found", num_found)
 
 
 def read(path: Path) -> Lines:
@@ -63,8 +73,8 @@ def pieces(lines: Lines, size: int) -> list[Lines]:
     return [lines[start : start + size] for start in range(0, max(1, len(lines) - size + 1), size)]
 
 
-def row(name: str, pairs: list[list[list[Lines]]]) -> int:
-    """Print a row of the table; return the number of examined lines."""
+def row(name: str, pairs: list[list[list[Lines]]]) -> tuple[int, int, int]:
+    """Print a row of the table; return the numbers of examined lines, of cases and of those that are found."""
     samples = [sample for one, other in pairs for sample in zip(one, other, strict=True)]
     found = {(number, is_middle): 0 for number in (1, 5) for is_middle in (False, True)}
     num_alarms = num_lines = 0
@@ -80,7 +90,7 @@ def row(name: str, pairs: list[list[list[Lines]]]) -> int:
         num_lines += 5 * len(sources)
     cells = [f"{count} of {len(samples)}" for count in found.values()]
     print(f"| {name} | {len(samples)} x {len(samples[0][0]):,} | {' | '.join(cells)} | {num_alarms} |", flush=True)
-    return num_lines
+    return num_lines, len(found) * len(samples), sum(found.values())
 
 
 if __name__ == "__main__":

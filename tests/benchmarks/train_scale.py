@@ -12,10 +12,13 @@ import argparse
 import json
 import resource
 import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
 import torch
+from figures import add_option, record
 
 from mt_cli.batching.batches import Batch, collate
 from mt_cli.batching.encoded import EncodedPairs
@@ -83,13 +86,27 @@ def measure(
     }
 
 
+def record_recomputing(steps: int) -> None:
+    """Record how much longer a step of the base model takes with `--recompute-layers`; each runs in its own process."""
+    command = [sys.executable, __file__, "--model", "base", "--steps", str(steps)]
+    kept, recomputed = (
+        json.loads(subprocess.run([*command, *more], capture_output=True, text=True, check=True).stdout)
+        for more in ([], ["--recompute-layers"])
+    )
+    record("recompute_step_time", kept["target_tokens_per_second"] / recomputed["target_tokens_per_second"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--steps", type=int, default=7)
     parser.add_argument("--model", choices=SHAPES)
     parser.add_argument("--recompute-layers", action="store_true")
+    add_option(parser)
     options = parser.parse_args()
+    if options.record:
+        record_recomputing(options.steps)
+        return
     keep_memory()
     if options.model:
         shape = SHAPES[options.model]

@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 import yaml
+from figures import add_option, record
 from numbered_pairs import CAPTIONS, caption_files
 
 from mt_cli.batching.batches import collate, epoch_batches
@@ -180,6 +181,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "mt-train-speed")
+    add_option(parser)
     options = parser.parse_args()
     folder, steps = options.work.resolve(), options.steps
     folder.mkdir(parents=True, exist_ok=True)
@@ -224,6 +226,13 @@ def main() -> None:
     )
     for row in rows:
         print(json.dumps(row))
+    if options.record:
+        record("train_bf16_gflops", round(peak / 1e9))
+        record("train_share_of_peak", round(100 * our_rate * FLOP_PER_TARGET_TOKEN / peak))
+        names = {"JoeyNMT fp32": "train_vs_joeynmt", "Eole bf16": "train_vs_eole_bf16"}
+        for row in rows:
+            if row["system"] in names:
+                record(names[row["system"]], row["mt_is_times_as_fast"])
 
 
 if __name__ == "__main__":

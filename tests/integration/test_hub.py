@@ -160,6 +160,17 @@ def test_a_wrong_description_is_asked_for_again(hub, cases, tmp_path):
         assert cases({"books": {}})["books"][:2] == [0, "40"]
 
 
+def test_what_data_check_downloaded_trains_without_a_network(hub, mt_from_hub, tmp_path):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    path = config_of(tmp_path, dataset="org/books", subset="en-de")
+    assert mt_from_hub("data", "check", "--config", path)[0] in (0, 2)
+    hub.stop()
+    hub.requests.clear()
+    status, _, err = mt_from_hub("train", "--config", path, *SMALL, HF_HUB_OFFLINE="1")
+    assert status == 0, err
+    assert err.count("dataset org/books at commit") == 1
+
+
 def test_a_dataset_is_read_where_nothing_can_be_written(hub, cases, tmp_path):
     hub.dataset("org/books", opus_books({"en-de": PAIRS}))
     assert cases({"books": {}})["books"][:2] == [0, "40"]
@@ -340,6 +351,31 @@ def test_a_stream_is_asked_for_again_and_ends_with_the_same_messages(hub, cases)
     ):
         assert found[name][0] == status and message in found[name][1], (name, found[name])
         assert found[name][2] == wait, (name, found[name])
+
+
+def test_another_file_is_never_taken_for_the_one_that_was_asked_for(hub, cases, tmp_path):
+    lines = "en\tde\n" + "".join(f"{a}\t{b}\n" for a, b in PAIRS)
+    page, size = b"<html>log in\tnow<br>\n" * 100, len(lines.encode())
+    wrong = {
+        "page": {"status": 200, "body": page, "Content_Type": "text/html"},
+        "page_without_length": {"status": 200, "body": page, "Content_Type": "text/html", "Content_Length": ""},
+        "other_place": {"status": 206, "body": page[:100], "Content_Range": f"bytes 5-104/{size}"},
+        "other_size": {"status": 206, "body": page[:100], "Content_Range": f"bytes 0-99/{size + 1}"},
+        "endless": {"status": 200, "body": page * 100, "Content_Length": ""},
+    }
+    for name, options in wrong.items():
+        hub.dataset(f"org/{name}", {"train.tsv": lines.encode(), "README.md": card(language=["en"])})
+        hub.faults.status(f"*org/{name}*train.tsv", **options)
+    streams = cases({name: {"streaming": True} for name in wrong})
+    files = cases({name: {} for name in wrong})
+    for name in wrong:
+        for found in (files[name], streams[name]):
+            assert found[0] == 1, (name, found)
+            assert "is another file" in found[1] or "and the answer more" in found[1], (name, found)
+    partial = list((tmp_path / "home").glob("hub/datasets--org--page/mt/partial/*"))
+    assert not any(path.stat().st_size for path in partial), "a page is not kept"
+    hub.faults.clear()
+    assert [row[:2] for row in cases({name: {} for name in wrong}).values()] == [[0, "40"]] * len(wrong)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,24 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 from pyarrow import parquet
 
-from mt_cli.config.corpora import KINDS, BuiltinSource, CorpusConfig, DatasetSource, FileSource, FilesSource, TextSource
+from mt_cli.config.corpora import (
+    KINDS,
+    BuiltinSource,
+    CorpusConfig,
+    DatasetSource,
+    FileSource,
+    FilesSource,
+    FolderSource,
+    TextSource,
+)
 from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.reading import read_corpora, read_pairs
-from mt_cli.corpus.sources import content_of, names_of, read_rows
+from mt_cli.corpus.sources import content_of, names_of, places_in, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
 
 LANGUAGES = ("en", "it")
@@ -285,6 +295,12 @@ def test_slices_of_a_dataset_are_those_of_its_splits(tmp_path, capsys):
     assert not capsys.readouterr().err
     assert read("train[:9000]") == train
     assert "train[:9000] ends with row 2,500" in capsys.readouterr().err
+    for split, message in (
+        ("train[50:40]", r"train\[50:40\] has no rows: train has 2,500"),
+        ("train[10%:20]", "both ends of a slice in rows, or both in percent"),
+    ):
+        with pytest.raises(CorpusError, match=message):
+            read(split)
     for split, message in (("dev[:2]", "no split 'dev'; it has train, test"), ("train[:abc]", "no split or slice")):
         with pytest.raises(CorpusError, match=message):
             read(split)
@@ -303,6 +319,45 @@ def test_a_cell_with_na_is_text_and_a_missing_heading_is_named(tmp_path):
         list(read_rows(source, LANGUAGES))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # `datasets` 4 closes no CSV file.
+def test_text_like_numbers_and_dates_is_not_rewritten(tmp_path):
+    pairs = [*some_pairs(0, 10_000), ("007", "1.50"), ("True", "1e5")]
+    folder = tmp_path / "csv"
+    folder.mkdir()
+    features = [{"name": name, "dtype": kind} for name, kind in (("en", "string"), ("it", "string"), ("n", "int64"))]
+    card = yaml.safe_dump({"dataset_info": {"features": features}})
+    (folder / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
+    lines = [f"{source},{target},{number or ''}\n" for number, (source, target) in enumerate(pairs)]
+    (folder / "train.csv").write_text("en,it,n\n" + "".join(lines), encoding="utf-8")
+    assert [row[1:] for row in read_rows(DatasetSource(dataset=str(folder)), LANGUAGES)] == pairs
+    (tmp_path / "json").mkdir()
+    for name, (source, target) in {"one": ("a", "b"), "two": ("2020-01-01", "2020-01-02")}.items():
+        text = json.dumps({"en": source, "it": target})
+        (tmp_path / f"json/{name}.jsonl").write_text(text + "\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"timestamp.*, not text"):
+        list(read_rows(DatasetSource(dataset=str(tmp_path / "json")), LANGUAGES))
+
+
+def test_translations_with_different_keys_are_read(tmp_path):
+    rows = [{"translation": {"en": "a", "it": "b"}}, {"translation": {"en": "c"}}, {"translation": {"fr": "d"}}]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    found = [row[1:] for row in read_rows(DatasetSource(dataset=str(tmp_path)), LANGUAGES)]
+    assert found == [("a", "b"), ("c", ""), ("", "")]
+
+
+def test_two_equal_columns_and_files_of_other_places_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="both are 'en'; name two columns"):
+        DatasetSource(dataset="x", columns=("en", "en"))
+    (tmp_path / "a.jsonl").write_text("{}", encoding="utf-8")
+    for address in ("hf://datasets/org/x/a.jsonl", "http://127.0.0.1:9/a.jsonl"):
+        with pytest.raises(CorpusError, match="names files of another place"):
+            list(read_rows(DatasetSource(dataset=str(tmp_path), data_files=address), LANGUAGES))
+        card = yaml.safe_dump({"configs": [{"config_name": "a", "data_files": address}]})
+        (tmp_path / "README.md").write_text(f"---\n{card}---\n", encoding="utf-8")
+        with pytest.raises(CorpusError, match="names files of another place"):
+            list(read_rows(DatasetSource(dataset=str(tmp_path)), LANGUAGES))
+
+
 def test_a_dataset_reads_no_file_outside_of_it(tmp_path):
     (tmp_path / "own.jsonl").write_text(json.dumps({"en": "mine", "it": "mio"}), encoding="utf-8")
     folder = tmp_path / "books"
@@ -318,6 +373,41 @@ def test_a_dataset_reads_no_file_outside_of_it(tmp_path):
 def test_a_dataset_whose_name_is_too_long_is_refused():
     with pytest.raises(InputError, match=r"not an id of the hub.*there is no such folder"):
         list(read_rows(DatasetSource(dataset="x" * 300), LANGUAGES))
+
+
+def test_a_folder_is_the_pairs_of_its_files_in_the_order_of_their_names(tmp_path):
+    for name, pairs in {
+        "b/one.tsv": some_pairs(0, 3),
+        "a.tsv": some_pairs(3, 5),
+        "other.csv": some_pairs(5, 6),
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        table(tmp_path / name, pairs)
+    source = FolderSource(folder=str(tmp_path), pattern="**/*.tsv")
+    assert [row[1:] for row in read_rows(source, LANGUAGES)] == some_pairs(3, 5) + some_pairs(0, 3)
+    assert [row[0] for row in read_rows(source, LANGUAGES)] == [1, 2, 3, 4, 5]
+    corpus = CorpusConfig(source="en", target="it", train=(source,), valid=(source,))
+    found = places_in(corpus, "train", [(tmp_path.name, 2), (tmp_path.name, 5)])
+    assert found == {(tmp_path.name, 2): "a.tsv, line 2", (tmp_path.name, 5): "b/one.tsv, line 3"}
+    before = content_of(source, LANGUAGES)
+    (tmp_path / "b/one.tsv").rename(tmp_path / "b/two.tsv")
+    assert content_of(source, LANGUAGES) != before
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern", "message"),
+    [
+        ("none", "*.po", "folder none: no such folder"),
+        (".", "*.po", r"folder .: has no file \*.po"),
+        ("a.tsv", "*.po", "folder a.tsv: is a file; use `file`"),
+        (".", "../*.tsv", "leads out of the folder"),
+    ],
+)
+def test_a_folder_without_files_is_refused(tmp_path, monkeypatch, folder, pattern, message):
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path / "a.tsv", [("one", "uno")])
+    with pytest.raises(CorpusError, match=message):
+        list(read_rows(FolderSource(folder=folder, pattern=pattern), LANGUAGES))
 
 
 def test_an_unknown_split_of_a_builtin_corpus_is_refused():

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
@@ -24,6 +25,7 @@ from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.reading import Corpus, SourceRows
 from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.sources import places_in
 from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
@@ -157,6 +159,14 @@ def _joined(problems: Sequence[Problem]) -> list[Problem]:
     return sorted(joined, key=lambda each: (each.corpus, each.part, each.first))
 
 
+def _with_files(problem: Problem, corpus: CorpusConfig) -> Problem:
+    """The problem with the files of its lines, if its source is a folder."""
+    ends = [(problem.part, number) for number in (problem.first, problem.last)]
+    first, last = (places_in(corpus, problem.corpus, ends)[end] for end in ends)
+    is_numbered = first == f"line {problem.first:,}"
+    return problem if is_numbered else replace(problem, text=f"{problem.text} (from {first} to {last})")
+
+
 def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> list[OddPair]:
     """The most suspicious of the kept pairs that are examined, worst first."""
     found: list[OddPair] = []
@@ -203,6 +213,7 @@ def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) 
     def examine(folder: Path) -> None:
         own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
         found = [each for name in own for each in find_problems(name, own[name], config.corpus.languages_of(name))]
+        found = [_with_files(each, config.corpus) for each in found]
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 
     def load(folder: Path) -> list[Problem]:

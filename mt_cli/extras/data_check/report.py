@@ -14,6 +14,7 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
+from mt_cli.corpus.sources import places_in
 from mt_cli.errors import InputError
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.machine.storage import refusal
@@ -45,10 +46,16 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *_notes_on_unknown_tokens(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
-        "suspicious": [
-            asdict(pair) for pair in odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
-        ],
+        "suspicious": list(_suspicious(data, config)),
     }
+
+
+def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
+    """The most suspicious pairs of `train`, each with its place for people."""
+    pairs = odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
+    places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
+    for pair in pairs:
+        yield {**asdict(pair), "place": places[pair.part, pair.number]}
 
 
 def _token_report(counts: SideStatistics) -> dict[str, Any]:
@@ -105,7 +112,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     if report["suspicious"]:
         yield "\nthe most suspicious kept pairs"
     for pair in report["suspicious"]:
-        yield f"  {pair['part']}, line {pair['number']:,}: {', '.join(pair['why'])}"
+        yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
         yield f"    {_short(pair['source'])}"
         yield f"    {_short(pair['target'])}"
 
@@ -162,7 +169,7 @@ def _short(text: str, width: int = 150) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list[str]:
+def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
     """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`, or any.
 
     Raises InputError if the corpus or the status does not exist.
@@ -178,11 +185,14 @@ def shown_pairs(data: Data, name: str, number: int, dropped: str | None) -> list
         rows = np.flatnonzero(statuses == (STATUS_CODES[dropped] if dropped else corpus.code))
     mask = np.zeros(len(statuses), dtype=bool)
     mask[rows[np.linspace(0, len(rows) - 1, min(number, len(rows))).astype(np.int64)]] = True
+    shown = [
+        (corpus.part_of(int(row)), *pair) for row, pair in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True)
+    ]
+    places = places_in(config.corpus, name, [(part.name, line) for part, line, _, _ in shown])
     lines = []
-    for row, (line, *sides) in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True):
-        part = next(part for part in corpus.parts if row < part.first_row + part.num_rows)
+    for row, (part, line, *sides) in zip(np.flatnonzero(mask), shown, strict=True):
         status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
-        lines.append(f"{part.name}, line {line:,}{status}")
+        lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")

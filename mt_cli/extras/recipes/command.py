@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -17,7 +17,10 @@ from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
-_WAYS = "give one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
+if TYPE_CHECKING:
+    from mt_cli.config.corpora import Source
+
+_WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
 
 def add(app: typer.Typer) -> None:
@@ -26,7 +29,12 @@ def add(app: typer.Typer) -> None:
 
 
 def init(
-    others: Annotated[list[str] | None, Argument(hidden=True, callback=utf8, help="Names without an option.")] = None,
+    paths: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[FOLDER]", callback=utf8, help="A folder of .po or .tmx files, or files as for --file, --files."
+        ),
+    ] = None,
     files: Annotated[
         tuple[str, str] | None,
         Option(metavar="SOURCE TARGET", callback=utf8, help="Two files with a sentence per line."),
@@ -67,18 +75,21 @@ def init(
     An existing file is never overwritten.
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
+    if paths and any(value is not None for value in given.values()):
+        raise InputError(f"{paths[0]}: {_WAYS}")
+    given |= _source_of_paths(paths or [])
     chosen = [key for key, value in given.items() if value is not None]
     if files and files[1].startswith("--"):
         raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
-    if others or len(chosen) != 1:
-        raise InputError(f"{others[0]}: no option has this value; {_WAYS}" if others else _WAYS)
+    if len(chosen) != 1:
+        raise InputError(_WAYS)
     if given[chosen[0]] == "" or "" in (files or ()):
         raise InputError(f"--{chosen[0]}: a name is empty")
     of_dataset = {"subset": subset, "split": split, "revision": revision, "data_files": data_files}
     options = {key: value for key, value in of_dataset.items() if value is not None}
     if options and dataset is None:
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
-    if columns is not None and dataset is None and file is None:
+    if columns is not None and not {"file", "dataset"} & set(chosen):
         raise InputError("--columns: only a --file or a --dataset has columns")
     check_languages(source_language, target_language)
     _check_name(name)
@@ -90,22 +101,41 @@ def init(
         raise InputError("--output: give the name of a new file")
     if output is not None or name is not None:
         _check_new(output or Path(f"{name}.yaml"))
-    from pydantic import TypeAdapter
-
-    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
     from mt_cli.corpus.cache import Cache
     from mt_cli.extras.recipes.new_config import new_config
 
-    tree = {key: given[key] for key in chosen} | options | ({"columns": columns} if columns else {})
-    kind: type[Source] = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}[chosen[0]]  # type: ignore[assignment]
-    found = new_config(
-        TypeAdapter(kind).validate_python(tree), (source_language, target_language), name, Cache(RUNS / ".cache", say)
+    source = _source_of(
+        chosen[0], {chosen[0]: given[chosen[0]], **options, **({"columns": columns} if columns else {})}
     )
+    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say))
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:
         say(line)
     return _write(path, found.text)
+
+
+def _source_of_paths(paths: list[str]) -> dict[str, Any]:
+    """The source that paths without an option are: a folder, a file with both sides, or two files."""
+    if not paths:
+        return {}
+    if len(paths) > 2:
+        raise InputError(f"{paths[2]}: {_WAYS}")
+    if len(paths) == 2:
+        return {"files": (paths[0], paths[1])}
+    return {"folder" if os.path.isdir(paths[0]) else "file": paths[0]}
+
+
+def _source_of(kind: str, tree: dict[str, Any]) -> Source:
+    """The source that options describe; `kind` is its key in a config."""
+    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource
+    from mt_cli.extras.recipes.naming import source_of_folder
+
+    if kind == "folder":
+        return source_of_folder(tree["folder"])
+    kinds: dict[str, type[DatasetSource | FileSource | FilesSource]]
+    kinds = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}
+    return kinds[kind].model_validate(tree)
 
 
 def _check_name(name: str | None) -> None:

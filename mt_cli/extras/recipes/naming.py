@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
-from mt_cli.corpus.formats import names_in
+from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.corpus.formats import names_in, suffix_of
 from mt_cli.corpus.hub import names_in_dataset, splits_of
 from mt_cli.corpus.languages import is_known
 from mt_cli.corpus.lines import COMPRESSIONS
-from mt_cli.errors import CorpusError
+from mt_cli.corpus.sources import files_of
+from mt_cli.errors import CorpusError, InputError
 
 Tree = dict[str, Any]
 VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 _LIKE_A_CODE = re.compile(r"([a-z]{2,3}|[A-Z]{2,3})([_-]([A-Z][a-z]{3}|[A-Z]{2}))*")
+_FORMATS_OF_FOLDERS = (".po", ".tmx")
+_FILES_EXAMINED = 20
 NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
 """Names that look like codes of languages and are none."""
 
@@ -41,7 +45,9 @@ def look(source: Source) -> Found:
     if isinstance(source, DatasetSource):
         splits = splits_of(source)
         if source.split not in splits and not re.search(r"[\[+]", source.split):
-            raise CorpusError(f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}")
+            raise CorpusError(
+                f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}; choose with --split"
+            )
         tree = source.model_dump(mode="json", exclude_unset=True)
         others = [each for each in splits if each not in source.split]
         roles = {"valid": next((each for each in VALID if each in others), None)}
@@ -52,6 +58,9 @@ def look(source: Source) -> Found:
         unknown = unknown_codes_in(source.files)
         known = ["" if each else _language_in_name(path) for path, each in zip(source.files, unknown, strict=True)]
         return Found(known, True, neighbours(source.files))
+    if isinstance(source, FolderSource):
+        found = [names_in(path) for path in files_of(source)[:_FILES_EXAMINED]]
+        return Found(list(dict.fromkeys(name for each in found for name in each.names)), found[0].are_languages, {})
     assert isinstance(source, FileSource)
     return Found(*names_in(Path(source.file)), neighbours([source.file]))
 
@@ -60,7 +69,31 @@ def title_of(source: Source) -> str:
     """The name of a source for people."""
     if isinstance(source, DatasetSource):
         return f"dataset {source.dataset}"
+    if isinstance(source, FolderSource):
+        return f"{source.folder} ({source.pattern})"
     return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
+
+
+def source_of_folder(folder: str) -> FolderSource:
+    """The files of a folder that are of a known format; raises InputError unless there is one such format."""
+    suffixes = Counter(
+        suffix for path in Path(folder).rglob("*") if path.is_file() and (suffix := suffix_of(path)) is not None
+    )
+    if not suffixes:
+        raise InputError(
+            f"{folder}: has no files with both sides, such as .po, .tmx or .tsv; give two files with a sentence per "
+            "line with --files, or a folder with the layout of the Hugging Face hub with --dataset"
+        )
+    if len(suffixes) > 1:
+        found = ", ".join(f"{count:,} {suffix}" for suffix, count in suffixes.most_common())
+        raise InputError(
+            f"{folder}: has files of several formats ({found}); put those to train on into a folder of their own, or "
+            "give one file with --file"
+        )
+    (suffix,) = suffixes
+    if suffix not in _FORMATS_OF_FOLDERS and any(_TRAIN.search(path.name) for path in Path(folder).rglob("*" + suffix)):
+        raise InputError(f"{folder}: has files named after splits, as a dataset of the hub; give it with --dataset")
+    return FolderSource(folder=folder, pattern=f"**/*{suffix}")
 
 
 def _language_in_name(path: str) -> str:

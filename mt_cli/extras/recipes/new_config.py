@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from mt_cli import hooks
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, HeldOut, Source
+from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, HeldOut, Source
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
@@ -19,7 +19,16 @@ from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
-from mt_cli.extras.recipes.naming import NO_CODES, Found, Tree, is_unknown_code, look, title_of, unknown_codes_in
+from mt_cli.extras.recipes.naming import (
+    NO_CODES,
+    Found,
+    Tree,
+    is_unknown_code,
+    look,
+    source_of_folder,
+    title_of,
+    unknown_codes_in,
+)
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -27,10 +36,7 @@ _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _MAX_NAME_BYTES = 200
 _SIDES = ("source", "target")
 _HEADINGS = (_SIDES, ("src", "tgt"), ("src", "trg"))
-_OWN_COLUMNS = (
-    "give --source-language and --target-language with the names of two of them if these are codes, rename two of them "
-    "source and target, or write a config with `columns` (docs/data.md)"
-)
+_OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,11 @@ def new_config(source: Source, languages: tuple[str | None, str | None], name: s
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {origins[0]}, {both[1]} {origins[1]})"]
     lines += [f"{role}: {text}" for role, text in _described(found.config)]
     return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
+
+
+def config_of_folder(folder: str, cache: Cache) -> Config:
+    """The config that `mt init FOLDER` writes; raises the errors of `new_config`."""
+    return new_config(source_of_folder(folder), (None, None), None, cache).config
 
 
 def _described(config: Config) -> Iterator[tuple[str, str]]:
@@ -151,10 +162,12 @@ def _columns_and_languages(
     if isinstance(source, FilesSource):
         own = found.names if found.names[0] != found.names[1] else ("", "")
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
-    if isinstance(source, FileSource | DatasetSource) and (columns := source.columns) is not None:
+    if isinstance(source, FileSource | FolderSource | DatasetSource) and (columns := source.columns) is not None:
         if missing := [name for name in columns if name not in found.names]:
             raise InputError(f"{title_of(source)}: no column {missing[0]!r} among {', '.join(found.names)}")
-        return columns, (given[0] or _code_of(columns[0], found), given[1] or _code_of(columns[1], found))
+        # `sentence_eng_Latn` has a code behind a word.
+        own_codes = [_code_of(name, found) or code_of(name.partition("_")[2]) for name in columns]
+        return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
     column_of = {code: name for name in reversed(found.names) if (code := _code_of(name, found))}
     codes = list(reversed(column_of))
     if len(found.names) > 2 and "id" in codes and not found.are_languages:
@@ -220,7 +233,8 @@ def _are_codes(names: Sequence[str]) -> bool:
 
 def _has_default_columns(source: Source) -> bool:
     """Whether a file without headings has columns: a table of text, or a format without columns."""
-    return isinstance(source, FileSource) and not re.search(r"\.(jsonl(\.\w+)?|parquet)$", source.file)
+    name = getattr(source, "file", getattr(source, "pattern", None))
+    return name is not None and not re.search(r"\.(jsonl(\.\w+)?|parquet)$", name)
 
 
 def _detected(languages: tuple[str | None, str | None], rows: Sequence[Row], origin: Source) -> Languages:
@@ -257,6 +271,8 @@ def _name_of(source: Source, languages: Languages) -> str:
     """A name for the run: that of the file, dataset or folder, and the languages."""
     if isinstance(source, DatasetSource):
         stem = Path(source.dataset).name
+    elif isinstance(source, FolderSource):
+        stem = Path(source.folder).absolute().name
     else:
         path = Path(source.files[0] if isinstance(source, FilesSource) else str(getattr(source, "file", "")))
         words = [word for word in re.split(r"[._-]", path.name.split(".")[0]) if word and not is_known(word)]

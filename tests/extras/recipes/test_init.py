@@ -7,7 +7,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from mt_cli.config.corpora import HeldOut
+from mt_cli.config.corpora import FolderSource, HeldOut
 from mt_cli.config.loading import load_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError
@@ -274,6 +274,40 @@ def test_a_config_that_cannot_be_written_leaves_no_file(tmp_path):
     assert not (tmp_path / "new.yaml").exists()
 
 
+def test_a_folder_of_catalogues_is_a_corpus(mt, tmp_path):
+    for name, rows in {"one": pairs(60), "more/two": pairs(40, 60)}.items():
+        path = tmp_path / f"po/{name}.po"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        messages = (f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in rows)
+        path.write_text("\n".join(messages), encoding="utf-8")
+    status, out, err = mt("init", "po")
+    assert status == 0, err
+    corpus = load_config(tmp_path / out.strip()).corpus
+    assert (corpus.source, corpus.target) == ("en", "de")
+    assert corpus.train[0] == FolderSource(folder="po", pattern="**/*.po")
+    for arguments in (("po",), ("--config", out.strip())):
+        status, out_of_check, err = mt("data", "check", *arguments, "--json")
+        assert status == 0, err
+        assert next(row for row in json.loads(out_of_check)["corpora"])["num_read"] == 100
+    shown = mt("data", "show", "po", "-n", "100")[1]
+    assert "po, one.po, line 1\n" in shown and "po, more/two.po, line 1\n" in shown
+    (tmp_path / "po/a.tsv").write_text("a\tb\n", encoding="utf-8")
+    assert "several formats (2 .po, 1 .tsv)" in mt("init", "po")[2]
+    (tmp_path / "empty").mkdir()
+    assert "empty: has no files with both sides" in mt("init", "empty")[2]
+    assert "none: no such folder; give a config with --config none" in mt("data", "check", "none")[2]
+
+
+def test_files_need_no_option(mt, tmp_path):
+    write_files(tmp_path, "train", pairs(90))
+    table_with_languages(tmp_path)
+    assert mt("init", "train.en", "train.de", "--output", "a.yaml")[0] == 0
+    assert mt("init", "--files", "train.en", "train.de", "--output", "b.yaml")[0] == 0
+    assert load_config(tmp_path / "a.yaml") == load_config(tmp_path / "b.yaml")
+    status, _, err = mt("init", "train.en", "train.de", "train.fr")
+    assert status == 2 and "train.fr: give a FOLDER, or one of --files" in err
+
+
 def test_init_takes_the_columns_the_split_and_the_files_that_it_is_given(mt, tmp_path):
     (tmp_path / "books").mkdir()
     for name, rows in (("books/dev.tsv", pairs(90)), ("books/test.tsv", pairs(9, 120)), ("pairs.tsv", pairs(90))):
@@ -305,10 +339,11 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "give one of --files"),
-        (("a.en", "a.de"), "a.en: no option has this value; give one of --files"),
+        ((), "give a FOLDER, or one of --files"),
+        (("a.en", "a.de"), "a.en: no such file"),
+        (("a.en", "--dataset", "x"), "a.en: give a FOLDER, or one of --files"),
         (("--files", "a.en", "--name"), "give two files"),
-        (("--file", "a.tsv", "--example", "quickstart"), "give one of --files"),
+        (("--file", "a.tsv", "--example", "quickstart"), "give a FOLDER, or one of --files"),
         (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has it"),
         (
             ("--files", "train.en", "train.de", "--columns", "a", "b"),

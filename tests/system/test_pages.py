@@ -1,0 +1,109 @@
+"""Every command of the README and of the pages of `docs`, run as a reader would, with sample files and few steps.
+
+A block in a page is run unless the line before it is a comment `<!-- not run: REASON -->`. The blocks of a page are run
+in order, in one folder. `mt train` takes three steps.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from xml.sax.saxutils import escape
+
+import pytest
+
+from mt_cli.corpus import sources
+
+pytestmark = pytest.mark.slow
+
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((sources._PRACTICE.parents[2] / "docs").glob("*.md")))]
+SHORT = "--set training.max_steps=3 --set training.num_pictures=0 --set evaluation.num_resamples=10"
+SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2"
+MT = f"""#!/bin/sh
+exec {sys.executable} -m mt_cli "$@"
+"""
+_BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+
+
+def blocks(root, page):
+    """The blocks of commands and of Python of a page: (kind, text, why it is not run)."""
+    text = (root / page).read_text(encoding="utf-8")
+    return [(match["kind"], match["text"], match["reason"]) for match in _BLOCK.finditer(text)]
+
+
+def lines_of(text):
+    """The commands of a block: lines after `$ `, each with the lines that a backslash adds."""
+    joined = text.replace("\\\n", " ")
+    return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
+
+
+@pytest.fixture(scope="module")
+def samples(root, tmp_path_factory):
+    """A folder with the files that the pages name, and a trained run."""
+    folder = tmp_path_factory.mktemp("samples")
+    practice = {
+        split: [
+            line.split("\t")
+            for line in (sources._PRACTICE / f"phrasebook-en-it.{split}.tsv").read_text(encoding="utf-8").splitlines()
+        ]
+        for split in ("train", "valid", "test")
+    }
+    for split, number in (("train", 400), ("valid", 30), ("test", 30)):
+        for side, language in enumerate(("en", "it")):
+            lines = "".join(f"{row[side]}\n" for row in practice[split][:number])
+            (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
+    rows = practice["train"][400:500]
+    (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    (folder / "letters.en").write_text("".join(f"{row[0]}\n" for row in practice["test"][:5]), encoding="utf-8")
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{escape(a)}</seg></tuv><tuv xml:lang="it"><seg>{escape(b)}</seg></tuv></tu>\n'
+        for a, b in rows
+    )
+    memory = f'<?xml version="1.0" encoding="utf-8"?>\n<tmx version="1.4"><header/><body>\n{units}</body></tmx>\n'
+    (folder / "memory.tmx").write_text(memory, encoding="utf-8")
+    for name, part in (("po/program.po", rows[:60]), ("po/manual/first.po", rows[60:])):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(f'msgid "{a}"\nmsgstr "{b}"\n' for a, b in part), encoding="utf-8")
+    shutil.copytree(root / "configs", folder / "configs")
+    (folder / "bin").mkdir()
+    program = folder / "bin/mt"
+    program.write_text(MT, encoding="utf-8")
+    program.chmod(0o755)
+    shell(f"mt train --config configs/quickstart.yaml {SHORT} {SMALL}", folder, root)
+    return folder
+
+
+def shell(command, folder, root):
+    """Run a command line in a folder; returns the finished process."""
+    environment = os.environ | {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(root),
+        "HF_HUB_OFFLINE": "1",
+        "COLUMNS": "100",
+    }
+    options = {"cwd": folder, "env": environment, "capture_output": True, "encoding": "utf-8", "timeout": 300}
+    return subprocess.run(["bash", "-c", command], **options)
+
+
+def shortened(command):
+    """The command, with few steps if it trains."""
+    return re.sub(r"^mt train\b", f"mt train {SHORT}", command)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_of_a_page_runs(samples, root, tmp_path, page):
+    folder = tmp_path / "work"
+    shutil.copytree(samples, folder)
+    for kind, text, reason in blocks(root, page):
+        if reason is not None:
+            continue
+        if kind == "console":
+            for command in lines_of(text):
+                result = shell(shortened(command), folder, root)
+                assert result.returncode == 0, f"{page}: $ {command}\n{result.stdout}{result.stderr}"
+        if kind == "python":
+            (folder / "snippet.py").write_text(text, encoding="utf-8")
+            result = shell(f"{sys.executable} snippet.py", folder, root)
+            assert result.returncode == 0, f"{page}: {text}\n{result.stdout}{result.stderr}"
