@@ -1,11 +1,11 @@
-"""Speed and memory of training and translating on a GPU, by preset and precision, as the table of the README.
+"""Speed and memory of training and translating on a GPU, by preset and precision, as a table of docs/benchmarks.md.
 
     python tests/benchmarks/gpu_speed.py [--write] [--presets small base big] [--precisions fp32 bf16] [--rounds 5]
 
 Pairs are generated: random tokens, 8 to 40 on each side. A training step is a whole update of the preset's model with
 its optimizer, dropout and R-Drop, with batches of `--batch-tokens`; translating has random weights and translations of
 exactly 32 tokens. Numbers are medians of rounds, after one round that is not counted. `--write` puts the table between
-the marks of the README. `--device cpu --presets tiny --rounds 1` checks the script on a machine without a GPU.
+the marks of that page. `--device cpu --presets tiny --rounds 1` checks the script on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
 
-README = Path(__file__).parent.parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent.parent / "docs/benchmarks.md"
 BEGIN, END = "<!-- gpu:begin -->", "<!-- gpu:end -->"
 SHORTEST, LONGEST, TRANSLATED = 8, 40, 32
 BEAMS = (1, 4)
@@ -141,12 +141,12 @@ def with_section(text: str, section: str) -> str:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"{README}: the marks {BEGIN} and {END} are not there")
+        raise SystemExit(f"{PAGE}: the marks {BEGIN} and {END} are not there")
     return f"{before}{BEGIN}\n{section}\n{END}{after}"
 
 
 def main() -> None:
-    """Print the table; write it into the README if asked to."""
+    """Print the table; write it into the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--presets", nargs="+", choices=list(PRESETS), default=["small", "base", "big"])
@@ -155,12 +155,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20, help="updates of a round")
     parser.add_argument("--batch-tokens", type=int, default=8192, help="of a micro-batch")
     parser.add_argument("--sentences", type=int, default=128, help="translated at once")
-    parser.add_argument("--write", action="store_true", help="replace the table of the README")
+    parser.add_argument("--write", action="store_true", help="replace the table of docs/benchmarks.md")
     options = parser.parse_args()
     table = table_of(options)
     print(table)
     if options.write:
-        README.write_text(with_section(README.read_text(encoding="utf-8"), table), encoding="utf-8")
+        PAGE.write_text(with_section(PAGE.read_text(encoding="utf-8"), table), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -105,13 +105,20 @@ def test_every_part_of_the_transformer_is_where_the_design_says(root):
         assert not missing, f"{part}: {missing}"
 
 
-def test_every_symbol_of_the_tutorial_is_there(root):
-    text = (root / "docs/tutorial.md").read_text(encoding="utf-8")
+def test_every_symbol_and_file_of_how_it_works_is_there(root):
+    text = (root / "docs/how_it_works.md").read_text(encoding="utf-8")
+    for path in re.findall(r"`(mt_cli/[\w/]+\.py)`", text):
+        assert (root / path).is_file(), path
     code = "".join(path.read_text(encoding="utf-8") for path in (root / "mt_cli").rglob("*.py"))
     names = re.findall(r"`([A-Z][A-Za-z]+(?:\.\w+)?|[a-z]+_[a-z_]+)`", text)
     assert len(names) >= 15
     for name in names:
         assert re.search(rf"(def|class) {name.rpartition('.')[2]}\b|\b{name.rpartition('.')[2]}\s*[:=]", code), name
+
+
+def test_the_page_of_benchmarks_has_a_place_for_the_table_of_gpus(root):
+    text = (root / "docs/benchmarks.md").read_text(encoding="utf-8")
+    assert re.findall("<!-- gpu:(begin|end) -->", text) == ["begin", "end"]
 
 
 def anchors_of(page):

@@ -15,17 +15,27 @@ def readme_commands(root):
 
 def test_every_command_of_the_readme_parses(root):
     lines = readme_commands(root)
-    assert len(lines) >= 8
+    assert len(lines) >= 5
     for line in lines:
         parse(line)
 
 
-def test_every_config_of_the_readme_exists(root):
+def test_every_config_and_file_of_the_readme_exists(root):
     text = (root / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"configs/\w+\.yaml", text))
-    assert named == {f"configs/{path.name}" for path in (root / "configs").glob("*.yaml")}
-    for link in re.findall(r"\]\(([^)#:]+)\)", text):
+    configs = re.findall(r"configs/\w+\.yaml", text)
+    pictures = re.findall(r'<img src="([^"]+)"', text)
+    assert "configs/quickstart.yaml" in configs and len(pictures) == 2
+    for link in [*configs, *pictures, *re.findall(r"\]\(([^)#:]+)[)#]", text)]:
         assert (root / link).exists(), link
+
+
+def test_the_first_two_shell_blocks_of_the_readme_install_and_test(root):
+    # .ci/run takes them from there.
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```$", (root / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert [block.count("\n") for block in blocks] == [1, 1]
+    assert blocks[0].endswith("mt train --config configs/quickstart.yaml\n") and blocks[1].endswith("pytest\n")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
