@@ -202,11 +202,11 @@ def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path
     shutil.rmtree(tmp_path / "bundle")
 
 
-def code_with(root, words):
-    """The Python example with some words in the page on exports."""
-    page = (root / "docs/translating.md").read_text(encoding="utf-8")
-    (code,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if words in code)
-    return compile(code, "docs/translating.md", "exec")
+def code_with(root, page, words):
+    """The Python example with some words in a page."""
+    text = (root / page).read_text(encoding="utf-8")
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if words in code)
+    return compile(code, page, "exec")
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_the_program_for_bundles_in_the_docs_translates_as_mt_does(mt, trained, 
     assert "segments" not in err
     assert mt("export", "--run", "run", "--format", "bundle", "--output", "bundle")[0] == 0
     program = {}
-    exec(code_with(root, "model.safetensors"), program)
+    exec(code_with(root, "docs/model_formats.md", "model.safetensors"), program)
     assert [program["translate"](line) for line in lines] == out.splitlines()
     assert len(set(out.split())) > 4
 
@@ -250,7 +250,7 @@ def test_the_program_for_ctranslate2_in_the_docs_runs(trained, served, root, tmp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "served").symlink_to(served)
     program = {}
-    exec(code_with(root, "import ctranslate2"), program)
+    exec(code_with(root, "docs/export.md", "import ctranslate2"), program)
     assert program["found"].hypotheses
 
 
