@@ -21,7 +21,9 @@ def load_comet(name: str) -> Any:
     try:
         import comet
     except ImportError:
-        raise InputError("--comet: COMET is not installed; pip install 'mt-cli[comet]'") from None
+        raise InputError(
+            "--comet: COMET is not installed; in the folder of mt, run pip install -e '.[comet]'"
+        ) from None
     try:
         return comet.load_from_checkpoint(name if Path(name).is_file() else comet.download_model(name))
     except Exception as error:  # Libraries for downloads and checkpoints raise all kinds.

@@ -6,6 +6,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -216,7 +217,7 @@ class Translator:
             spans = self.target_tokenizer.spans(prefix) if prefix else []
             unknown = [place for place, index in enumerate(hypothesis.ids) if index == UNK_ID]
             if not unknown or not (is_copied or unknown[0] < len(spans)):
-                yield " ".join(filter(None, text.split(" ")))  # Like the training text: no double spaces.
+                yield _as_line(text)
                 continue
             tokens = self.target_tokenizer.tokens(hypothesis.ids)
             words = {place: prefix[slice(*span)] for place, span in enumerate(spans)}
@@ -227,7 +228,7 @@ class Translator:
                 words = self._attended_words(segment, weights) | words
             for place in unknown:
                 tokens[place] = words.get(place, tokens[place])
-            yield self.target_tokenizer.join(tokens)
+            yield _as_line(self.target_tokenizer.join(tokens))
 
     def _attended_words(self, segment: Segment, weights: Tensor) -> dict[int, str]:
         """The source word for each target token."""
@@ -236,6 +237,11 @@ class Translator:
             weights = weights.masked_fill(~is_unknown, -1.0)
         spans = self.source_tokenizer.spans(segment.text)
         return {place: segment.text[slice(*spans[best])] for place, best in enumerate(weights.argmax(1).tolist())}
+
+
+def _as_line(text: str) -> str:
+    """The text as in a line of training text: no double spaces, and no line end, which a token for a byte may be."""
+    return " ".join(filter(None, re.split("[ \r\n]", text)))
 
 
 def _attention_in(reading: Reading) -> Tensor:

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((sources._PRACTICE.parents[2] / "docs").glob("*.md")))]
 SHORT = "--set training.max_steps=3 --set training.num_pictures=0 --set evaluation.num_resamples=10"
-SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2"
+SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2 --set decoding.max_length=12"
 MT = f"""#!/bin/sh
 exec {sys.executable} -m mt_cli "$@"
 """
@@ -55,6 +55,7 @@ def samples(root, tmp_path_factory):
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
     rows = practice["train"][400:500]
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
+    (folder / "mono.it").write_text("".join(f"{row[1]}\n" for row in rows), encoding="utf-8")
     (folder / "letters.en").write_text("".join(f"{row[0]}\n" for row in practice["test"][:5]), encoding="utf-8")
     units = "".join(
         f'<tu><tuv xml:lang="en"><seg>{escape(a)}</seg></tuv><tuv xml:lang="it"><seg>{escape(b)}</seg></tuv></tu>\n'
@@ -90,7 +91,7 @@ def shell(command, folder, root):
 def shortened(command):
     """The command, with few steps if it trains; the quickstart begins again, because that of the samples is smaller."""
     fresh = " --fresh" if "configs/quickstart.yaml" in command else ""
-    return re.sub(r"^mt train\b", f"mt train {SHORT}{fresh}", command)
+    return re.sub(r"\bmt train\b(?! --help)", f"mt train {SHORT}{fresh}", command)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -104,6 +105,8 @@ def test_every_command_of_a_page_runs(samples, root, tmp_path, page):
             for command in lines_of(text):
                 result = shell(shortened(command), folder, root)
                 assert result.returncode == 0, f"{page}: $ {command}\n{result.stdout}{result.stderr}"
+        if kind == "yaml" and (name := re.match(r"# (\w+\.yaml)", text)):
+            (folder / name[1]).write_text(text, encoding="utf-8")
         if kind == "python":
             (folder / "snippet.py").write_text(text, encoding="utf-8")
             result = shell(f"{sys.executable} snippet.py", folder, root)

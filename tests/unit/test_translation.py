@@ -210,6 +210,13 @@ def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
     assert item.text == "ab ab ab"
 
 
+def test_a_translation_is_one_line_also_if_the_model_produces_the_byte_of_a_line_end(pieces):
+    (ids,) = pieces.encode(["ab\nab\rab\r\n"])
+    assert pieces.decode([ids])[0] == "ab\nab\rab\r\n"
+    (item,) = Translator(Parrot(ids), (pieces, pieces), DecodingConfig(), 99).translate_fully(["ab"])
+    assert item.text == "ab ab ab"
+
+
 @pytest.mark.parametrize(
     ("languages", "source", "part", "between"),
     [
