@@ -73,6 +73,8 @@ def samples(root, tmp_path_factory):
     program.write_text(MT, encoding="utf-8")
     program.chmod(0o755)
     shell(f"mt train --config configs/quickstart.yaml {SHORT} {SMALL}", folder, root)
+    for seed in (1, 2):  # Those that the page on comparing trains.
+        shutil.copytree(folder / "runs/quickstart", folder / f"runs/quickstart-{seed}")
     return folder
 
 
