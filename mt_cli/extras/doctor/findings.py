@@ -92,7 +92,7 @@ def _threads() -> Iterator[Finding]:
         advice = "other programs use the rest"
         if fewer < used:
             advice += f", and {used} threads would wait for them; set training.num_threads={fewer}"
-        yield _finding(idle > used - 0.5, "load", f"{idle:.1f} of {os.cpu_count()} CPUs are idle", advice, "note")
+        yield _finding(idle > used - 0.5, "CPUs", f"{idle:.1f} of {os.cpu_count()} are idle", advice, "note")
 
 
 def _memory() -> Iterator[Finding]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from contextlib import ExitStack
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -178,8 +181,15 @@ def init(
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:
-        say(line)
+        say(_fitted_to_terminal(line))
     return _write(path, found.text)
+
+
+def _fitted_to_terminal(line: str) -> str:
+    """The line, broken between words if it is printed on a terminal that is narrower."""
+    if not sys.stderr.isatty():
+        return line
+    return fill(line, shutil.get_terminal_size().columns, subsequent_indent=" " * 13, break_on_hyphens=False)
 
 
 def _chosen(given: dict[str, Any], paths: list[str]) -> str:

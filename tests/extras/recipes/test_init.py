@@ -1,6 +1,7 @@
 import gzip
 import json
 import signal
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -296,6 +297,17 @@ def test_a_folder_of_catalogues_is_a_corpus(mt, tmp_path):
     (tmp_path / "empty").mkdir()
     assert "empty: has no files with both sides" in mt("init", "empty")[2]
     assert "none: no such folder" in mt("data", "check", "none")[2]
+
+
+def test_lines_about_choices_are_broken_between_words_on_a_terminal_alone(monkeypatch):
+    line = "  model      d_model 128 (size tiny: fits this number of pairs); tie_embeddings all (one vocabulary)"
+    assert beginning._fitted_to_terminal(line) == line
+    monkeypatch.setattr(beginning.sys, "stderr", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setenv("COLUMNS", "60")
+    first, *others = beginning._fitted_to_terminal(line).splitlines()
+    assert first.startswith("  model      d_model") and all(each.startswith(" " * 13) for each in others)
+    assert max(map(len, [first, *others])) <= 60
+    assert " ".join([first.strip(), *(each.strip() for each in others)]).split() == line.split()
 
 
 def test_files_need_no_option(mt, tmp_path):
