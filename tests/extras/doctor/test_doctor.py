@@ -58,7 +58,7 @@ def test_a_busy_machine_is_not_a_failure(mt, monkeypatch):
     monkeypatch.setattr("mt_cli.extras.doctor.findings.os.sched_getaffinity", lambda process: {0, 1}, raising=False)
     status, out, _ = mt("doctor")
     (line,) = [line for line in out.splitlines() if line.startswith("note")]
-    assert line.startswith("note load         0.2 of ") and line.endswith("set training.num_threads=1")
+    assert line.startswith("note CPUs         0.2 of ") and line.endswith("set training.num_threads=1")
     assert (status, "BAD" in out) == (0, False)
 
 
