@@ -189,7 +189,7 @@ def write_bad_batch(setup: Setup, skipped: StepReport) -> None:
 
 def _notes_on_validation(found: BestValidation) -> Iterator[str]:
     if found.is_below_parent:
-        scores = f"{found.metric} {found.best:.2f} instead of {found.parent:.2f}"
+        scores = f"{found.metric} {found.best:.4g} instead of {found.parent:.4g}"
         yield (
             f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
             "try a smaller training.learning_rate or more pairs."
