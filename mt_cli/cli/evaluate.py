@@ -188,6 +188,7 @@ def evaluate(
         scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
     else:
         scorer = scorer_of(config, name, bleu_tokenizer)
+    _check_not_trained_on(against, config if name == "valid" else None)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
     found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
@@ -200,15 +201,30 @@ def evaluate(
         sources, references = map(list, zip(*pairs, strict=True))
         rivals = _rival(against, load, sources, translator.languages, search)
         compared = scorer.compare(hypotheses, rivals, references)
-        runs = map(RunDirectory, (*paths, against))
-        notes = notes_on_comparison([read_report(each) for each in runs]) if against.is_dir() else []
-        tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared, "notes": notes}
-        found.against = scoring.Rival.model_validate(tree)
+        reports = [read_report(RunDirectory(each)) for each in (*paths, against)] if against.is_dir() else []
+        tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
+        found.against = scoring.Rival.model_validate(tree | {"notes": notes_on_comparison(reports)})
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
     tree = found.model_dump(exclude_unset=True)
     show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
+
+
+def _check_not_trained_on(against: Path | None, config: Config | None) -> None:
+    """Raise InputError if a run was trained on some of the pairs that a config holds out from `train`."""
+    from mt_cli.checkpoint.directory import RunDirectory
+
+    if config is None or against is None or not against.is_dir():
+        return
+    held_out, rival = config.corpus.held_out(config.training.seed), RunDirectory(against).config()
+    is_same_text = any(source in rival.corpus.train for source in config.corpus.train)
+    if held_out and is_same_text and held_out != rival.corpus.held_out(rival.training.seed):
+        raise InputError(
+            f"--against {against}: was trained on some of these pairs, as it held out other ones of the same corpus; "
+            "name a test set with --source and --reference, and next time give both configs the same "
+            "`valid: {fraction: ..., seed: ...}`"
+        )
 
 
 def _rival(
@@ -234,7 +250,6 @@ def _rival(
 def _pairs_of(config: Config | None, split: str | None, source: File, reference: File) -> tuple[str, list[Pair]]:
     """The pairs to score and the name of the set."""
     from mt_cli.checkpoint.directory import is_imported
-    from mt_cli.config.corpora import HeldOut
     from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
 
@@ -249,7 +264,7 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
     if sets.get(split) is None:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
-    if split == "valid" and isinstance(config.corpus.valid[0], HeldOut):
+    if split == "valid" and config.corpus.held_out(config.training.seed):
         return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
     return split, read_pairs(config.corpus.groups[split], config.corpus.languages, key_of(split))
 

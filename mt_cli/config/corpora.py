@@ -170,6 +170,8 @@ class HeldOut(Section):
 
     fraction: float = Field(gt=0, lt=1)
     """Share of the pairs, between 0 and 1."""
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    """Seed of the choice; `null`: `training.seed`. Give one to train several seeds with the same validation pairs."""
 
 
 Source = (
@@ -312,6 +314,13 @@ class CorpusConfig(Section):
     def languages_of(self, name: str) -> list[tuple[str, str]]:
         """Source and target language of each source of a corpus; empty for one without sources of its own."""
         return [source.languages or self.languages for source in self.groups.get(name, ())]
+
+    def held_out(self, training_seed: int) -> tuple[float, int] | None:
+        """The share of `train` that is held out for `valid`, and the seed of the choice; None if `valid` is text."""
+        share = self.valid[0]
+        if not isinstance(share, HeldOut):
+            return None
+        return share.fraction, training_seed if share.seed is None else share.seed
 
     @property
     def is_streaming(self) -> bool:

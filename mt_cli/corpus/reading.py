@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import CorpusConfig, FilterConfig, HeldOut, Source, TextSource
+from mt_cli.config.corpora import CorpusConfig, FilterConfig, Source, TextSource
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
@@ -195,9 +195,8 @@ def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> st
         ]
         for name, group in _groups(config, stream_rows).items()
     }
-    share = config.valid[0]
-    held_out = (share.fraction, seed) if isinstance(share, HeldOut) else None
-    return fingerprint(sources, *both, config.filters.model_dump(mode="json"), held_out, stream_rows)
+    filters = config.filters.model_dump(mode="json")
+    return fingerprint(sources, *both, filters, config.held_out(seed), stream_rows)
 
 
 def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance) -> None:
@@ -216,8 +215,8 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
             drop_repeated(statuses, hashes, filters_of_rows, evaluation_hashes)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
-            if isinstance(share := config.valid[0], HeldOut):
-                hold_out(statuses, hashes, filters_of_rows, share.fraction, seed)
+            if share := config.held_out(seed):
+                hold_out(statuses, hashes, filters_of_rows, *share)
         else:
             parts, statuses, hashes = _store_rows(path, groups[name], config, None, None, advance)
             evaluation_hashes = np.concatenate([evaluation_hashes, hashes], axis=1)

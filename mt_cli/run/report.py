@@ -218,7 +218,7 @@ def format_summary(report: Report, path: Path) -> str:
 
 
 def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
-    """What the scores of runs do not say about their configs; a report is None if it is unknown."""
+    """What the scores of runs do not say about their configs; a report is None if it is unknown. Without runs, nothing."""
     known = [report.num_steps for report in reports if report is not None]
     lengths = " and ".join(f"{steps:,}" for steps in known)
     unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
@@ -226,4 +226,4 @@ def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
         "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
         "(mt evaluate --against) is about the choice of test sentences alone"
     )
-    return [*(unequal if len(set(known)) > 1 else []), seeds]
+    return [*(unequal if len(set(known)) > 1 else []), seeds] if reports else []

@@ -316,3 +316,15 @@ def test_names_with_nul_characters_are_refused_with_their_key(mt, config, tmp_pa
         (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
         status, _, err = mt("data", "check", "--config", path)
         assert status == 2 and f"corpus.train.{key}: found a NUL character" in err
+
+
+def test_a_run_is_not_compared_on_pairs_that_the_other_one_trained_on(mt, config):
+    for name, seed, own in (("one", 1, None), ("two", 2, None), ("three", 3, 1), ("four", 4, 1)):
+        share = {"fraction": 0.1} | ({"seed": own} if own else {})
+        assert mt("train", "--config", config(sentences(200), valid=share), "--set", f"name={name}",
+                  "--set", f"training.seed={seed}")[0] == 0  # fmt: skip
+    compare = ("evaluate", "--num-resamples", "2", "--split", "valid", "--run")
+    status, _, err = mt(*compare, "runs/one", "--against", "runs/two")
+    assert status == 2 and "--against runs/two: was trained on some of these pairs" in err
+    assert mt(*compare, "runs/three", "--against", "runs/four")[0] == 0
+    assert mt(*compare, "runs/one", "--against", "runs/three")[0] == 0, "both hold out by seed 1"

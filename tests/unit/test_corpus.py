@@ -87,6 +87,14 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     )
 
 
+def test_a_held_out_share_with_a_seed_of_its_own_is_the_same_in_every_run(tmp_path):
+    reverse = {"train": {"builtin": "reverse-words", "split": "valid"}, "valid": {"fraction": 0.2, "seed": 1}}
+    first, other = (corpora_of(tmp_path / str(seed), seed, **reverse) for seed in (1, 2))
+    assert first["valid"].pairs == other["valid"].pairs and first["train"].pairs == other["train"].pairs
+    without = corpora_of(tmp_path / "without", 1, **reverse | {"valid": {"fraction": 0.2}})
+    assert without["valid"].pairs == first["valid"].pairs, "runs without a seed of its own keep their pairs"
+
+
 @pytest.mark.parametrize("duplicates", [True, False])
 def test_a_held_out_share_never_leaks(tmp_path, duplicates):
     generator = random.Random(3)

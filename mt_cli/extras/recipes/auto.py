@@ -357,4 +357,4 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
     if parent is None:
         yield f"  expect     {expectation(facts)}"
     else:
-        yield f"  expect     translations of {parent} that become more like train; its score is printed first"
+        yield f"  compare    the scores of {parent} on valid are printed before training"

@@ -116,7 +116,7 @@ def _corpus_of(source: Source, given: tuple[str | None, str | None]) -> tuple[Tr
     evaluation = {role: {**each, **extra} for role, each in found.evaluation.items()}
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus = {"source": both[0], "target": both[1], "train": train}
-    corpus["valid"] = evaluation.pop("valid", {"fraction": share})
+    corpus["valid"] = evaluation.pop("valid", {"fraction": share, "seed": 1})
     corpus |= {"test": evaluation.pop("test")} if "test" in evaluation else {}
     origins = [
         f"from --{side}-language" if option else "from a name" if name else "recognised by its words"

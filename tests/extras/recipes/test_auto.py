@@ -174,7 +174,7 @@ def test_a_run_that_begins_with_another_has_reasons_for_its_training_alone():
     assert "  of runs/parent  tokenizer, model" in lines
     assert not any("d_model" in line or "vocab_size" in line or expectation(FACTS) in line for line in lines)
     assert any("learning_rate" in line for line in lines)
-    assert any("expect     translations of runs/parent" in line for line in lines)
+    assert any("compare    the scores of runs/parent" in line for line in lines)
 
 
 def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):

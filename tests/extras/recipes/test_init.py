@@ -206,7 +206,7 @@ def test_what_init_wrote_trains_without_an_edit(mt, tmp_path, make):
     values = [line for line in text.partition("tokenizer:")[2].splitlines() if line.startswith("  ")]
     assert len(values) > 12 and all("  # " in line for line in values)
     corpus = yaml.safe_load(text)["corpus"]
-    given = {"source": "en", "target": "de", "valid": {"fraction": 0.1}}
+    given = {"source": "en", "target": "de", "valid": {"fraction": 0.1, "seed": 1}}
     for key, value in (given | expected).items():
         found = corpus[key]
         assert found == value or found | {"split": "train"} == value
@@ -257,7 +257,7 @@ def test_init_takes_other_files_for_evaluation_and_one_for_each_side(mt, tmp_pat
         assert mt("init", "--files", *names, "--output", f"{names[0]}.yaml", "--name", "new")[0] == 0
         corpus = yaml.safe_load((tmp_path / f"{names[0]}.yaml").read_text(encoding="utf-8"))["corpus"]
         assert set(corpus) == {"source", "target", "train", "valid"}
-        assert set(corpus["valid"]) == {"fraction"}
+        assert corpus["valid"] == {"fraction": 0.1, "seed": 1}
 
 
 def test_a_config_that_cannot_be_written_leaves_no_file(tmp_path):
