@@ -218,7 +218,7 @@ def format_summary(report: Report, path: Path) -> str:
 
 
 def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
-    """What the scores of runs do not say about their configs; a report is None if it is unknown. Without runs, nothing."""
+    """What the scores of runs do not say about their configs (None if unknown); nothing without runs."""
     known = [report.num_steps for report in reports if report is not None]
     lengths = " and ".join(f"{steps:,}" for steps in known)
     unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
