@@ -31,6 +31,12 @@ def test_a_summary_quotes_the_name_of_a_folder():
     assert "mt translate --run 'my runs/one' " in format_summary(report_of(9), Path("my runs/one"))
 
 
+@pytest.mark.parametrize("split", ["valid", "test", "web"])
+def test_scores_of_valid_alone_are_said_to_be_too_high(split):
+    text = format_summary(report_of(9, split=split, num_sentences=4), Path("runs/one"))
+    assert ("valid chose the checkpoint" in text and "(corpus.test)" in text) == (split == "valid")
+
+
 def test_scores_have_keys_of_their_own_in_json_and_come_back():
     scores = {name: {"score": 1.5, "signature": name, "later": 3} for name in ("bleu", "chrf++")}
     tree = {"split": "test", "num_sentences": 4, **scores, "exact_match": 25.0}

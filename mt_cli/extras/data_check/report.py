@@ -51,7 +51,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
 
 
 def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
-    """The most suspicious pairs of `train`, each with its place for people."""
+    """The pairs of `train` whose sides fit each other least, each with its place for people."""
     pairs = odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
     places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
     for pair in pairs:
@@ -110,7 +110,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     for problem in report["problems"]:
         yield str(Problem(**problem))
     if report["suspicious"]:
-        yield "\nthe most suspicious kept pairs"
+        yield "\nthe kept pairs whose sides fit each other least (clean text has such pairs, too)"
     for pair in report["suspicious"]:
         yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
         yield f"    {_short(pair['source'])}"
@@ -127,7 +127,7 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
         for status, count in counts.items():
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
-            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}"
+            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
@@ -14,6 +17,7 @@ import typer
 from typer import Argument, Option
 
 import mt_cli
+from mt_cli import hooks
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
@@ -205,7 +209,19 @@ def _chosen(given: dict[str, Any], paths: list[str]) -> str:
         raise InputError(_WAYS)
     if given[chosen[0]] == "" or "" in files:
         raise InputError(f"--{chosen[0]}: a name is empty")
+    _check_sides(files)
     return chosen[0]
+
+
+def _check_sides(files: Sequence[str]) -> None:
+    """Raise InputError if one of two files is of a format that always holds both languages."""
+    for name in files:
+        suffix = Path(re.sub(r"\.(gz|zst)$", "", name)).suffix
+        if suffix in hooks.FORMATS:
+            raise InputError(
+                f"{name}: a {suffix} file holds both languages; type mt init --file {shlex.quote(name)} for this file, "
+                "or mt init FOLDER for all files of a folder"
+            )
 
 
 def _source_of_paths(paths: list[str]) -> dict[str, Any]:

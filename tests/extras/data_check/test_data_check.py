@@ -149,6 +149,20 @@ def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
     assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
 
 
+def test_no_line_of_the_check_ends_in_blanks(mt, config):
+    status, out, _ = mt("data", "check", "--config", config([*sentences(300), ("who has 5", "wer hat 6")]))
+    assert status == 0 and "    wer hat 6" in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+def test_the_least_similar_pairs_of_clean_text_are_not_called_suspicious(mt, config):
+    pairs = sentences(300)
+    pairs[7] = (pairs[7][0], pairs[7][1].replace("7", "8"))
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 0 and "  train.en, line 8: digits" in out
+    assert "(clean text has such pairs, too)" in out and "suspicious" not in out
+
+
 def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
     pairs = [*sentences(300), ("two\u2028lines", "zwei\tZeilen"), ("", "leer")]
     status, _, err = mt("data", "check", "--config", config(pairs), "--write-clean", "clean.tsv")
