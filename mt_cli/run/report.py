@@ -127,7 +127,9 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
     scores = {}
     for name in [name for name in data.corpora if name not in ("train", "valid")] or ["valid"]:
         scorer = scorer_of(setup.config, name)
-        scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
+        corpus = data.corpora[name]
+        languages = corpus.languages(setup.config.corpus.languages_of(name))
+        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages)
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
     best = directory.best_state()

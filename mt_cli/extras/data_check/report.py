@@ -52,7 +52,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
 
 def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
     """The pairs of `train` whose sides fit each other least, each with its place for people."""
-    pairs = odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
+    pairs = odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD)
     places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
     for pair in pairs:
         yield {**asdict(pair), "place": places[pair.part, pair.number]}

@@ -203,3 +203,16 @@ def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
         assert row["dropped"]["max_tokens"] > 0, row
         left_out = row["num_held_out"] + sum(row["dropped"].values())
         assert row["num_read"] == row["num_kept"] + left_out, row
+
+
+def test_a_tag_is_no_text_of_its_sentence(mt, tmp_path):
+    numbers = ["la casa", "el perro", "una mesa", "los gatos", "las flores", "de noche", "mi libro", "tu agua"]
+    lines = [f"{numbers[n % 8]} {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(400)]
+    others = [f"kuimba'e {line[-2:]} óga guasu" for line in lines]
+    text = "".join(f"{one}\t{other}\n" for one, other in zip(lines, others, strict=True))
+    (tmp_path / "all.tsv").write_text(text, encoding="utf-8")
+    config = "name: t\ncorpus: {source: gn, target: es, train: {file: all.tsv, tag: <2es>, reverse: true}, "
+    (tmp_path / "t.yaml").write_text(config + "valid: {fraction: 0.1}}\n", encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", "t.yaml")
+    assert status == 0 and "PROBLEM" not in out + err, out + err
+    assert "digits" not in out
