@@ -216,3 +216,16 @@ def test_a_tag_is_no_text_of_its_sentence(mt, tmp_path):
     status, out, err = mt("data", "check", "--config", "t.yaml")
     assert status == 0 and "PROBLEM" not in out + err, out + err
     assert "digits" not in out
+
+
+def test_mixed_spellings_are_reported_with_counts_and_examples(mt, tmp_path):
+    lines = [f"una casa {n}\tjach'a uta {n}\n" for n in range(300)] + [f"otra {n}\tjach’a uta {n}\n" for n in range(20)]
+    (tmp_path / "all.tsv").write_text("".join(lines), encoding="utf-8")
+    config = "name: t\ncorpus: {source: es, target: ay, train: {file: all.tsv}, valid: {fraction: 0.1, seed: 1}}\n"
+    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
+    out = mt("data", "check", "--config", "t.yaml")[1]
+    found = next(line for line in out.splitlines() if "several spellings in ay" in line)
+    assert "’" in found and "jach’a uta" in found and "normalize: [apostrophes] would" in found
+    assert "several spellings in es" not in out
+    (tmp_path / "t.yaml").write_text(config + "tokenizer: {normalize: [apostrophes]}\n", encoding="utf-8")
+    assert "tokenizer.normalize makes them equal (apostrophes)" in mt("data", "check", "--config", "t.yaml")[1]
