@@ -166,18 +166,14 @@ def evaluate(
     progress: options.ProgressOption = "auto",
 ) -> None:
     """Translate a test set and compute BLEU, chrF, TER, CER, WER."""
-    if (source is None) != (reference is None):
-        raise InputError("--source and --reference go together")
-    if source is not None and split is not None:
-        raise InputError("give --split, or --source and --reference, not both")
-    if engine != "mt" and source is None:
-        raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-    search = search_options(overrides, beam_size=beam_size, tag=options.tag_for(to))
+    _check_test_set(split, source, reference, engine)
+    search = search_options(overrides, beam_size=beam_size)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     path, *_ = paths = run_paths(run)
     load = partial(load_translator, device=device, precision=precision, num_threads=threads)
     translator = load(paths, engine=engine, checkpoint=checkpoint)
+    search["tag"] = options.target_tag(translator, to) if to or source else None
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.texts import Scorer, scorer_of
@@ -210,6 +206,16 @@ def evaluate(
     system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
     tree = found.model_dump(exclude_unset=True)
     show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
+
+
+def _check_test_set(split: str | None, source: File, reference: File, engine: str) -> None:
+    """Raise InputError unless a test set is named in one way."""
+    if (source is None) != (reference is None):
+        raise InputError("--source and --reference go together")
+    if source is not None and split is not None:
+        raise InputError("give --split, or --source and --reference, not both")
+    if engine != "mt" and source is None:
+        raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
 
 
 def _check_not_trained_on(against: Path | None, config: Config | None) -> None:

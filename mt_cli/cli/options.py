@@ -14,6 +14,8 @@ from typer import Argument, CallbackParam, Context, Option
 
 from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
+from mt_cli.config.directions import tag_of, targets_of
+from mt_cli.corpus.languages import primary
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say, show_progress
 from mt_cli.machine.group import ALONE, Group
@@ -127,9 +129,9 @@ ToOption = Annotated[
     Option(
         "--to",
         metavar="CODE",
-        help="Target language, of a model for several.",
+        help="Target language, of a model for several directions.",
         callback=utf8,
-        rich_help_panel=SEARCH,
+        rich_help_panel=MODEL,
     ),
 ]
 BeamSizeOption = Annotated[
@@ -206,13 +208,26 @@ def search_options(overrides: list[str] | None, **given: Any) -> dict[str, Any]:
     return section_overrides(overrides or (), "decoding") | changes
 
 
-def tag_for(language: str | None, tag: str | None = None) -> str | None:
-    """The tag that asks for a target language, or the given tag; raises InputError if there are both."""
-    from mt_cli.config.directions import tag_of
+def target_tag(translator: Translator, language: str | None, tag: str | None = None) -> str | None:
+    """The tag that asks for a target language; without a language, the given tag.
 
-    if language is not None and tag is not None:
+    Raises InputError if the model does not translate into the language. If it needs one and none is chosen, a note says
+    so.
+    """
+    targets = targets_of(translator.tags)
+    if language is None:
+        if tag is None and len(targets) > 1:
+            say(f"note: no target language is chosen; this model translates into {', '.join(targets)}: give --to")
+        return tag
+    if tag is not None:
         raise InputError("give --to or --tag, not both")
-    return tag if language is None else tag_of(language)
+    if language in targets:
+        return tag_of(language)
+    source, target = translator.languages
+    if not targets and primary(language) == primary(target):
+        return None
+    known = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"
+    raise InputError(f"--to {language}: this model translates {known}")
 
 
 def run_path(run: Path | None) -> Path:

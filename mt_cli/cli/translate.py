@@ -26,7 +26,6 @@ from mt_cli.cli.options import (
     utf8,
 )
 from mt_cli.cli.streams import Output, check_outputs, check_shared, input_lines, prompted_lines
-from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
 from mt_cli.machine.console import Progress, say
 from mt_cli.translation.stream import blocks, format_json, translated
@@ -182,7 +181,6 @@ def translate(
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
         search = search_options(overrides, **given)
         search |= {
-            "tag": options.tag_for(to, tag),
             "prefix": prefix,
             "split_sentences": split_sentences,
             "num_best": n_best,
@@ -196,17 +194,10 @@ def translate(
         if group.size > 1:
             check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
-        _note_on_targets(translator, search["tag"])
+        search["tag"] = options.target_tag(translator, to, tag)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention)
-
-
-def _note_on_targets(translator: Translator, tag: str | None) -> None:
-    """Say that a model for several target languages needs one of them."""
-    targets = targets_of(translator.tags)
-    if tag is None and len(targets) > 1:
-        say(f"This model translates into {', '.join(targets)}: choose one with --to, or begin sentences with a tag.")
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:

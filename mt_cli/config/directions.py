@@ -24,7 +24,7 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """The tree of `corpus`, with a source for each direction, and with the tags themselves.
 
     With `both_directions`, the sources of each list are followed by the same ones with `reverse`. Values of a wrong
-    type are left as they are, for validation to explain.
+    type are left as they are, for validation to explain. Raises ValueError if a direction would have no tag.
     """
     both, tag = str(tree.get("both_directions")).lower() in ("true", "yes", "on"), tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
@@ -36,6 +36,10 @@ def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     for name, sources in _lists_of(tree):
         reverse = [_reversed(source, default) for source in sources] if both else []
         found = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
+        if both and not all(source.get("tag") for source in found):
+            raise ValueError(
+                "both_directions: set `tag: to_target` beside it, which tells the model the target language"
+            )
         (changed if name in _GROUPS else extra)[name] = found
     return {**tree, **changed} | ({"extra_tests": {**tree["extra_tests"], **extra}} if extra else {})
 

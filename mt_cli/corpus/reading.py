@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -99,12 +99,12 @@ class Corpus:
         """The part that a row is in."""
         return next(part for part in self.parts if row < part.first_row + part.num_rows)
 
-    def first_parts(self, number: int | None) -> Corpus:
-        """The corpus without the rows of all but the first parts; None is all of them."""
-        if number is None or number >= len(self.parts):
-            return self
+    def of_parts(self, numbers: Collection[int]) -> Corpus:
+        """The corpus without the rows of other parts than these."""
         statuses = self.statuses.copy()
-        statuses[self.parts[number].first_row :] = STATUS_CODES["blank_pair"]
+        for number, part in enumerate(self.parts):
+            if number not in numbers:
+                statuses[part.first_row : part.first_row + part.num_rows] = STATUS_CODES["blank_pair"]
         return replace(self, statuses=statuses)
 
     def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, zip_longest
 
 from mt_cli.corpus.rows import Languages
 from mt_cli.evaluation.texts import Score, Scorer
@@ -20,6 +21,13 @@ def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:
     for row, both in enumerate(languages):
         found.setdefault("-".join(both), []).append(row)
     return found if len(found) > 1 else {}
+
+
+def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
+    """The indices of the first pairs, of each direction in turn."""
+    groups = rows_by_direction(languages).values() or [range(len(languages))]
+    in_turn = (row for rows in zip_longest(*groups) for row in rows if row is not None)
+    return list(islice(in_turn, number))
 
 
 def scores_by_direction(

@@ -218,7 +218,7 @@ def format_summary(report: Report, path: Path) -> str:
             *map(format_scores, (report, *report.extra_tests.values())),
             *([_ON_VALID] if report.split == "valid" else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
-            f'Translate:  mt translate --run {run} "..."',
+            f'Translate:  mt translate --run {run} {"--to CODE " if report.directions else ""}"..."',
             *([f"Look:       mt report --run {run}"] if hooks.has("save_attention") else []),
             f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
             f"Evaluate:   mt evaluate --run {run} --source FILE --reference FILE",

@@ -98,8 +98,9 @@ class Setup:
             together += f", some of which wait: a step has {num_micro_batches} micro-batches"
         threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if self.device.type == "cpu" else ""
         together += ", sharded" if self.is_sharded else ""
+        directions = dict.fromkeys(f"{one} to {other}" for one, other in config.corpus.languages_of("train"))
         return [
-            f"{config.name}: {config.corpus.source} to {config.corpus.target}, into {self.directory.path}",
+            f"{config.name}: {', '.join(directions)}, into {self.directory.path}",
             *(f"  {line}" for line in describe_data(self.data, config)),
             f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
             f"  model       {self.num_parameters:,} parameters{frozen}",

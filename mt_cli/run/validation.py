@@ -14,7 +14,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.directions import mean_scores, scores_by_direction
+from mt_cli.evaluation.directions import mean_scores, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import Progress, fitted
@@ -41,7 +41,7 @@ class Validation:
     metrics: Mapping[str, float]
     """The row of `metrics.jsonl`."""
     samples: Sequence[Sample]
-    """The first `training.num_samples` pairs."""
+    """The first `training.num_samples` pairs, of all directions in turn."""
     pictures: Mapping[str, NDArray[np.uint8]]
     """Cross-attention of some samples, by tag."""
 
@@ -99,7 +99,7 @@ class Validator:
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
         directions = scores_by_direction(self._scorer, languages, hypotheses, references, _QUICK_METRICS)
         scores = mean_scores(directions) if directions else self._scorer.score(hypotheses, references, names)
-        samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
+        samples = [(*pairs[row], hypotheses[row]) for row in sampled_rows(languages, config.training.num_samples)]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,

@@ -39,6 +39,7 @@ def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt, tw
     (tmp_path / "two.yaml").write_text(CONFIG.replace("FOLDER", str(two_directions)), encoding="utf-8")
     status, _, err = mt("train", "--config", "two.yaml")
     assert status == 0, err
+    assert "two: en to de, de to en, into" in err and 'mt translate --run runs/two --to CODE "..."' in err
     assert mt("translate", "--to", "de", "one seven two") == (0, "eins sieben zwei\n", "Using runs/two\n")
     assert mt("translate", "--to", "en", "eins sieben zwei")[1] == "one seven two\n"
     report = json.loads((tmp_path / "runs/two/report.json").read_text(encoding="utf-8"))
@@ -58,5 +59,22 @@ def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt, tw
     assert own["chrf"]["score"] == report["directions"]["de-en"]["chrf"]["score"]
     assert mt("translate", "--to", "fr", "one")[0] == mt("translate", "--to", "de", "--tag", "<2de>", "one")[0] == 2
     status, _, err = mt("translate", "one two")
-    assert status == 0 and "choose one with --to" in err
+    assert status == 0 and "note: no target language is chosen; this model translates into de, en" in err
+    assert "no target language" in mt("evaluate", "--run", "runs/two", *files)[2]
+    assert "no target language" not in mt("evaluate", "--run", "runs/two")[2]
+    samples = (tmp_path / "runs/two/samples.txt").read_text(encoding="utf-8")
+    assert "<2de> " in samples and "<2en> " in samples
     assert mt("train", "--config", "two.yaml")[0] == 0, "a finished run is not trained again"
+
+
+def test_a_model_for_one_direction_knows_its_target_and_refuses_others(mt, two_directions, tmp_path):
+    text = (
+        CONFIG.replace("FOLDER", str(two_directions))
+        .replace("tag: to_target", "")
+        .replace("max_epochs: 25", "max_epochs: 1")
+    )
+    (tmp_path / "one.yaml").write_text(text.replace("both_directions: true", ""), encoding="utf-8")
+    assert mt("train", "--config", "one.yaml")[0] == 0
+    assert mt("translate", "--to", "deu", "one")[0] == 0
+    status, _, err = mt("translate", "--to", "en", "eins")
+    assert status == 2 and "this model translates from en to de only" in err

@@ -5,7 +5,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.errors import ConfigError
-from mt_cli.evaluation.directions import mean_scores, rows_by_direction, scores_by_direction
+from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
 
 
@@ -40,7 +40,7 @@ def test_both_directions_are_one_source_for_each():
 
 
 def test_directions_that_are_written_out_round_trip():
-    for given in ({"both_directions": True, "tag": "to_target"}, {"both_directions": True}, {"tag": "to_target"}):
+    for given in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
         found = config(**given)
         assert parse_config(found.model_dump(mode="json"), "again") == found
 
@@ -71,8 +71,22 @@ def test_sentences_of_valid_are_dropped_from_the_reversed_corpus(tmp_path):
     (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
     (tmp_path / "valid.tsv").write_text("uno 3\tpetei 3\n", encoding="utf-8")
     files = {"train": {"file": str(tmp_path / "train.tsv")}, "valid": {"file": str(tmp_path / "valid.tsv")}}
-    corpora = read_corpora(config(**files, both_directions=True).corpus, 1, Cache(tmp_path / "cache"))
+    corpora = read_corpora(config(**files, both_directions=True, tag="to_target").corpus, 1, Cache(tmp_path / "cache"))
     assert [corpora["train"].counts(part)["overlap"] for part in corpora["train"].parts] == [1, 1]
+
+
+def test_both_directions_without_a_tag_are_refused():
+    with pytest.raises(ConfigError, match="set `tag: to_target`"):
+        config(both_directions=True)
+    assert config(
+        both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1}
+    ).corpus.has_reverse
+
+
+def test_samples_are_of_all_directions_in_turn():
+    languages = [("es", "gn")] * 4 + [("gn", "es")] * 2
+    assert sampled_rows(languages, 5) == [0, 4, 1, 5, 2]
+    assert sampled_rows(languages[:4], 3) == [0, 1, 2] and sampled_rows([], 3) == []
 
 
 @pytest.mark.parametrize("bad", [{"both_directions": "both"}, {"tag": "gn"}, {"train": 3, "both_directions": True}])
@@ -105,7 +119,7 @@ def test_scores_of_directions_are_those_of_their_pairs_alone():
 
 
 def test_the_best_checkpoint_of_several_directions_has_the_best_mean():
-    several, one = config(both_directions=True), config()
+    several, one = config(both_directions=True, tag="to_target"), config()
     assert best_metric_of(several, scorer_of(several, "valid")) == "chrf"
     assert metric_id_of(several, scorer_of(several, "valid")) == "chrf/mean"
     assert metric_id_of(one, scorer_of(one, "valid")) == "bleu/13a"

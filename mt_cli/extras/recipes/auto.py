@@ -178,8 +178,12 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
     if config.corpus.is_streaming:
         pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
     else:
-        train = corpora["train"].first_parts(known.num_own)
-        num_pairs, num_replayed = len(train), len(corpora["train"]) - len(train)
+        whole = corpora["train"]
+        own = range(len(whole.parts) if known.num_own is None else known.num_own)
+        # What both directions share counts once.
+        once = [number for number in own if not config.corpus.train[number].reverse] or own
+        train = whole.of_parts(once)
+        num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
         rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
         pairs = [(source, target) for _, source, target in rows]
     if not pairs:

@@ -302,3 +302,15 @@ def test_mixed_spellings_are_normalised_and_others_are_not(tmp_path):
         config, _ = resolve_preset(given, Cache(tmp_path / "cache"))
         expected = ("apostrophes", "joined_apostrophes") if name == "mixed" else ()
         assert config.tokenizer.normalize == expected
+
+
+def test_a_preset_counts_the_text_of_both_directions_once(tmp_path):
+    lines = "".join(f"la casa {n} es muy grande\toga {n} tuicha\n" for n in range(900))
+    (tmp_path / "all.tsv").write_text(lines, encoding="utf-8")
+    corpus = {"source": "es", "target": "gn", "tag": "to_target", "train": {"file": str(tmp_path / "all.tsv")}}
+    corpus["valid"] = {"fraction": 0.1}
+    found = []
+    for both in (False, True):
+        config = parse_config({"name": "x", "preset": "auto", "corpus": corpus | {"both_directions": both}}, "f.yaml")
+        found.append(find_facts(config, Cache(tmp_path / "cache")))
+    assert found[1].num_pairs < 1.1 * found[0].num_pairs and found[1].num_replayed == 0
