@@ -42,7 +42,8 @@ def look(source: Source) -> Found:
         splits = splits_of(source)
         if source.split not in splits and not re.search(r"[\[+]", source.split):
             raise CorpusError(
-                f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}; choose with --split"
+                f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}; choose one of them "
+                "(--split, --valid, --test)"
             )
         tree = source.model_dump(mode="json", exclude_unset=True)
         others = [each for each in splits if each not in source.split]

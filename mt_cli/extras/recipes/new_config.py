@@ -14,7 +14,7 @@ from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.languages import is_common
+from mt_cli.corpus.languages import is_common, primary
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
@@ -54,7 +54,10 @@ def new_config(
     both = sides.languages
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
-    found = decide(config, cache)
+    try:
+        found = decide(config, cache)
+    except CorpusError as error:  # Filters drop text in another language.
+        raise CorpusError("; ".join([str(error), *sides.notes])) from None
     heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
     text = _as_yaml(tree, found, heading)
     if config_of_text(text, "mt init") != found.config:
@@ -106,16 +109,24 @@ def _corpus_of(
             "a file for validation beside it"
         )
     sides = detected(given, named, beginning, source)
-    extra = {"columns": train["columns"]} if "columns" in train else {}
-    others = {role: {**each, **extra} for role, each in found.evaluation.items()}
-    if "test" in evaluation:
-        others = {role: each for role, each in others.items() if role == "valid"}
-    others |= {role: _evaluation_tree(each, sides.languages) for role, each in evaluation.items()}
+    others = _evaluation(found, train, sides.languages, evaluation, title_of(source))
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
     corpus["valid"] = others.pop("valid", {"fraction": share, "seed": 1})
     corpus |= {"test": others.pop("test")} if "test" in others else {}
     return corpus | ({"extra_tests": others} if others else {}), sides
+
+
+def _evaluation(found: Found, train: Tree, languages: Languages, given: Mapping[str, Source], title: str) -> Tree:
+    """The sources for validation and test: those given, and for other roles what is found by its name."""
+    columns = {"columns": train["columns"]} if "columns" in train else {}
+    own = {role: _evaluation_tree(each, languages, train.get("columns")) for role, each in given.items()}
+    if train in own.values():
+        raise InputError(f"{title}: is the text to train on; give other text for evaluation")
+    by_name = {role: {**each, **columns} for role, each in found.evaluation.items()}
+    # Further test sets are not wanted beside the one that is given.
+    roles = [role for role in by_name if role == "valid" or "test" not in own]
+    return {role: by_name[role] for role in roles if by_name[role] not in own.values()} | own
 
 
 def _tree_of(
@@ -127,9 +138,18 @@ def _tree_of(
     return source.model_dump(mode="json", exclude_unset=True) | ({"columns": list(columns)} if columns else {}), named
 
 
-def _evaluation_tree(source: Source, languages: Languages) -> Tree:
-    """A source for validation or test as in a config; raises InputError if it cannot be read in these languages."""
+def _evaluation_tree(source: Source, languages: Languages, columns: Sequence[str] | None) -> Tree:
+    """A source for validation or test as in a config, with the `columns` of the training text if it has them.
+
+    Raises InputError if it cannot be read in these languages.
+    """
     found = look(source)
+    if isinstance(source, FilesSource) and [primary(each) for each in found.names[::-1]] == [*map(primary, languages)]:
+        raise InputError(
+            f"{title_of(source)}: the source is {languages[0]} and the target {languages[1]}; exchange them"
+        )
+    if columns and set(columns) <= set(found.names):
+        source = source.model_copy(update={"columns": tuple(columns)})
     tree, _ = _tree_of(source, found, languages)
     beginning, _ = _beginning(type(source).model_validate(tree), languages, found)
     detected(languages, languages, beginning, source)

@@ -163,7 +163,7 @@ def detected(
         raise InputError(f"{title}: both sides seem to be {source}; give --source-language and --target-language")
     if seen == [primary(target), primary(source)]:
         raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
-    notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, (source, target), title)]
+    notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
     return Detected((source, target), origins, notes)
 
 
@@ -193,8 +193,14 @@ def _notes_on_names(origin: Source, named: tuple[str | None, str | None]) -> Ite
                 yield f"{language} is in no registry of languages; taken from the suffix"
 
 
-def _notes_on_texts(sides: Sequence[Sequence[str]], languages: Languages, title: str) -> Iterator[str]:
-    """Notes on sides whose text is clearly in another language than their names say."""
-    for side, texts, language in zip(SIDES, sides, languages, strict=True):
-        if other := other_language_of_texts(texts, language):
+def _notes_on_texts(
+    sides: Sequence[Sequence[str]], seen: Sequence[str | None], languages: Languages, title: str
+) -> Iterator[str]:
+    """Notes on sides whose text is clearly in another language than their names say; `seen` is what texts say."""
+    for index, (side, texts, language) in enumerate(zip(SIDES, sides, languages, strict=True)):
+        other = other_language_of_texts(texts, language)
+        partner = primary(languages[1 - index])
+        if seen[index] == partner != seen[1 - index]:  # What the partner is in is not known.
+            other = languages[1 - index]
+        if other:
             yield f"{title}: the {side} looks like {other}, not {language}; check the files, or give --{side}-language"
