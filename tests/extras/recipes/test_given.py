@@ -60,9 +60,10 @@ def test_two_files_are_two_sides_and_one_file_has_both(init, tmp_path):
 
 
 def test_a_folder_or_a_table_with_the_columns_of_train_is_for_evaluation(init, tmp_path):
+    both = list(zip(LINES["eng"], LINES["deu"], strict=True))
     for name in ("train.tsv", "other.tsv", "memories/one.tsv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
-        rows = [f"{n}\t{a} {n} {name}\t{b} {n} {name}" for n in range(4) for a, b in zip(LINES["eng"], LINES["deu"], strict=True)]
+        rows = [f"{n}\t{a} {n} {name}\t{b} {n} {name}" for n in range(4) for a, b in both]
         (tmp_path / name).write_text("\n".join(["number\tquestion\tanswer", *rows]) + "\n", encoding="utf-8")
     given = ("--file", "train.tsv", "--columns", "question", "answer", "--valid", "other.tsv", "--test", "memories")
     err, corpus = init(*given)
