@@ -8,7 +8,7 @@ epoch is two numbers: the pool, and how many of its batches are done.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -215,15 +215,22 @@ class MixedPairs:
         return order
 
 
-def shares_by_temperature(part_sizes: Sequence[int], temperature: float) -> list[float]:
+def shares_by_temperature(
+    part_sizes: Sequence[int], temperature: float, groups: Sequence[Hashable] | None = None
+) -> list[float]:
     """How often each pair of each part is seen per epoch, for shares proportional to size^(1/temperature).
 
-    The number of pairs per epoch does not change. Arivazhagan et al. 2019, "Massively Multilingual Neural Machine
-    Translation in the Wild", section 4.2.
+    Parts of the same group count as one. The number of pairs per epoch does not change. Arivazhagan et al. 2019,
+    "Massively Multilingual Neural Machine Translation in the Wild", section 4.2.
     """
+    groups = range(len(part_sizes)) if groups is None else groups
+    sizes = dict.fromkeys(groups, 0)
+    for group, size in zip(groups, part_sizes, strict=True):
+        sizes[group] += size
     total = sum(part_sizes)
-    shares = [(size / total) ** (1 / temperature) for size in part_sizes]
-    return [share / sum(shares) * total / size if size else 0.0 for share, size in zip(shares, part_sizes, strict=True)]
+    shares = {group: (size / total) ** (1 / temperature) for group, size in sizes.items()}
+    sum_of_shares = sum(shares.values())
+    return [shares[group] / sum_of_shares * total / sizes[group] if sizes[group] else 0.0 for group in groups]
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.corpus.rows import Pair
+    from mt_cli.corpus.rows import Languages, Pair
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
 
@@ -123,6 +123,7 @@ def evaluate(
     reference: Annotated[
         File, Option(metavar="FILE", help="Their correct translations, one per line.", rich_help_panel=_TEST_SET)
     ] = None,
+    to: options.ToOption = None,
     against: Annotated[
         File,
         Option(
@@ -171,7 +172,7 @@ def evaluate(
         raise InputError("give --split, or --source and --reference, not both")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-    search = search_options(overrides, beam_size=beam_size)
+    search = search_options(overrides, beam_size=beam_size, tag=options.tag_for(to))
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     path, *_ = paths = run_paths(run)
@@ -183,15 +184,15 @@ def evaluate(
     from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
-    name, pairs = _pairs_of(config, split, source, reference)
-    if config is None:
-        scorer = Scorer.of(translator.languages[1], "auto" if bleu_tokenizer is None else bleu_tokenizer)
+    name, pairs, languages = _pairs_of(config, split, source, reference)
+    if config is None or to is not None:
+        scorer = Scorer.of(to or translator.languages[1], bleu_tokenizer or "auto")
     else:
         scorer = scorer_of(config, name, bleu_tokenizer)
     _check_not_trained_on(against, config if name == "valid" else None)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
-    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, **search)
+    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, **search)
     found.run = " + ".join(real_path(each).name for each in paths)
     if checkpoint:
         found.checkpoint = checkpoint
@@ -247,14 +248,16 @@ def _rival(
     return lines
 
 
-def _pairs_of(config: Config | None, split: str | None, source: File, reference: File) -> tuple[str, list[Pair]]:
-    """The pairs to score and the name of the set."""
+def _pairs_of(
+    config: Config | None, split: str | None, source: File, reference: File
+) -> tuple[str, list[Pair], list[Languages]]:
+    """The name of the set, the pairs to score, and the languages of each as far as they are known."""
     from mt_cli.checkpoint.directory import is_imported
     from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
 
     if source is not None and reference is not None:
-        return "files", _pairs_in_files(source, reference)
+        return "files", _pairs_in_files(source, reference), []
     assert config is not None
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
@@ -265,8 +268,12 @@ def _pairs_of(config: Config | None, split: str | None, source: File, reference:
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and config.corpus.held_out(config.training.seed):
-        return split, read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"].pairs
-    return split, read_pairs(config.corpus.groups[split], config.corpus.languages, key_of(split))
+        corpus = read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"]
+        return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split))
+    both, sources = config.corpus.languages_of(split), config.corpus.groups[split]
+    found = [read_pairs([source], config.corpus.languages, key_of(split)) for source in sources]
+    languages = [each for each, pairs in zip(both, found, strict=True) for _ in pairs]
+    return split, [pair for pairs in found for pair in pairs], languages
 
 
 def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:

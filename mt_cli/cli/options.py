@@ -122,6 +122,16 @@ CheckpointOption = Annotated[
     str | None,
     Option(metavar="NAME", help="Checkpoint: best, last, step-N, ...", show_default="best", rich_help_panel=MODEL),
 ]
+ToOption = Annotated[
+    str | None,
+    Option(
+        "--to",
+        metavar="CODE",
+        help="Target language, of a model for several.",
+        callback=utf8,
+        rich_help_panel=SEARCH,
+    ),
+]
 BeamSizeOption = Annotated[
     int | None,
     Option(
@@ -194,6 +204,15 @@ def search_options(overrides: list[str] | None, **given: Any) -> dict[str, Any]:
 
     changes = {name: value for name, value in given.items() if value is not None}
     return section_overrides(overrides or (), "decoding") | changes
+
+
+def tag_for(language: str | None, tag: str | None = None) -> str | None:
+    """The tag that asks for a target language, or the given tag; raises InputError if there are both."""
+    from mt_cli.config.directions import tag_of
+
+    if language is not None and tag is not None:
+        raise InputError("give --to or --tag, not both")
+    return tag if language is None else tag_of(language)
 
 
 def run_path(run: Path | None) -> Path:

@@ -26,6 +26,7 @@ from mt_cli.cli.options import (
     utf8,
 )
 from mt_cli.cli.streams import Output, check_outputs, check_shared, input_lines, prompted_lines
+from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
 from mt_cli.machine.console import Progress, say
 from mt_cli.translation.stream import blocks, format_json, translated
@@ -83,6 +84,7 @@ def translate(
     split_sentences: Annotated[
         bool, Option("--split-sentences", help="Split lines into sentences first.", rich_help_panel=_TEXT)
     ] = False,
+    to: options.ToOption = None,
     tag: Annotated[
         str | None,
         Option(metavar="TAG", help="Put before every sentence, such as <2it>.", callback=utf8, rich_help_panel=_TEXT),
@@ -179,7 +181,12 @@ def translate(
         if alignment and engine != "mt":
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
         search = search_options(overrides, **given)
-        search |= {"tag": tag, "prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
+        search |= {
+            "tag": options.tag_for(to, tag),
+            "prefix": prefix,
+            "split_sentences": split_sentences,
+            "num_best": n_best,
+        }
         search["with_details"] = as_json or alignment is not None
         writers: dict[Output, Callable[[Translation], str]] = {
             Output(output_file): format_json if as_json else partial(_format_texts, n_best)
@@ -189,9 +196,17 @@ def translate(
         if group.size > 1:
             check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
+        _note_on_targets(translator, search["tag"])
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention)
+
+
+def _note_on_targets(translator: Translator, tag: str | None) -> None:
+    """Say that a model for several target languages needs one of them."""
+    targets = targets_of(translator.tags)
+    if tag is None and len(targets) > 1:
+        say(f"This model translates into {', '.join(targets)}: choose one with --to, or begin sentences with a tag.")
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ValidationInfo, model_validator
@@ -13,11 +13,16 @@ WILL_BE_FILLED = {"is_complete": False}
 defaults."""
 
 
-def if_complete(check: Callable[[T], T]) -> Any:
-    """A validator that checks whether options fit together, unless the context is `WILL_BE_FILLED`."""
+def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
+    """A validator with a function that yields, a line each, the problems of options that do not fit together.
+
+    It checks nothing if the context is `WILL_BE_FILLED`.
+    """
 
     def validate(section: T, info: ValidationInfo) -> T:
-        return section if info.context == WILL_BE_FILLED else check(section)
+        if info.context != WILL_BE_FILLED and (problems := [*check(section)]):
+            raise ValueError("\n".join(problems))
+        return section
 
     return model_validator(mode="after")(validate)
 

@@ -17,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from mt_cli.config.directions import written_out
+
 
 class Section(BaseModel):
     """A section of a config: immutable, complete, without unknown keys."""
@@ -92,7 +94,10 @@ class TextSource(Section):
     languages: _TwoTexts | None = None
     """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
-    """Token prepended to each source sentence, such as `<2it>` or `<bt>`; see also `mt translate --tag`."""
+    """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>`. See also
+    `mt translate --to` and `--tag`."""
+    reverse: bool = False
+    """Exchange the sides: the second text is the source. `languages` are those after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
     """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
     `temperature`."""
@@ -219,6 +224,20 @@ _SourcesOrShare = Annotated[tuple[_SourceOrShare, ...], _not_empty, _one_or_more
 _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
+def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The tree of `corpus` in which the filters of a source are completed by those of the corpus."""
+    common = tree.get("filters")
+    if not isinstance(common, Mapping) or "train" not in tree:
+        return tree
+    train = [
+        {**source, "filters": {**common, **source["filters"]}}
+        if isinstance(source, Mapping) and isinstance(source.get("filters"), Mapping)
+        else source
+        for source in _as_list(tree["train"])
+    ]
+    return {**tree, "train": train}
+
+
 class CorpusConfig(Section):
     """Training, validation and test corpora. Each is one source or a list of sources."""
 
@@ -236,9 +255,13 @@ class CorpusConfig(Section):
     """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
     """Filters of `train`."""
+    tag: Literal["to_target"] | None = None
+    """`to_target`: each corpus without a `tag` has one of its target language, such as `<2it>`."""
+    both_directions: bool = False
+    """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
-    """Sample the corpora of `train` in proportion to their sizes to the power of 1/temperature. 1 keeps the
-    proportions; larger values make them more equal."""
+    """Sample the corpora of `train` in proportion to their sizes to the power of 1/temperature; if there are several
+    directions, the directions. 1 keeps the proportions; larger values make them more equal."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
@@ -246,17 +269,8 @@ class CorpusConfig(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _filters_of_a_source_complete_those_of_the_corpus(cls, tree: Any) -> Any:
-        common = tree.get("filters") if isinstance(tree, Mapping) else None
-        if not isinstance(common, Mapping) or "train" not in tree:
-            return tree
-        train = [
-            {**source, "filters": {**common, **source["filters"]}}
-            if isinstance(source, Mapping) and isinstance(source.get("filters"), Mapping)
-            else source
-            for source in _as_list(tree["train"])
-        ]
-        return {**tree, "train": train}
+    def _short_forms_are_written_out(cls, tree: Any) -> Any:
+        return _with_common_filters(written_out(tree)) if isinstance(tree, Mapping) else tree
 
     @field_validator("valid")
     @classmethod
@@ -312,8 +326,13 @@ class CorpusConfig(Section):
         return self.source, self.target
 
     def languages_of(self, name: str) -> list[tuple[str, str]]:
-        """Source and target language of each source of a corpus; empty for one without sources of its own."""
-        return [source.languages or self.languages for source in self.groups.get(name, ())]
+        """Source and target language of each source of a corpus; of a held-out share, those of `train`."""
+        return [source.languages or self.languages for source in self.groups.get(name, self.train)]
+
+    @property
+    def has_reverse(self) -> bool:
+        """Whether the sides of a corpus are exchanged, so that a sentence may be a source here and a target there."""
+        return any(source.reverse for sources in self.groups.values() for source in sources)
 
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
         """The share of `train` that is held out for `valid`, and the seed of the choice; None if `valid` is text."""

@@ -241,7 +241,8 @@ def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str
     problems = error.errors(include_url=False)
     # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
     told = [each for each in problems if each["type"] != "too_short" or not each["input"]]
-    return list(dict.fromkeys(_explain_problem(each, tree, root) for each in told))
+    single = ({**each, "msg": line} for each in told for line in each["msg"].split("\n"))  # See `if_complete`.
+    return list(dict.fromkeys(_explain_problem(each, tree, root) for each in single))
 
 
 def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -36,6 +37,10 @@ class TokenizerConfig(Section):
     """Convert text to lower case. Translations are then in lower case."""
     nfkc: bool = False
     """Apply Unicode NFKC normalisation (full-width letters, ligatures, ...)."""
+    normalize: tuple[Literal["nfc", "apostrophes", "joined_apostrophes"], ...] = Field(default=(), strict=False)
+    """Make spellings equal in training and in translating, not in references: `nfc` composes letters and accents,
+    `apostrophes` writes `'` for other characters between letters, `joined_apostrophes` removes a space before an
+    apostrophe inside a word (`jach 'a`). `mt data check` counts what each would change."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
     are segmented differently in each epoch."""
@@ -57,12 +62,11 @@ class TokenizerConfig(Section):
         return self.bpe_dropout > 0 or self.unigram_alpha is not None
 
     @if_complete
-    def _samples_what_it_has(self) -> TokenizerConfig:
+    def _samples_what_it_has(self) -> Iterator[str]:
         if self.bpe_dropout and self.algorithm != "bpe":
-            raise ValueError(f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe")
+            yield f"bpe_dropout: {self.algorithm} has no merges to skip; set algorithm to bpe"
         if self.unigram_alpha is not None and self.algorithm != "unigram":
-            raise ValueError(f"unigram_alpha: {self.algorithm} has no probabilities; set algorithm to unigram")
-        return self
+            yield f"unigram_alpha: {self.algorithm} has no probabilities; set algorithm to unigram"
 
 
 class ModelConfig(Section):
@@ -108,16 +112,15 @@ class ModelConfig(Section):
     """Dropout rate inside the feed-forward blocks, after the activation."""
 
     @if_complete
-    def _sizes_fit(self) -> ModelConfig:
+    def _sizes_fit(self) -> Iterator[str]:
         if self.d_model % self.num_heads:
-            raise ValueError(f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}")
+            yield f"num_heads: {self.num_heads} heads do not divide d_model {self.d_model}"
+        elif self.positions == "rotary" and self.d_head % 2:
+            yield f"positions: rotary turns pairs, but a head has {self.d_head} elements; change num_heads"
         if self.d_model % 2:
-            raise ValueError(f"d_model: {self.d_model} is odd; sines and cosines come in pairs")
-        if self.positions == "rotary" and self.d_head % 2:
-            raise ValueError(f"positions: rotary turns pairs, but a head has {self.d_head} elements; change num_heads")
+            yield f"d_model: {self.d_model} is odd; sines and cosines come in pairs"
         if self.norm_order == "pre" and self.final_norm is False:
-            raise ValueError("final_norm: false does not work with pre-norm layers; remove it or set norm_order: post")
-        return self
+            yield "final_norm: false does not work with pre-norm layers; remove it or set norm_order: post"
 
     @property
     def d_head(self) -> int:
@@ -260,23 +263,22 @@ class Config(Section):
         return value
 
     @if_complete
-    def _sections_fit(self) -> Config:
+    def _sections_fit(self) -> Iterator[str]:
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
-            raise ValueError("model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true")
+            yield "model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true"
         if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:
-            raise ValueError(
+            yield (
                 f"model.max_positions: {self.model.max_positions} learned positions are too few for "
                 f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
             )
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
-                raise ValueError("training.validate_every_steps: missing; an epoch of a stream may never end")
+                yield "training.validate_every_steps: missing; an epoch of a stream may never end"
             has_end = self.training.max_steps is not None or self.training.max_minutes is not None
             if self.training.schedule in ("linear", "cosine") and not has_end:
-                raise ValueError("training.max_steps: missing; the schedule of a stream needs it or max_minutes")
+                yield "training.max_steps: missing; the schedule of a stream needs it or max_minutes"
             if self.tokenizer.sample_pairs is None:
-                raise ValueError("tokenizer.sample_pairs: missing; a stream needs a number")
-        return self
+                yield "tokenizer.sample_pairs: missing; a stream needs a number"
 
     def to_yaml(self) -> str:
         """The complete config as YAML."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -156,17 +157,14 @@ class TrainingConfig(Section):
         return value
 
     @if_complete
-    def _ends(self) -> TrainingConfig:
+    def _ends(self) -> Iterator[str]:
         if self.muon_learning_rate is not None and self.optimizer != "muon":
-            raise ValueError("muon_learning_rate: used only by Muon; set optimizer to muon")
+            yield "muon_learning_rate: used only by Muon; set optimizer to muon"
         if self.shard_model and self.optimizer == "muon":
-            raise ValueError("shard_model: Muon needs whole matrices; set optimizer to adamw")
+            yield "shard_model: Muon needs whole matrices; set optimizer to adamw"
         if self.shard_model and self.precision == "fp16":
-            raise ValueError("shard_model: the loss of sharded models is not scaled; set precision to bf16 or fp32")
+            yield "shard_model: the loss of sharded models is not scaled; set precision to bf16 or fp32"
         if self.max_steps is self.max_epochs is self.max_minutes is self.patience is None:
-            raise ValueError("max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience")
-        if self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:
-            raise ValueError(
-                f"schedule: {self.schedule} falls to zero at the end; set max_steps, max_epochs or max_minutes"
-            )
-        return self
+            yield "max_epochs: nothing ends this run; set max_steps, max_epochs, max_minutes or patience"
+        elif self.schedule in ("linear", "cosine") and self.max_steps is self.max_epochs is self.max_minutes is None:
+            yield (f"schedule: {self.schedule} falls to zero at the end; set max_steps, max_epochs or max_minutes")

@@ -232,10 +232,12 @@ def hold_out(
     filters: Sequence[tuple[int, FilterConfig]],
     share: float,
     seed: int,
+    either_side: bool = False,
 ) -> None:
     """Mark a seeded share of the kept rows as held out, and drop the other rows that share a sentence with it.
 
-    Raises CorpusError if no row would be held out, or none would be left for training.
+    With `either_side`, also those that have a sentence of it on the other side. Raises CorpusError if no row would be
+    held out, or none would be left for training.
     """
     rows = np.flatnonzero(statuses == KEPT)
     number = round(share * len(rows))
@@ -244,4 +246,11 @@ def hold_out(
     held_out = rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]
     statuses[held_out] = HELD_OUT
     overlap_only = [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters]
-    drop_repeated(statuses, hashes, overlap_only, [side[held_out] for side in hashes])
+    known = [side[held_out] for side in hashes]
+    drop_repeated(statuses, hashes, overlap_only, on_either_side(known) if either_side else known)
+
+
+def on_either_side(hashes: Sequence[Hashes] | Hashes) -> list[Hashes]:
+    """Hashes by which `drop_repeated` finds a sentence of an evaluation set as a source and as a target."""
+    both = np.concatenate([*hashes])
+    return [both, both]

@@ -32,6 +32,7 @@ from mt_cli.corpus.cleaning import (
     clean,
     drop_repeated,
     hold_out,
+    on_either_side,
     seem_swapped,
 )
 from mt_cli.corpus.lines import COMPRESSIONS
@@ -105,6 +106,11 @@ class Corpus:
         statuses = self.statuses.copy()
         statuses[self.parts[number].first_row :] = STATUS_CODES["blank_pair"]
         return replace(self, statuses=statuses)
+
+    def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
+        """The languages of each pair, given those of each part."""
+        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
+        return [of_parts[part] for part in parts[self.statuses == self.code]]
 
     @cached_property
     def pairs(self) -> list[Pair]:
@@ -213,10 +219,11 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
             filters = [config.filters_of(source) for source in config.train]
             parts, statuses, hashes = _store_rows(path, groups[name], config, filters, stream_rows, advance)
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
-            drop_repeated(statuses, hashes, filters_of_rows, evaluation_hashes)
+            known = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
+            drop_repeated(statuses, hashes, filters_of_rows, known)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
             if share := config.held_out(seed):
-                hold_out(statuses, hashes, filters_of_rows, *share)
+                hold_out(statuses, hashes, filters_of_rows, *share, config.has_reverse)
         else:
             parts, statuses, hashes = _store_rows(path, groups[name], config, None, None, advance)
             evaluation_hashes = np.concatenate([evaluation_hashes, hashes], axis=1)

@@ -54,7 +54,14 @@ def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
 
     Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
-    return _KINDS[type(source)].read(source, source.languages or languages)
+    rows = _KINDS[type(source)].read(source, languages_in(source, languages))
+    return ((number, second, first) for number, first, second in rows) if source.reverse else rows
+
+
+def languages_in(source: TextSource, languages: Languages) -> Languages:
+    """The languages of the two sides as they are in the text, before `reverse`."""
+    first, second = source.languages or languages
+    return (second, first) if source.reverse else (first, second)
 
 
 def content_of(source: TextSource, languages: Languages) -> Any:
@@ -77,7 +84,7 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
         numbers = {number for each, number in rows if each == own}
         found = {number: f"line {number:,}" for number in numbers}
         if numbers and isinstance(source, FolderSource):
-            found |= places_in_folder(source, source.languages or corpus.languages, numbers)
+            found |= places_in_folder(source, languages_in(source, corpus.languages), numbers)
         places |= {(own, number): place for number, place in found.items()}
     return places
 
@@ -113,7 +120,7 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
     """The names of sources in reports, numbered where they would be equal."""
-    names = [source.name or _KINDS[type(source)].name(source) for source in sources]
+    names = [source.name or _KINDS[type(source)].name(source) + " reversed" * source.reverse for source in sources]
     numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
     return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import MtError
+from mt_cli.evaluation.directions import DirectionScores, mean_scores, scores_by_direction
 from mt_cli.evaluation.texts import METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
@@ -53,6 +54,8 @@ class SplitScores(_Scores):
     num_sentences: int = 0
     beam_size: int | None = None
     scores: dict[str, Score]
+    directions: DirectionScores = {}
+    """If there are several directions, the scores of each; `scores` are their means."""
     exact_match: FiniteFloat = 0.0
     """Share of translations that equal their reference, 0-100."""
     speed: dict[str, FiniteFloat] = {}
@@ -61,9 +64,17 @@ class SplitScores(_Scores):
 
 
 def evaluate(
-    translator: Translator, pairs: Sequence[Pair], split: str, scorer: Scorer, **decoding: Any
+    translator: Translator,
+    pairs: Sequence[Pair],
+    split: str,
+    scorer: Scorer,
+    languages: Sequence[Languages] = (),
+    **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
-    """Scores of a translator on pairs, by each metric that suits the language, and its translations."""
+    """Scores of a translator on pairs, by each metric that suits the language, and its translations.
+
+    `languages` has the direction of each pair, of a model for several.
+    """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
     with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
@@ -71,14 +82,14 @@ def evaluate(
     seconds = time.perf_counter() - started_at
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    scores = scorer.score(hypotheses, references)
-    for name, half_width in scorer.confidence(hypotheses, references).items():
-        scores[name].confidence_95 = half_width
+    directions = scores_by_direction(scorer, languages, hypotheses, references, with_confidence=True)
+    scores = mean_scores(directions) if directions else _with_confidence(scorer, hypotheses, references)
     tree = {
         "split": split,
         "num_sentences": len(pairs),
         "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
         **scores,
+        **({"directions": directions} if directions else {}),
         "exact_match": round(100 * num_equal / len(pairs), 4),
         "speed": {
             "seconds": round(seconds, 3),
@@ -87,6 +98,13 @@ def evaluate(
         },
     }
     return SplitScores.model_validate(tree), hypotheses
+
+
+def _with_confidence(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
+    scores = scorer.score(hypotheses, references)
+    for name, half_width in scorer.confidence(hypotheses, references).items():
+        scores[name].confidence_95 = half_width
+    return scores
 
 
 def translations_of(
@@ -117,6 +135,7 @@ def format_scores(found: SplitScores) -> str:
     for name, each in found.scores.items():
         interval = "" if each.confidence_95 is None else f" ± {each.confidence_95:.2f}"
         lines.append(f"  {METRICS[name]:<7}{each.score:6.2f}{interval}  {each.signature}")
+    lines.extend(_table_of_directions(found))
     if found.comet:
         lines.append(f"  COMET  {found.comet.score:6.4f}")
     lines.append(f"  exact  {found.exact_match:6.2f}  % of sentences equal to their reference")
@@ -132,3 +151,16 @@ def format_scores(found: SplitScores) -> str:
             lines.append(f"  {METRICS[name]:<7}{score:6.2f}  {difference}")
         lines.extend(f"  note: {note}" for note in rival.notes)
     return "\n".join(lines)
+
+
+def _table_of_directions(found: SplitScores) -> list[str]:
+    """The scores above are means; a line for each direction."""
+    if not found.directions:
+        return []
+    names = list(found.scores)
+    width = max(map(len, found.directions))
+    lines = [f"  {'':<{width}}" + "".join(f"{METRICS[name]:>16}" for name in names)]
+    for direction, scores in found.directions.items():
+        cells = (f"{scores[name].score:.2f} ± {scores[name].confidence_95 or 0:.2f}" for name in names)
+        lines.append(f"  {direction:<{width}}" + "".join(f"{cell:>16}" for cell in cells))
+    return lines

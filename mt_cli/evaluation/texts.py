@@ -6,7 +6,7 @@ Scores are computed by sacreBLEU on detokenised text and carry its signature (Po
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
@@ -52,6 +52,8 @@ class Scorer:
     """Name of a tokenizer of sacreBLEU."""
     num_resamples: int = _NUM_RESAMPLES
     """Number of random samples for confidence intervals and p-values."""
+    normalize: tuple[str, ...] = ()
+    """`tokenizer.normalize` of the hypotheses, which the signatures name: references are scored as they are."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -68,6 +70,15 @@ class Scorer:
         except Exception as error:  # Any exception of packages that are missing or cannot download.
             raise InputError(f"bleu_tokenizer {name}: cannot be used here: {one_line(error)}") from None
         return scorer
+
+    def for_language(self, language: str) -> Scorer:
+        """The scorer of another target language; a BLEU tokenizer that was not chosen by language stays."""
+        is_own_choice = self.bleu_tokenizer != tokenizer_of(self.language)
+        return replace(
+            self,
+            language=language,
+            bleu_tokenizer=self.bleu_tokenizer if is_own_choice else tokenizer_of(language),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,9 +102,10 @@ class Scorer:
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
+        own = f"|normalize:{'+'.join(self.normalize)}" if self.normalize else ""
         results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
         return {
-            name: Score(score=round(result.score, 4), signature=str(metrics[name].get_signature()))
+            name: Score(score=round(result.score, 4), signature=f"{metrics[name].get_signature()}{own}")
             for name, result in results.items()
         }
 
@@ -164,16 +176,24 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     options = config.evaluation
     tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
-    return Scorer.of(language, tokenizer, options.num_resamples)
+    return replace(Scorer.of(language, tokenizer, options.num_resamples), normalize=config.tokenizer.normalize)
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:
-    """The metric that selects the best checkpoint of a run."""
+    """The metric that selects the best checkpoint of a run; with several directions, the mean of their scores."""
     metric = config.training.best_metric
-    return scorer.default_metric if metric == "auto" else metric
+    if metric != "auto":
+        return metric
+    return "chrf" if has_directions(config) else scorer.default_metric
+
+
+def has_directions(config: Config) -> bool:
+    """Whether the validation pairs are of several directions."""
+    return len(set(config.corpus.languages_of("valid"))) > 1
 
 
 def metric_id_of(config: Config, scorer: Scorer) -> str:
     """That metric, with the tokenizer of BLEU (`bleu/13a`); values with different ids cannot be compared."""
     metric = best_metric_of(config, scorer)
-    return f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
+    own = f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
+    return f"{own}/mean" if metric != "loss" and has_directions(config) else own

@@ -17,7 +17,7 @@ from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.cache import Cache, fingerprint
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Hashes, Mask, hashes_of
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Hashes, Mask, hashes_of, on_either_side
 from mt_cli.corpus.reading import Corpus, key_of, read_corpora
 from mt_cli.corpus.rows import Pair
 from mt_cli.corpus.sources import content_of, names_of
@@ -87,6 +87,8 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
+    if config.corpus.temperature is not None:
+        settings["temperature"] = config.corpus.temperature
     key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags)
 
     def make(folder: Path) -> None:
@@ -97,14 +99,23 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 
 
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
-    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones."""
+    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones.
+
+    With `corpus.temperature`, they are in its proportions, so that the vocabulary has pieces of small languages, too.
+    """
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
         pairs = first_pairs(config.corpus, number or 0)
         return lambda: pairs
     train = corpora["train"]
     mask = sample(train, number, config.training.seed)
-    return lambda: (row[1:] for row in train.rows(mask))
+    if config.corpus.temperature is None:
+        return lambda: (row[1:] for row in train.rows(mask))
+    times = np.repeat(
+        _times_by_temperature(list(map(train.num_kept, train.parts)), config), [part.num_rows for part in train.parts]
+    )[mask]
+    repeats = np.floor(times + np.random.default_rng(config.training.seed).random(len(times))).astype(int).tolist()
+    return lambda: (row[1:] for row, number in zip(train.rows(mask), repeats, strict=True) for _ in range(number))
 
 
 def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
@@ -140,15 +151,25 @@ def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
 def times_per_epoch(data: Data, config: Config) -> list[float]:
     """How often each pair of each training corpus is seen per epoch."""
     if config.corpus.temperature is not None:
-        return shares_by_temperature(data.statistics["train"].num_pairs, config.corpus.temperature)
+        return _times_by_temperature(data.statistics["train"].num_pairs, config)
     return [source.weight or 1.0 for source in config.corpus.train]
+
+
+def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[float]:
+    """The same with `corpus.temperature`: by direction if there are several, otherwise by corpus."""
+    assert config.corpus.temperature is not None
+    directions = config.corpus.languages_of("train")
+    return shares_by_temperature(
+        part_sizes, config.corpus.temperature, directions if len(set(directions)) > 1 else None
+    )
 
 
 def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
     """Hashes of all sources, without tags, and of all targets of validation and test sets."""
     pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
     tags = config.corpus.tags
-    return [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
+    found = [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
+    return on_either_side(found) if config.corpus.has_reverse else found
 
 
 def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:

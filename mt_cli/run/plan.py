@@ -88,12 +88,13 @@ def prepare_new(
     path: Path | None = None,
     stream_rows: int | None = None,
     num_processes: int = 1,
+    is_quiet: bool = False,
 ) -> tuple[Config, Data, hooks.ParentRun | None]:
     """The config of a new run with all its values, its data and its parent; see `prepare` for `stream_rows`.
 
-    `path` is the directory of the new run. Raises the errors of `prepare`; RunError if the parent cannot be loaded or
-    lacks a tag of the config; and ConfigError with every option that differs from the parent's and may not, or if
-    `init.freeze` does not fit.
+    `path` is the directory of the new run. If `is_quiet`, what `preset: auto` chose is not printed. Raises the errors
+    of `prepare`; RunError if the parent cannot be loaded or lacks a tag of the config; and ConfigError with every
+    option that differs from the parent's and may not, or if `init.freeze` does not fit.
     """
     tokenizers, parent, data = None, None, None
     num_own = len(config.corpus.train)
@@ -102,7 +103,11 @@ def prepare_new(
         config = hooks.with_replay(config, parent.run, cache)
     if config.preset is not None:
         known = hooks.Circumstances(None, tokenizers, num_own, stream_rows, num_processes)
-        config, data = hooks.resolve_preset(config, cache, known)
+        if is_quiet:
+            decision = hooks.decide(config, cache, known)
+            config, data = decision.config, decision.data
+        else:
+            config, data = hooks.resolve_preset(config, cache, known)
     return config, data or prepare(config, cache, tokenizers, stream_rows), parent
 
 

@@ -32,6 +32,12 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
 
+_ON_VALID = (
+    "note: valid chose the checkpoint, so its scores are somewhat too high; "
+    "name a test set (corpus.test) for an honest score"
+)
+
+
 class DataRow(BaseModel, extra="allow"):
     """The statistics of one source of a corpus."""
 
@@ -121,7 +127,9 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
     scores = {}
     for name in [name for name in data.corpora if name not in ("train", "valid")] or ["valid"]:
         scorer = scorer_of(setup.config, name)
-        scores[name], hypotheses = evaluate(translator, data.corpora[name].pairs, name, scorer)
+        corpus = data.corpora[name]
+        languages = corpus.languages(setup.config.corpus.languages_of(name))
+        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages)
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
     best = directory.best_state()
@@ -208,6 +216,7 @@ def format_summary(report: Report, path: Path) -> str:
             *([skipped] if report.num_bad_steps else []),
             *_notes_on_validation(report.validation),
             *map(format_scores, (report, *report.extra_tests.values())),
+            *([_ON_VALID] if report.split == "valid" else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
             f'Translate:  mt translate --run {run} "..."',
             *([f"Look:       mt report --run {run}"] if hooks.has("save_attention") else []),

@@ -14,6 +14,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
+from mt_cli.evaluation.directions import mean_scores, scores_by_direction
 from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import Progress, fitted
@@ -95,13 +96,16 @@ class Validator:
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, corpus.tags, corpus.languages)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
-        scores = self._scorer.score(hypotheses, references, names)
+        languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
+        directions = scores_by_direction(self._scorer, languages, hypotheses, references, _QUICK_METRICS)
+        scores = mean_scores(directions) if directions else self._scorer.score(hypotheses, references, names)
         samples = [(*pair, text) for pair, text in zip(pairs[: config.training.num_samples], hypotheses, strict=False)]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
             **{f"valid/{name}": each.score for name, each in scores.items()},
+            **{f"valid/{name}/{key}": each.score for key, found in directions.items() for name, each in found.items()},
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score

@@ -9,6 +9,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus import spelling
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 
@@ -45,11 +46,22 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizers.Sequence(
         [normalizers.NFKC()] * config.nfkc
+        + _spelling_steps(config.normalize)
         + [normalizers.Lowercase()] * config.lowercase
         + [normalizers.Replace(*each) for each in replacements]
     )
     backend.pre_tokenizer, backend.decoder = pre_tokenizer, decoders.Sequence(steps)
     return backend, trainer
+
+
+def _spelling_steps(names: Sequence[str]) -> list[Any]:
+    """The steps of `tokenizer.normalize`, in the order in which they work."""
+    steps = {
+        "nfc": normalizers.NFC(),
+        "joined_apostrophes": normalizers.Replace(Regex(spelling.AFTER_SPACE), ""),
+        "apostrophes": normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'"),
+    }
+    return [step for name, step in steps.items() if name in names]
 
 
 _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]

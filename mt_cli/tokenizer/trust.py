@@ -224,11 +224,14 @@ def has_only_own_steps(backend: tokenizers.Tokenizer) -> bool:
     return all(len(row) == len(set(row)) and _own_steps().issuperset(row) for row in _rows_of_steps(backend))
 
 
+_ALL_STEPS = {"nfkc": True, "lowercase": True, "normalize": ["nfc", "apostrophes", "joined_apostrophes"]}
+
+
 @cache
 def _own_steps() -> set[str]:
     algorithms = {*get_args(TokenizerConfig.model_fields["algorithm"].annotation)} - {"sentencepiece"}
     configs = [
-        TokenizerConfig(algorithm=algorithm, byte_fallback=byte_fallback, nfkc=True, lowercase=True)
+        TokenizerConfig.model_validate({"algorithm": algorithm, "byte_fallback": byte_fallback, **_ALL_STEPS})
         for algorithm, byte_fallback in product(algorithms, (False, True))
     ]
     backends = [untrained_backend(config)[0] for config in configs]

@@ -221,6 +221,36 @@ def test_a_file_outside_the_cache_is_never_removed(hub, cases, tmp_path):
     assert own.read_text(encoding="utf-8") == "mine"
 
 
+@pytest.mark.parametrize("target", ["own.txt", "none.txt"])
+def test_a_partial_download_that_is_a_link_is_not_followed(hub, cases, tmp_path, target):
+    hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    own, (blob,) = tmp_path / "own.txt", (tmp_path / "home").glob("hub/*/blobs/" + "?" * 64)
+    beginning = blob.read_bytes()[:9]  # The rest would be appended to it.
+    own.write_bytes(beginning)
+    blob.unlink()
+    partial = tmp_path / "home/hub/datasets--org--books/mt/partial" / blob.name
+    partial.symlink_to(tmp_path / target)
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    assert own.read_bytes() == beginning and not (tmp_path / "none.txt").exists()
+    assert blob.is_file() and not blob.is_symlink() and not partial.is_symlink()
+
+
+def test_a_folder_is_read_instead_of_the_dataset_of_the_hub_with_its_name(hub, cases, tmp_path):
+    commit = hub.dataset("org/books", opus_books({"en-de": PAIRS}))
+    assert cases({"books": {}})["books"][:2] == [0, "40"]
+    assert "not from the hub" not in (tmp_path / "stream.2").read_text(encoding="utf-8")
+    (tmp_path / "org/books").mkdir(parents=True)
+    (tmp_path / "org/books/train.jsonl").write_bytes(json_lines(PAIRS[:3], ["en", "de"]))
+    hub.requests.clear()
+    assert cases({"books": {}})["books"][:2] == [0, "3"]
+    notice = "dataset org/books: read from the folder of this name, not from the hub"
+    assert notice in (tmp_path / "stream.2").read_text(encoding="utf-8").splitlines()
+    (status, message, _) = cases({"books": {"revision": commit}})["books"]
+    assert status == 2 and "is a folder here" in message and "rename the folder" in message
+    assert not hub.requests
+
+
 def test_no_message_has_a_token_or_a_password(hub, cases):
     hub.dataset("org/books", opus_books({"en-de": PAIRS}))
     secret = "SECRETx"

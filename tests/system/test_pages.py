@@ -19,7 +19,8 @@ pytestmark = pytest.mark.slow
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((sources._PRACTICE.parents[2] / "docs").glob("*.md")))]
 SHORT = "--set training.max_steps=3 --set training.num_pictures=0 --set evaluation.num_resamples=10"
-SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2 --set decoding.max_length=12"
+SHORT += " --set decoding.max_length=12"  # Untrained models do not end their sentences.
+SMALL = "--set model.d_model=16 --set model.d_ff=16 --set model.num_heads=2"
 MT = f"""#!/bin/sh
 exec {sys.executable} -m mt_cli "$@"
 """

@@ -120,6 +120,15 @@ def test_all_problems_are_listed_at_once():
     assert all(key in text for key in ("model.d_model", "model.dropout", "training.batch_tokens"))
 
 
+def test_all_options_that_do_not_fit_together_are_listed_at_once():
+    stream = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid": {"file": "v"}}
+    text = message_for(with_values(**stream, training__schedule="cosine", tokenizer__sample_pairs=None))
+    missing = ["training.validate_every_steps", "training.max_steps", "tokenizer.sample_pairs"]
+    assert "3 problems" in text and re.findall(r"^  (\S+): missing; ", text, flags=re.MULTILINE) == missing
+    text = message_for(with_values(model__d_model=63, tokenizer__bpe_dropout=0.1, tokenizer__unigram_alpha=0.1))
+    assert "4 problems" in text and "\n  model: d_model: 63 is odd" in text and "\n  tokenizer: unigram_alpha: " in text
+
+
 def test_an_unknown_key_names_its_neighbour():
     assert "did you mean `num_heads`" in message_for(with_values(model__num_head=3))
     assert "did you mean `training`" in message_for(with_values(traning={}))

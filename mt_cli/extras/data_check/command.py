@@ -125,7 +125,8 @@ def data_show(
     from mt_cli.extras.data_check.report import shown_pairs
     from mt_cli.run.plan import prepare_new
 
-    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=loaded.corpus.shuffle_buffer)
+    cache, stream_rows = Cache(RUNS / ".cache", say), loaded.corpus.shuffle_buffer
+    loaded, data, _ = prepare_new(loaded, cache, stream_rows=stream_rows, is_quiet=True)
     lines = shown_pairs(data, loaded, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
 

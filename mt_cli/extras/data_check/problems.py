@@ -29,6 +29,7 @@ from mt_cli.corpus.sources import places_in
 from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
+from mt_cli.tokenizer.special import untagged
 
 _ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
@@ -67,25 +68,26 @@ class OddPair:
     why: tuple[str, ...]
 
 
-def find_problems(name: str, corpus: Corpus, languages: Sequence[Languages]) -> list[Problem]:
-    """Stretches of a corpus that are misaligned or in other languages; `languages` are those of its parts."""
+def find_problems(name: str, corpus: Corpus, config: CorpusConfig) -> list[Problem]:
+    """Stretches of a corpus that are misaligned or in other languages."""
     problems: list[Problem] = []
-    for part, expected in zip(corpus.parts, languages, strict=True):
-        for block, _ in _blocks(corpus, part):
+    for part, expected in zip(corpus.parts, config.languages_of(name), strict=True):
+        for block, _ in _blocks(corpus, part, config.tags):
             stretches = [*_misaligned_stretches(block), *_foreign_stretches(block, expected)]
             problems.extend(Problem(name, part.name, *stretch) for stretch in stretches)
     return _joined(problems)
 
 
-def _blocks(corpus: Corpus, part: SourceRows) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
-    """Blocks of the rows of a part with their statuses."""
+def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
+    """Blocks of the rows of a part, without tags, with their statuses."""
     size = _ROWS_PER_BLOCK
     count = -(-part.num_rows // size)
     for index in sorted({int(each) for each in np.linspace(0, count - 1, min(count, _MAX_BLOCKS))}):
         rows = slice(part.first_row + index * size, part.first_row + min((index + 1) * size, part.num_rows))
         mask = np.zeros(len(corpus.statuses), dtype=bool)
         mask[rows] = True
-        yield list(corpus.rows(mask)), corpus.statuses[rows]
+        block = [(number, untagged(source, tags), target) for number, source, target in corpus.rows(mask)]
+        yield block, corpus.statuses[rows]
 
 
 def _misaligned_stretches(block: Sequence[Row]) -> Iterator[tuple[int, int, str]]:
@@ -167,11 +169,11 @@ def _with_files(problem: Problem, corpus: CorpusConfig) -> Problem:
     return problem if is_numbered else replace(problem, text=f"{problem.text} (from {first} to {last})")
 
 
-def odd_pairs(corpus: Corpus, languages: Sequence[Languages], number: int) -> list[OddPair]:
-    """The most suspicious of the kept pairs that are examined, worst first."""
+def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[OddPair]:
+    """The most suspicious of the kept pairs of `train` that are examined, worst first."""
     found: list[OddPair] = []
-    for part, expected in zip(corpus.parts, languages, strict=True):
-        for block, statuses in _blocks(corpus, part):
+    for part, expected in zip(corpus.parts, config.languages_of("train"), strict=True):
+        for block, statuses in _blocks(corpus, part, config.tags):
             if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
                 candidates = [*found, *_odd_pairs_of(part, kept, expected)]
                 found = heapq.nlargest(number, candidates, key=lambda each: each.suspicion)
@@ -212,7 +214,7 @@ def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) 
 
     def examine(folder: Path) -> None:
         own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
-        found = [each for name in own for each in find_problems(name, own[name], config.corpus.languages_of(name))]
+        found = [each for name in own for each in find_problems(name, own[name], config.corpus)]
         found = [_with_files(each, config.corpus) for each in found]
         (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
+from mt_cli.corpus.reading import Corpus
 from mt_cli.corpus.sources import places_in
+from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
@@ -24,6 +26,7 @@ from mt_cli.run.data_report import notes_on_overlap, report_on_data
 from mt_cli.tokenizer.special import untagged
 
 _NUM_ODD = 10
+_PAIRS_EXAMINED = 50_000
 _MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -46,6 +49,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
+            *_notes_on_spellings(data.corpora["train"], config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
@@ -53,8 +57,8 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
 
 
 def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
-    """The most suspicious pairs of `train`, each with its place for people."""
-    pairs = odd_pairs(data.corpora["train"], config.corpus.languages_of("train"), _NUM_ODD)
+    """The pairs of `train` whose sides fit each other least, each with its place for people."""
+    pairs = odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD)
     places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
     for pair in pairs:
         yield {**asdict(pair), "place": places[pair.part, pair.number]}
@@ -101,6 +105,22 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
                 yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
 
 
+def _notes_on_spellings(train: Corpus, config: Config) -> Iterator[str]:
+    """Notes on what the training text of a language has in several spellings."""
+    texts = defaultdict[str, list[str]](list)
+    languages = train.languages(config.corpus.languages_of("train"))
+    for both, (_, *pair) in islice(zip(languages, train.rows(), strict=True), _PAIRS_EXAMINED):
+        for language, text in zip(both, pair, strict=True):
+            texts[language].append(text)
+    for language in texts:
+        for found in mixed_spellings(texts[language]):
+            counts = ", ".join(f"{form} {count:,}" for form, count in found.counts.items())
+            advice = f"tokenizer.normalize: [{found.option}] would make them equal"
+            if found.option in config.tokenizer.normalize:
+                advice = f"tokenizer.normalize makes them equal ({found.option})"
+            yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"
+
+
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     """The lines of the report for people."""
     yield f"{report['run']}\n"
@@ -112,7 +132,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     for problem in report["problems"]:
         yield str(Problem(**problem))
     if report["suspicious"]:
-        yield "\nthe most suspicious kept pairs"
+        yield "\nthe kept pairs whose sides fit each other least (clean text has such pairs, too)"
     for pair in report["suspicious"]:
         yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
         yield f"    {_short(pair['source'])}"
@@ -129,7 +149,7 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
         for status, count in counts.items():
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
-            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}"
+            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"

@@ -15,6 +15,7 @@ from mt_cli.corpus.reading import Corpus, SourceRows
 from mt_cli.corpus.recognition import other_language_of_texts
 from mt_cli.corpus.rows import Row
 from mt_cli.run.data import Data
+from mt_cli.tokenizer.special import untagged
 
 _ROWS_EXAMINED = 200
 
@@ -22,12 +23,13 @@ _ROWS_EXAMINED = 200
 def notes_on_languages(data: Data, config: Config) -> Iterator[str]:
     """A note on each side of a source that looks like another language, unless a problem is reported there."""
     with_problems = {(problem.corpus, problem.part) for problem in data.problems}
-    for name, corpus in data.corpora.items():
+    own = {name: corpus for name, corpus in data.corpora.items() if name in config.corpus.groups}  # Not held out.
+    for name, corpus in own.items():
         for part, languages in zip(corpus.parts, config.corpus.languages_of(name), strict=False):
             if (name, part.name) in with_problems:
                 continue
             rows = _sample(corpus, part)
-            sides = [[row[1] for row in rows], [row[2] for row in rows]]
+            sides = [[untagged(row[1], config.corpus.tags) for row in rows], [row[2] for row in rows]]
             for side, texts, language in zip(("source", "target"), sides, languages, strict=True):
                 if other := other_language_of_texts(texts, language):
                     yield f"the {side} of {name}, {part.name}, looks like {other}, not {language}; check it"

@@ -141,8 +141,9 @@ def unsupported(config: Config) -> list[Unsupported]:
 
 def _check_supported(config: Config) -> None:
     """Raise InputError if no class can hold the model or the tokenizers."""
-    for problem in unsupported(config):
-        raise InputError(f"--format huggingface: no class of transformers has {problem.found}; use --format bundle")
+    if problems := unsupported(config):
+        found = ", or ".join(problem.found for problem in problems)
+        raise InputError(f"--format huggingface: no class of transformers has {found}; use --format bundle")
 
 
 def _write_config(transformers: Any, run: TrainedRun, layout: _Layout, folder: Path) -> None:

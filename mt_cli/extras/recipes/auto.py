@@ -14,13 +14,14 @@ import numpy as np
 from mt_cli import hooks
 from mt_cli.batching.streamed import first_pairs
 from mt_cli.config import presets
-from mt_cli.config.loading import flat, with_values
+from mt_cli.config.loading import with_values
 from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import pick_device
@@ -53,6 +54,8 @@ class Facts:
     """The scripts of each side."""
     device: str
     max_minutes: float | None
+    spellings: tuple[str, ...] = ()
+    """The values of `tokenizer.normalize` that make mixed spellings equal."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
 
@@ -190,6 +193,7 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
         (_scripts(sides[0]), _scripts(sides[1])),
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
+        tuple(dict.fromkeys(name for side in sides for name in spellings_to_normalize(side))),
         num_replayed,
     )
 
@@ -231,6 +235,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         for section, values in base.items()
     }
     chosen["tokenizer"] |= _vocabulary(facts)
+    if facts.spellings:
+        chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train has mixed spellings; see mt data check")
     is_shared = chosen["tokenizer"]["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
@@ -308,7 +314,7 @@ def _rounded(number: float) -> int:
 
 def _shown(value: Any) -> str:
     """A value as in a config."""
-    return json.dumps(value) if isinstance(value, bool | None) else str(value)
+    return json.dumps(value) if isinstance(value, bool | list | None) else str(value)
 
 
 def values_of(choices: Choices) -> Values:
@@ -330,7 +336,7 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
 
     `given` is the config before the choices. What it sets itself, or takes from another run, has no reason here.
     """
-    now, by_config = flat(resolved), list[str]()
+    now, by_config = resolved.model_dump(mode="json"), list[str]()
     tree, parent = given.model_dump(exclude_unset=True), given.init.run
     yield f"preset auto: {facts}"
     if parent is not None:
@@ -338,8 +344,8 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
     for section, chosen in choices.items() if parent is None else [("training", choices["training"])]:
         shown = []
         for key, choice in chosen.items():
-            if key in tree.get(section, {}) or now[f"{section}.{key}"] != choice.value:
-                by_config.append(f"{section}.{key} {_shown(now[f'{section}.{key}'])}")
+            if key in tree.get(section, {}) or now[section][key] != choice.value:
+                by_config.append(f"{section}.{key} {_shown(now[section][key])}")
             elif choice.value is not None:
                 shown.append((f"{key} {_shown(choice.value)}", choice.why))
         reasons = {why: [text for text, each in shown if each == why] for _, why in shown}

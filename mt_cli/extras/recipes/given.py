@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mt_cli import hooks
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +31,19 @@ def chosen(given: dict[str, Any], paths: list[str]) -> str:
         raise InputError(_WAYS)
     if given[chosen[0]] == "" or "" in files:
         raise InputError(f"--{chosen[0]}: a name is empty")
+    _check_sides(files)
     return chosen[0]
+
+
+def _check_sides(files: Sequence[str]) -> None:
+    """Raise InputError if one of two files is of a format that always holds both languages."""
+    for name in files:
+        suffix = Path(re.sub(r"\.(gz|zst)$", "", name)).suffix
+        if suffix in hooks.FORMATS:
+            raise InputError(
+                f"{name}: a {suffix} file holds both languages; type mt init --file {shlex.quote(name)} for this file, "
+                "or mt init FOLDER for all files of a folder"
+            )
 
 
 def _source_of_paths(paths: list[str]) -> dict[str, Any]:

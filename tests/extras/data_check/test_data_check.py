@@ -150,6 +150,20 @@ def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
     assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
 
 
+def test_no_line_of_the_check_ends_in_blanks(mt, config):
+    status, out, _ = mt("data", "check", "--config", config([*sentences(300), ("who has 5", "wer hat 6")]))
+    assert status == 0 and "    wer hat 6" in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
+
+
+def test_the_least_similar_pairs_of_clean_text_are_not_called_suspicious(mt, config):
+    pairs = sentences(300)
+    pairs[7] = (pairs[7][0], pairs[7][1].replace("7", "8"))
+    status, out, _ = mt("data", "check", "--config", config(pairs))
+    assert status == 0 and "  train.en, line 8: digits" in out
+    assert "(clean text has such pairs, too)" in out and "suspicious" not in out
+
+
 def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
     pairs = [*sentences(300), ("two\u2028lines", "zwei\tZeilen"), ("", "leer")]
     status, _, err = mt("data", "check", "--config", config(pairs), "--write-clean", "clean.tsv")
@@ -205,3 +219,29 @@ def test_text_in_another_language_than_the_config_says_is_noted(mt, tmp_path):
         assert status == 0, err
         note = "note: the target of train, t.en, looks like hi, not mr; check it"
         assert (note in out.splitlines()) is is_noted, out
+
+
+def test_a_tag_is_no_text_of_its_sentence(mt, tmp_path):
+    numbers = ["la casa", "el perro", "una mesa", "los gatos", "las flores", "de noche", "mi libro", "tu agua"]
+    lines = [f"{numbers[n % 8]} {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(400)]
+    others = [f"kuimba'e {line[-2:]} óga guasu" for line in lines]
+    text = "".join(f"{one}\t{other}\n" for one, other in zip(lines, others, strict=True))
+    (tmp_path / "all.tsv").write_text(text, encoding="utf-8")
+    config = "name: t\ncorpus: {source: gn, target: es, train: {file: all.tsv, tag: <2es>, reverse: true}, "
+    (tmp_path / "t.yaml").write_text(config + "valid: {fraction: 0.1}}\n", encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", "t.yaml")
+    assert status == 0 and "PROBLEM" not in out + err, out + err
+    assert "digits" not in out
+
+
+def test_mixed_spellings_are_reported_with_counts_and_examples(mt, tmp_path):
+    lines = [f"una casa {n}\tjach'a uta {n}\n" for n in range(300)] + [f"otra {n}\tjach’a uta {n}\n" for n in range(20)]
+    (tmp_path / "all.tsv").write_text("".join(lines), encoding="utf-8")
+    config = "name: t\ncorpus: {source: es, target: ay, train: {file: all.tsv}, valid: {fraction: 0.1, seed: 1}}\n"
+    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
+    out = mt("data", "check", "--config", "t.yaml")[1]
+    found = next(line for line in out.splitlines() if "several spellings in ay" in line)
+    assert "’" in found and "jach’a uta" in found and "normalize: [apostrophes] would" in found
+    assert "several spellings in es" not in out
+    (tmp_path / "t.yaml").write_text(config + "tokenizer: {normalize: [apostrophes]}\n", encoding="utf-8")
+    assert "tokenizer.normalize makes them equal (apostrophes)" in mt("data", "check", "--config", "t.yaml")[1]

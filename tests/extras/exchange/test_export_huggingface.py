@@ -63,9 +63,13 @@ def test_every_model_that_a_class_can_hold_gives_the_same_probabilities(shared_r
         ({"positions": "learned", "tie_embeddings": "all"}, "positions: learned"),
         ({"norm_order": "post", "final_norm": True}, "final_norm"),
         ({"tie_embeddings": "target"}, "tie_embeddings: target"),
+        (
+            {"activation": "swiglu", "positions": "learned"},
+            r"has model.activation: swiglu, or model.positions: learned, or model.tie_embeddings: target with",
+        ),
     ],
 )
-def test_a_model_that_no_class_can_hold_is_refused_by_name(shared_run, tmp_path, options, named):
+def test_a_model_that_no_class_can_hold_is_refused_by_all_its_names(shared_run, tmp_path, options, named):
     with pytest.raises(InputError, match=named):
         export_huggingface(with_random_model(shared_run, options), tmp_path / "model", SENTENCES, "card")
     assert not (tmp_path / "model").exists()

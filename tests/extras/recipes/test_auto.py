@@ -290,3 +290,15 @@ def test_what_cannot_be_exported_to_transformers_is_said_before_the_training():
     given = parse_config(tree("auto", model={"positions": "sinusoidal"}), "f.yaml")
     config = with_values(given, values_of(choices))
     assert unsupported(config) == [] and "  export " not in "\n".join(describe(FACTS, choices, given, config))
+
+
+def test_mixed_spellings_are_normalised_and_others_are_not(tmp_path):
+    lines = [f"casa {number}\tjach 'a uta {number}\n" for number in range(200)]
+    lines += [f"otra {number}\tjach’a uta {number}\n" for number in range(30)]
+    for name, text in (("mixed", "".join(lines)), ("one", "".join(lines).replace(" '", "'").replace("’", "'"))):
+        (tmp_path / f"{name}.tsv").write_text(text, encoding="utf-8")
+        corpus = {"source": "es", "target": "ay", "train": {"file": str(tmp_path / f"{name}.tsv")}}
+        given = parse_config({"name": "x", "preset": "auto", "corpus": corpus | {"valid": {"fraction": 0.1}}}, "f.yaml")
+        config, _ = resolve_preset(given, Cache(tmp_path / "cache"))
+        expected = ("apostrophes", "joined_apostrophes") if name == "mixed" else ()
+        assert config.tokenizer.normalize == expected

@@ -1,0 +1,87 @@
+"""Spellings of one text in several ways: apostrophes, and letters that are composed or decomposed (Unicode NFC).
+
+Each way to make them equal is a value of `tokenizer.normalize`. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+APOSTROPHES = "’ʼ‘ʻ`´′ʹꞌ＇"
+"""Characters that are written for the apostrophe `'` inside words."""
+BETWEEN_LETTERS = rf"(?<=\p{{L}}\p{{M}}{{0,3}})[{APOSTROPHES}](?=\p{{L}})"
+AFTER_SPACE = (
+    rf"(?<=\p{{L}}\p{{M}}{{0,3}}) (?=['{APOSTROPHES}]\p{{L}}[\p{{L}}\p{{M}}]*+"
+    rf"(?:['{APOSTROPHES}][\p{{L}}\p{{M}}]++)*+(?!['{APOSTROPHES}]))"
+)
+"""A space before an apostrophe and a word without a closing one, which would be a quotation of one word."""
+_LETTER = r"[^\W\d_]"
+_INSIDE = re.compile(rf"(?<={_LETTER})['{APOSTROPHES}](?={_LETTER})")
+_SPACED = re.compile(rf"(?<={_LETTER}) ['{APOSTROPHES}](?={_LETTER})")
+_CLOSING = re.compile(rf"(?<={_LETTER})['{APOSTROPHES}](?!{_LETTER})")
+_MIN_COUNT, _MIN_SHARE = 5, 0.002
+_MIN_SPACED = 50
+_NUM_EXAMPLES, _CONTEXT = 3, 12
+
+
+@dataclass(frozen=True)
+class MixedSpelling:
+    """A character or mark that a text has in several forms."""
+
+    option: str
+    """The value of `tokenizer.normalize` that makes the forms equal."""
+    counts: dict[str, int]
+    """How often each form occurs, the most frequent one first."""
+    examples: tuple[str, ...]
+    """Of the rarer forms, with some characters around them."""
+
+
+def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
+    """What is written in several ways in the texts of one language; a rare slip is not reported."""
+    inside, spaced, examples = Counter[str](), Counter[str](), dict[str, list[str]]()
+    for text in texts:
+        for match in _INSIDE.finditer(text):
+            inside[match[0]] += 1
+            _add_example(examples, match[0], text, match.start())
+        if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.
+            for match in _SPACED.finditer(text):
+                spaced[match[0][1:]] += 1
+                _add_example(examples, " ", text, match.start())
+    found = []
+    if is_split := spaced.total() >= _MIN_SPACED and spaced.total() > inside.total():
+        counts = {"inside a word": inside.total(), "after a space": spaced.total()}
+        inside += spaced
+    if inside.total() - max(inside.values(), default=0) >= max(_MIN_COUNT, _MIN_SHARE * inside.total()):
+        _, *others = (form for form, _ in inside.most_common())
+        shown = [example for form in others for example in examples.get(form, ())]
+        found.append(MixedSpelling("apostrophes", dict(inside.most_common()), tuple(shown[:_NUM_EXAMPLES])))
+    if is_split:  # An apostrophe that begins some words, as in Wixarika, is more often inside of them.
+        found.append(MixedSpelling("joined_apostrophes", counts, tuple(examples[" "])))
+    if decomposed := [text for text in texts if not unicodedata.is_normalized("NFC", text)]:
+        counts = {"composed": len(texts) - len(decomposed), "decomposed": len(decomposed)}
+        found.append(MixedSpelling("nfc", counts, tuple(map(_first_decomposed, decomposed[:_NUM_EXAMPLES]))))
+    return found
+
+
+def spellings_to_normalize(texts: Sequence[str]) -> list[str]:
+    """The values of `tokenizer.normalize` that change rarer spellings into the most frequent one."""
+    found = {each.option: each for each in mixed_spellings(texts)}
+    if "apostrophes" in found and next(iter(found["apostrophes"].counts)) != "'":
+        del found["apostrophes"]  # It would write `'` where the text has mostly another character.
+    return [*found]
+
+
+def _add_example(examples: dict[str, list[str]], form: str, text: str, place: int) -> None:
+    if len(known := examples.setdefault(form, [])) < _NUM_EXAMPLES:
+        known.append(text[max(0, place - _CONTEXT) : place + _CONTEXT].strip())
+
+
+def _first_decomposed(text: str) -> str:
+    composed = unicodedata.normalize("NFC", text)
+    pairs = enumerate(zip(text, composed, strict=False))
+    place = next((index for index, (one, other) in pairs if one != other), 0)
+    return text[max(0, place - _CONTEXT) : place + _CONTEXT].strip()

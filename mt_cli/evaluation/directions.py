@@ -1,0 +1,58 @@
+"""Scores of a model for several directions: by direction, and their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mt_cli.corpus.rows import Languages
+from mt_cli.evaluation.texts import Score, Scorer
+
+DirectionScores = dict[str, dict[str, Score]]
+"""Scores by direction (`es-gn`) and metric."""
+
+
+def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:
+    """The indices of the pairs of each direction, by its name; empty if there is only one.
+
+    `languages` has the source and target language of each pair.
+    """
+    found: dict[str, list[int]] = {}
+    for row, both in enumerate(languages):
+        found.setdefault("-".join(both), []).append(row)
+    return found if len(found) > 1 else {}
+
+
+def scores_by_direction(
+    scorer: Scorer,
+    languages: Sequence[Languages],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    names: Sequence[str] = (),
+    with_confidence: bool = False,
+) -> DirectionScores:
+    """The scores of each direction by the metrics that suit its target language; empty if there is only one direction.
+
+    `scorer` decides the rest: a BLEU tokenizer that does not suit its own language is one that was asked for.
+    """
+    found: DirectionScores = {}
+    for direction, rows in rows_by_direction(languages).items():
+        own = scorer.for_language(languages[rows[0]][1])
+        chosen = [name for name in names or own.names if name in own.names]
+        sides = [hypotheses[row] for row in rows], [references[row] for row in rows]
+        found[direction] = own.score(*sides, chosen)
+        if with_confidence:
+            for name, half_width in own.confidence(*sides, chosen).items():
+                found[direction][name].confidence_95 = half_width
+    return found
+
+
+def mean_scores(found: DirectionScores) -> dict[str, Score]:
+    """The mean over directions of each metric that all of them have; its signature begins with their number."""
+    first, *others = found.values()
+    means = {}
+    for name in [name for name in first if all(name in each for each in others)]:
+        scores = [each[name] for each in found.values()]
+        signatures = dict.fromkeys(score.signature for score in scores)
+        value = round(sum(score.score for score in scores) / len(scores), 4)
+        means[name] = Score(score=value, signature=f"mean:{len(scores)}|{' or '.join(signatures)}")
+    return means

@@ -1,0 +1,111 @@
+import pytest
+
+from mt_cli.batching.batches import shares_by_temperature
+from mt_cli.config.loading import parse_config
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.reading import read_corpora
+from mt_cli.errors import ConfigError
+from mt_cli.evaluation.directions import mean_scores, rows_by_direction, scores_by_direction
+from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
+
+
+def tree(**corpus):
+    train = [{"file": "gn.tsv", "name": "own"}, {"file": "shp.tsv", "languages": ["es", "shp"], "weight": 2.0}]
+    valid = {"file": "dev.tsv"}
+    return {"name": "x", "corpus": {"source": "es", "target": "gn", "train": train, "valid": valid, **corpus}}
+
+
+def config(**corpus):
+    return parse_config(tree(**corpus), "test")
+
+
+def directions(sources):
+    return [("-".join(source.languages or ("es", "gn")), source.tag, source.reverse) for source in sources]
+
+
+def test_both_directions_are_one_source_for_each():
+    corpus = config(both_directions=True, tag="to_target", test={"file": "t.tsv"}, extra_tests={"e": {"file": "e.tsv"}})
+    corpus = corpus.corpus
+    assert config(both_directions="yes", tag="to_target").corpus.train == corpus.train
+    assert directions(corpus.train) == [
+        ("es-gn", "<2gn>", False),
+        ("es-shp", "<2shp>", False),
+        ("gn-es", "<2es>", True),
+        ("shp-es", "<2es>", True),
+    ]
+    assert [source.name for source in corpus.train] == ["own", None, "own reversed", None]
+    assert [source.weight for source in corpus.train] == [None, 2.0, None, 2.0]
+    for group in (corpus.valid, corpus.test, corpus.extra_tests["e"]):
+        assert directions(group) == [("es-gn", "<2gn>", False), ("gn-es", "<2es>", True)]
+
+
+def test_directions_that_are_written_out_round_trip():
+    for given in ({"both_directions": True, "tag": "to_target"}, {"both_directions": True}, {"tag": "to_target"}):
+        found = config(**given)
+        assert parse_config(found.model_dump(mode="json"), "again") == found
+
+
+def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
+    train = [{"file": "a.tsv", "tag": "<bt>"}, {"file": "b.tsv", "tag": "to_target"}, {"file": "c.tsv"}]
+    assert [source.tag for source in config(train=train).corpus.train] == ["<bt>", "<2gn>", None]
+    assert [source.tag for source in config(train=train, tag="to_target").corpus.train] == ["<bt>", "<2gn>", "<2gn>"]
+
+
+def test_a_held_out_share_is_of_both_directions_and_never_leaks(tmp_path):
+    lines = [f"uno {n}\tpetei {n}" for n in range(200)]
+    (tmp_path / "gn.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    train = {"file": str(tmp_path / "gn.tsv"), "filters": {"min_script_share": None}}
+    found = config(train=train, valid={"fraction": 0.2}, both_directions=True, tag="to_target").corpus
+    corpora = read_corpora(found, 1, Cache(tmp_path / "cache"))
+    known = {text for pair in corpora["valid"].pairs for text in (pair[0].partition(" ")[2], pair[1])}
+    learned = {text for pair in corpora["train"].pairs for text in (pair[0].partition(" ")[2], pair[1])}
+    assert known and learned and not known & learned
+    languages = corpora["valid"].languages(found.languages_of("valid"))
+    for (source, target), both in zip(corpora["valid"].pairs, languages, strict=True):
+        assert both == (("es", "gn") if source.startswith("<2gn> uno") else ("gn", "es"))
+        assert target.startswith("petei" if both == ("es", "gn") else "uno")
+
+
+def test_sentences_of_valid_are_dropped_from_the_reversed_corpus(tmp_path):
+    rows = "".join(f"uno {n}\tpetei {n}\n" for n in range(30))
+    (tmp_path / "train.tsv").write_text(rows, encoding="utf-8")
+    (tmp_path / "valid.tsv").write_text("uno 3\tpetei 3\n", encoding="utf-8")
+    files = {"train": {"file": str(tmp_path / "train.tsv")}, "valid": {"file": str(tmp_path / "valid.tsv")}}
+    corpora = read_corpora(config(**files, both_directions=True).corpus, 1, Cache(tmp_path / "cache"))
+    assert [corpora["train"].counts(part)["overlap"] for part in corpora["train"].parts] == [1, 1]
+
+
+@pytest.mark.parametrize("bad", [{"both_directions": "both"}, {"tag": "gn"}, {"train": 3, "both_directions": True}])
+def test_wrong_values_are_explained(bad):
+    with pytest.raises(ConfigError):
+        config(**bad)
+
+
+def test_temperature_counts_the_corpora_of_one_direction_as_one():
+    groups = ["es-gn", "es-gn", "es-shp"]
+    for temperature in (1, 2, 5, 1_000_000):
+        times = shares_by_temperature([300, 600, 100], temperature, groups)
+        assert times[0] == times[1]
+        assert 300 * times[0] + 600 * times[1] + 100 * times[2] == pytest.approx(1000)
+        assert 900 * times[0] / (100 * times[2]) == pytest.approx(9 ** (1 / temperature))
+
+
+def test_scores_of_directions_are_those_of_their_pairs_alone():
+    languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
+    hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
+    scorer = Scorer.of("gn", num_resamples=10)
+    found = scores_by_direction(scorer, languages, hypotheses, references)
+    assert list(found) == ["es-gn", "gn-es", "es-ja"]
+    assert found["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])
+    assert found["es-ja"] == Scorer.of("ja").score(hypotheses[3:], references[3:])
+    mean = mean_scores(found)
+    assert mean["chrf"].score == pytest.approx(sum(each["chrf"].score for each in found.values()) / 3, abs=1e-4)
+    assert mean["chrf"].signature.startswith("mean:3|") and "wer" not in mean
+    assert not rows_by_direction(languages[:1]) and not scores_by_direction(scorer, [], ["a"], ["a"])
+
+
+def test_the_best_checkpoint_of_several_directions_has_the_best_mean():
+    several, one = config(both_directions=True), config()
+    assert best_metric_of(several, scorer_of(several, "valid")) == "chrf"
+    assert metric_id_of(several, scorer_of(several, "valid")) == "chrf/mean"
+    assert metric_id_of(one, scorer_of(one, "valid")) == "bleu/13a"

@@ -1,0 +1,91 @@
+import pytest
+
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.spelling import APOSTROPHES, mixed_spellings, spellings_to_normalize
+from mt_cli.evaluation.texts import Scorer
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.trust import has_only_own_steps
+
+WORDS = ["jach'a", "qilqt'aña", "t'ant'a", "k'iri", "ch'uñu"]
+ALL = ("nfc", "apostrophes", "joined_apostrophes")
+
+
+def options(texts):
+    return [found.option for found in mixed_spellings(texts)]
+
+
+def trained(texts, *names):
+    return train_tokenizer(texts, TokenizerConfig(algorithm="bpe", vocab_size=400, normalize=names), ())
+
+
+def test_one_spelling_is_not_mixed():
+    for mark in f"'{APOSTROPHES}":
+        assert not mixed_spellings([word.replace("'", mark) for word in WORDS * 30])
+    assert not mixed_spellings([]) and not mixed_spellings(["no apostrophe", "l'un", "l’un"])
+
+
+@pytest.mark.parametrize("mark", APOSTROPHES)
+def test_other_apostrophes_are_counted_with_examples(mark):
+    (found,) = mixed_spellings([*WORDS * 20, *(f"mä {word.replace(chr(39), mark)} uta" for word in WORDS * 2)])
+    assert found.option == "apostrophes" and found.counts == {"'": 120, mark: 12}
+    assert found.examples[0] == f"mä jach{mark}a uta"
+
+
+def test_a_space_before_an_apostrophe_inside_a_word_is_found_unless_it_begins_words_or_quotes():
+    split = [f"aka {word.replace(chr(39), ' ' + chr(39), 1)} uta" for word in WORDS * 20]
+    assert options([*split, *WORDS * 4]) == ["joined_apostrophes"]
+    assert options([*WORDS * 60, *["memexeitsie 'aix iyari"] * 60]) == [], "as in Wixarika"
+    assert options(["he said 'no' and left"] * 100) == [], "quotation marks"
+
+
+def test_decomposed_letters_are_found():
+    (found,) = mixed_spellings([*["café"] * 50, "un cafe\u0301 solo"])
+    assert (found.option, found.counts) == ("nfc", {"composed": 50, "decomposed": 1})
+
+
+def test_normalised_spellings_are_not_mixed_any_more():
+    texts = [*WORDS * 20, *(word.replace("'", "’") for word in WORDS * 4), *["cafe\u0301"] * 9]
+    texts += [f"aka {word.replace(chr(39), ' ' + chr(39), 1)} uta" for word in WORDS * 40]
+    assert sorted(options(texts)) == sorted(ALL)
+    tokenizer = trained(texts, *ALL)
+    assert not mixed_spellings(tokenizer.decode(tokenizer.encode(texts)))
+
+
+def test_each_value_changes_what_it_names_alone():
+    text = "jach 'a qilqt’ana cafe\u0301 'quote' ’ a’"
+    changed = {
+        "nfc": "jach 'a qilqt’ana café 'quote' ’ a’",
+        "apostrophes": "jach 'a qilqt'ana cafe\u0301 'quote' ’ a’",
+        "joined_apostrophes": "jach'a qilqt’ana cafe\u0301 'quote' ’ a’",
+    }
+    for name, expected in changed.items():
+        tokenizer = trained([text] * 9, name)
+        assert tokenizer.decode(tokenizer.encode([text])) == [expected]
+
+
+def test_tokens_have_their_places_in_the_text_that_was_given():
+    text = "jach 'a qilqt’ana"
+    tokenizer = trained([text] * 9, *ALL)
+    ends = [end for _, end in tokenizer.spans(text)]
+    assert ends == sorted(ends) and ends[-1] == len(text)
+
+
+def test_a_normalising_tokenizer_is_trusted_when_it_is_read_again(tmp_path):
+    tokenizer = trained(WORDS * 9, *ALL)
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert again.encode(["jach ’a"]) == tokenizer.encode(["jach'a"]) and has_only_own_steps(again._backend)
+
+
+def test_the_character_that_a_text_has_most_is_not_replaced():
+    texts = [*WORDS * 4, *(word.replace("'", "ʼ") for word in WORDS * 40)]
+    assert options(texts) == ["apostrophes"] and spellings_to_normalize(texts) == []
+    assert spellings_to_normalize([word.replace("'", "X") for word in texts]) == []
+
+
+def test_a_score_of_normalised_hypotheses_says_so():
+    plain, named = Scorer.of("ay"), Scorer("ay", "13a", normalize=ALL)
+    assert named.score(["a b"], ["a b"])["chrf"].signature == (
+        plain.score(["a b"], ["a b"])["chrf"].signature + "|normalize:nfc+apostrophes+joined_apostrophes"
+    )
