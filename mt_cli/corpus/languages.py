@@ -1,7 +1,8 @@
 """Languages: codes, scripts, the most common words of some, and whether spaces separate their words.
 
-`languages.tsv` has a line for each language: its code in ISO 639-1 (or 639-3), its English name, its codes in ISO 639-2
-and 639-3, the Unicode names of its scripts, and function words in lower case that tell it from other languages.
+`languages.tsv` has a line for each common language: its code in ISO 639-1 (or 639-3), its English name, its codes in
+ISO 639-2 and 639-3, the Unicode names of its scripts, and function words in lower case that tell it from other
+languages. The codes of all others are in the registry of BCP 47, which the package `langcodes` has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("languages.tsv")
@@ -36,7 +37,14 @@ _SPACELESS_SCRIPTS = frozenset(
 )
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*")
 """The form of a code, known or not, perhaps with script and region."""
-_LETTERS = re.compile(r"[^\W\d_]+")
+NO_CODES = frozenset(
+    {"bpe", "cln", "csv", "dat", "dev", "doc", "hyp", "in", "inp", "lc", "log", "lst", "new", "old", "one", "out", "pe"}
+    | {"raw", "ref", "seg", "sgm", "spm", "src", "sys", "tc", "tgt", "tmp", "tok", "trg", "two", "txt", "url", "val"}
+    | {"vec", "xml"}
+)
+"""What files and columns are called for other reasons, although most of it are codes in the registry."""
+_NO_LANGUAGES = re.compile(r"und|mul|mis|zxx|art|q[a-t][a-z]")
+"""Codes for what is no language, for several, and for private use."""
 SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
 """Thai, Lao, Tibetan, Myanmar and Khmer characters, for the brackets of a regular expression."""
 SPACELESS = (
@@ -51,17 +59,57 @@ SPACELESS = (
 def primary(code: str) -> str:
     """The language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`."""
     language = code.replace("_", "-").partition("-")[0].lower()
-    return _SHORT_CODES.get(language, language)
+    if language in _SCRIPTS or language in _SHORT_CODES:
+        return _SHORT_CODES.get(language, language)
+    return _registered(language) or language
+
+
+def is_common(code: str) -> bool:
+    """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
+    return primary(code) in _SCRIPTS and _has_form_of_code(code)
 
 
 def is_known(code: str) -> bool:
-    """Whether a text is the code of a language in `languages.tsv`, perhaps with script and region."""
-    return primary(code) in _SCRIPTS and LANGUAGE_CODE.fullmatch(code) is not None
+    """Whether a text is the code of a language in `languages.tsv` or the registry, perhaps with script and region.
+
+    Many short words are codes in the registry: `all`, `the`, `dog`. Those of `NO_CODES` do not count.
+    """
+    language = re.split("[_-]", code.lower())[0]
+    return (primary(code) in _SCRIPTS or _registered(language) is not None) and _has_form_of_code(code)
+
+
+def _has_form_of_code(code: str) -> bool:
+    if LANGUAGE_CODE.fullmatch(code) is None or re.split("[_-]", code.lower())[0] in NO_CODES:
+        return False
+    return _has_valid_subtags(code)
+
+
+@lru_cache(maxsize=1_000)
+def _registered(language: str) -> str | None:
+    """The shortest code for a code of two or three letters in the registry; None if it is none of a language."""
+    if not re.fullmatch("[a-z]{2,3}", language) or _NO_LANGUAGES.fullmatch(language):
+        return None
+    import langcodes  # Takes a while.
+
+    if not langcodes.tag_is_valid(language):
+        return None
+    return langcodes.standardize_tag(language).partition("-")[0]
+
+
+@lru_cache(maxsize=1_000)
+def _has_valid_subtags(code: str) -> bool:
+    """Whether script, region and variants behind a language are in the registry."""
+    if not re.search("[_-]", code):
+        return True
+    import langcodes
+
+    # `en-yor` is two languages, although the grammar of tags permits it.
+    return langcodes.tag_is_valid(code) and not langcodes.Language.get(code, normalize=False).extlangs
 
 
 def code_of(text: str) -> str | None:
     """A text that is the code of a language in `languages.tsv`, or the code for an English name such as `German`."""
-    return text if is_known(text) else _CODES_BY_NAME.get(text.strip().lower())
+    return text if is_common(text) else _CODES_BY_NAME.get(text.strip().lower())
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:
@@ -113,17 +161,13 @@ def bleu_tokenizer(language: str) -> str:
     return "zh" if primary(language) in CHINESE else "char"
 
 
-def language_of_texts(texts: Sequence[str]) -> str | None:
-    """The language that texts have common words of, or the only known one in their script; None if unclear."""
-    votes = Counter(filter(None, (language_of(set(_LETTERS.findall(text.lower()))) for text in texts)))
-    for code, count in votes.most_common(1):
-        if 2 * count > votes.total() and 20 * count > len(texts):
-            return code
-    scripts = scripts_in(" ".join(texts))
+def language_by_script(texts: str) -> str | None:
+    """The only language of `languages.tsv` in the script of a text; None if it has several, or others have it too."""
+    scripts = scripts_in(texts)
     if scripts == {"Han"}:
         return "zh"
     codes = [code for code, own in _SCRIPTS.items() if scripts and scripts <= {*own} and {own[0], own[-1]} & scripts]
-    return next(iter(codes)) if len(codes) == 1 else None
+    return codes[0] if len(codes) == 1 else None
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:

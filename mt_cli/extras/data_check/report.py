@@ -19,6 +19,7 @@ from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
+from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
 from mt_cli.run.data import Data, notes_on_words
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
@@ -45,6 +46,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         "notes": [
             *notes_on_words(config),
             *notes_on_overlap(rows),
+            *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
             *_notes_on_spellings(data.corpora["train"], config),

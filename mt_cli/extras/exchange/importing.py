@@ -14,7 +14,7 @@ from mt_cli.checkpoint.state import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
-from mt_cli.corpus.languages import is_known, primary, writes_spaces
+from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
@@ -124,7 +124,7 @@ def _languages(name: str, config: _TokenizerConfig, given: Sequence[str | None])
     """The languages: those given, those of the tokenizers, or those at the end of the name, as in `opus-mt-en-it`."""
     found = [config.source_lang, config.target_lang]
     parts = re.split(r"[-_]", Path(name).name)[-2:]
-    if None in found and len(parts) == 2 and all(map(is_known, parts)):
+    if None in found and len(parts) == 2 and all(map(is_known, parts)) and any(map(is_common, parts)):
         found = list(parts)
     both = [own or each for own, each in zip(given, found, strict=True)]
     for side, language in zip(("source", "target"), both, strict=True):

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
 import shutil
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 import mt_cli
-from mt_cli import hooks
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
+from mt_cli.extras.recipes.given import chosen, evaluation_sources, source_of
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
-if TYPE_CHECKING:
-    from mt_cli.config.corpora import Source
-
 _TEXT, _FOUND, _WRITTEN = "Your text (give one)", "Found by itself", "What it writes"
-_WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
 
 def add(app: typer.Typer) -> None:
@@ -86,6 +79,26 @@ def init(
             callback=utf8,
             help="Target language.",
             show_default="by names and texts",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    valid: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FILE",
+            callback=utf8,
+            help="Pairs for validation: a file, folder or split; twice for two files.",
+            show_default="by its name",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    test: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FILE",
+            callback=utf8,
+            help="Pairs for the scores at the end, given in the same way.",
+            show_default="by its name",
             rich_help_panel=_FOUND,
         ),
     ] = None,
@@ -159,7 +172,7 @@ def init(
     An existing file is never overwritten.
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
-    kind = _chosen(given, paths or [])
+    kind = chosen(given, paths or [])
     of_dataset = {"subset": subset, "split": split, "revision": revision, "data_files": data_files}
     options: dict[str, Any] = {key: value for key, value in of_dataset.items() if value is not None}
     if options and dataset is None:
@@ -169,8 +182,8 @@ def init(
     check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
-        if name or source_language or target_language:
-            raise InputError("--example: an example has a name and languages; give --output alone beside it")
+        if name or source_language or target_language or valid or test:
+            raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
         return _write(output or Path(f"{example}.yaml"), _example(example))
     if output == Path():
         raise InputError("--output: give the name of a new file")
@@ -180,8 +193,9 @@ def init(
     from mt_cli.extras.recipes.new_config import new_config
 
     options |= {"columns": columns} if columns else {}
-    source = _source_of(kind, {kind: given[kind], **options})
-    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say))
+    source = source_of(kind, {kind: given[kind], **options})
+    evaluation = evaluation_sources({"valid": valid, "test": test}, source)
+    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), evaluation)
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:
@@ -194,57 +208,6 @@ def _fitted_to_terminal(line: str) -> str:
     if not sys.stderr.isatty():
         return line
     return fill(line, shutil.get_terminal_size().columns, subsequent_indent=" " * 13, break_on_hyphens=False)
-
-
-def _chosen(given: dict[str, Any], paths: list[str]) -> str:
-    """The key of the only way that is given; `paths` without an option are added to `given`."""
-    if paths and any(value is not None for value in given.values()):
-        raise InputError(f"{paths[0]}: {_WAYS}")
-    given |= _source_of_paths(paths)
-    chosen = [key for key, value in given.items() if value is not None]
-    files = given["files"] or ()
-    if files and files[1].startswith("--"):
-        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
-    if len(chosen) != 1:
-        raise InputError(_WAYS)
-    if given[chosen[0]] == "" or "" in files:
-        raise InputError(f"--{chosen[0]}: a name is empty")
-    _check_sides(files)
-    return chosen[0]
-
-
-def _check_sides(files: Sequence[str]) -> None:
-    """Raise InputError if one of two files is of a format that always holds both languages."""
-    for name in files:
-        suffix = Path(re.sub(r"\.(gz|zst)$", "", name)).suffix
-        if suffix in hooks.FORMATS:
-            raise InputError(
-                f"{name}: a {suffix} file holds both languages; type mt init --file {shlex.quote(name)} for this file, "
-                "or mt init FOLDER for all files of a folder"
-            )
-
-
-def _source_of_paths(paths: list[str]) -> dict[str, Any]:
-    """The source that paths without an option are: a folder, a file with both sides, or two files."""
-    if not paths:
-        return {}
-    if len(paths) > 2:
-        raise InputError(f"{paths[2]}: {_WAYS}")
-    if len(paths) == 2:
-        return {"files": (paths[0], paths[1])}
-    return {"folder" if os.path.isdir(paths[0]) else "file": paths[0]}
-
-
-def _source_of(kind: str, tree: dict[str, Any]) -> Source:
-    """The source that options describe; `kind` is its key in a config."""
-    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource
-    from mt_cli.extras.recipes.naming import source_of_folder
-
-    if kind == "folder":
-        return source_of_folder(tree["folder"])
-    kinds: dict[str, type[DatasetSource | FileSource | FilesSource]]
-    kinds = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}
-    return kinds[kind].model_validate(tree)
 
 
 def _check_name(name: str | None) -> None:

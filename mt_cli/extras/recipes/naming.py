@@ -12,20 +12,16 @@ from typing import Any
 from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
 from mt_cli.corpus.formats import names_in, suffix_of
 from mt_cli.corpus.hub import names_in_dataset, splits_of
-from mt_cli.corpus.languages import is_known
-from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.sources import files_of
 from mt_cli.errors import CorpusError, InputError
+from mt_cli.extras.recipes.codes import codes_in_names
 
 Tree = dict[str, Any]
 VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
-_LIKE_A_CODE = re.compile(r"([a-z]{2,3}|[A-Z]{2,3})([_-]([A-Z][a-z]{3}|[A-Z]{2}))*")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
 _FILES_EXAMINED = 20
-NO_CODES = frozenset({"txt", "src", "tgt", "trg", "ref"})
-"""Names that look like codes of languages and are none."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,8 @@ def look(source: Source) -> Found:
         splits = splits_of(source)
         if source.split not in splits and not re.search(r"[\[+]", source.split):
             raise CorpusError(
-                f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}; choose with --split"
+                f"{title_of(source)}: no split {source.split!r} among {', '.join(splits)}; choose one of them "
+                "(--split, --valid, --test)"
             )
         tree = source.model_dump(mode="json", exclude_unset=True)
         others = [each for each in splits if each not in source.split]
@@ -55,9 +52,7 @@ def look(source: Source) -> Found:
         evaluation = {role: {**tree, "split": each} for role, each in roles.items() if each}
         return Found(*names_in_dataset(source), evaluation)
     if isinstance(source, FilesSource):
-        unknown = unknown_codes_in(source.files)
-        known = ["" if each else _language_in_name(path) for path, each in zip(source.files, unknown, strict=True)]
-        return Found(known, True, neighbours(source.files))
+        return Found([each.language for each in codes_in_names(source.files)], True, neighbours(source.files))
     if isinstance(source, FolderSource):
         found = [names_in(path) for path in files_of(source)[:_FILES_EXAMINED]]
         return Found(list(dict.fromkeys(name for each in found for name in each.names)), found[0].are_languages, {})
@@ -94,37 +89,6 @@ def source_of_folder(folder: str) -> FolderSource:
     if suffix not in _FORMATS_OF_FOLDERS and any(_TRAIN.search(path.name) for path in Path(folder).rglob("*" + suffix)):
         raise InputError(f"{folder}: has files named after splits, as a dataset of the hub; give it with --dataset")
     return FolderSource(folder=folder, pattern=f"**/*{suffix}")
-
-
-def _language_in_name(path: str) -> str:
-    """The last part of a file name that is the code of a language, or an empty string."""
-    return next((part for part in reversed(_parts(Path(path))) if is_known(part)), "")
-
-
-def _parts(path: Path) -> list[str]:
-    return re.split(r"[._-]", path.name)
-
-
-def is_unknown_code(name: str) -> bool:
-    """Whether a name may be the code of a language that is not known."""
-    return _LIKE_A_CODE.fullmatch(name) is not None and name.lower() not in NO_CODES and not is_known(name)
-
-
-def unknown_codes_in(files: tuple[str, str]) -> list[str]:
-    """For each of two files, what may be the code of a language that is not known, or an empty string.
-
-    It is the suffix, if that of the other file differs, or what has the place of a known code in the other name: `hau`
-    in `eng.dev` and `hau.dev`.
-    """
-    both = [Path(file).with_suffix("") if Path(file).suffix in COMPRESSIONS else Path(file) for file in files]
-    found = []
-    for own, other in (both, both[::-1]):
-        suffix, parts, others = own.suffix[1:], _parts(own), _parts(other)
-        places = zip(parts, others, strict=True) if len(parts) == len(others) else ()
-        candidates = [part for part, at_same_place in places if is_known(at_same_place)]
-        candidates += [suffix] if own.suffix != other.suffix else []
-        found.append(next((each for each in reversed(candidates) if is_unknown_code(each)), ""))
-    return found
 
 
 def neighbours(paths: Sequence[str]) -> dict[str, Tree]:

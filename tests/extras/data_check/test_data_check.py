@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from corpora import WORDS, sentences, write_config
+from texts import TEXTS
 
 
 @pytest.fixture
@@ -203,6 +204,21 @@ def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
         assert row["dropped"]["max_tokens"] > 0, row
         left_out = row["num_held_out"] + sum(row["dropped"].values())
         assert row["num_read"] == row["num_kept"] + left_out, row
+
+
+def test_text_in_another_language_than_the_config_says_is_noted(mt, tmp_path):
+    sides = {"en": TEXTS["eng_Latn"].split("\n"), "mr": TEXTS["hin_Deva"].split("\n")}
+    for suffix, lines in sides.items():
+        text = "".join(f"{line} {number}\n" for number in range(10) for line in lines)
+        (tmp_path / f"t.{suffix}").write_text(text, encoding="utf-8")
+    for target, is_noted in (("mr", True), ("hi", False)):
+        tree = {"name": "t", "corpus": {"source": "en", "target": target, "train": {"files": ["t.en", "t.mr"]}}}
+        tree["corpus"]["valid"] = {"fraction": 0.1}
+        (tmp_path / "c.yaml").write_text(json.dumps(tree | {"tokenizer": {"vocab_size": 300}}), encoding="utf-8")
+        status, out, err = mt("data", "check", "--config", "c.yaml")
+        assert status == 0, err
+        note = "note: the target of train, t.en, looks like hi, not mr; check it"
+        assert (note in out.splitlines()) is is_noted, out
 
 
 def test_a_tag_is_no_text_of_its_sentence(mt, tmp_path):

@@ -12,7 +12,8 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.extras.exchange.huggingface import unsupported
-from mt_cli.extras.recipes.naming import neighbours, unknown_codes_in
+from mt_cli.extras.recipes.codes import codes_in_names
+from mt_cli.extras.recipes.naming import neighbours
 from mt_cli.extras.recipes.new_config import new_config
 
 # Function words that Italian has too.
@@ -149,13 +150,12 @@ def test_a_third_key_of_a_translation_is_asked_about(empty_folder):
 
 @pytest.mark.parametrize("suffixes", [("es", "xyz"), ("xyz", "es")])
 def test_the_side_whose_suffix_is_not_known_is_named(empty_folder, suffixes):
-    write(empty_folder / "train.es", MADE_UP)  # Its words are not needed.
+    write(empty_folder / "a.train.es", MADE_UP)  # Its words are not needed.
     write(empty_folder / "train.xyz", MADE_UP[::-1])
+    names = {"es": "a.train.es", "xyz": "train.xyz"}
     side = ("source", "target")[suffixes.index("xyz")]
-    with pytest.raises(InputError, match="xyz is no code that mt knows; if it is one") as caught:
-        new_config(
-            FilesSource(files=tuple(f"train.{each}" for each in suffixes)), (None, None), None, Cache(empty_folder)
-        )
+    with pytest.raises(InputError, match="xyz is in no registry of languages; if it is a code") as caught:
+        new_config(FilesSource(files=tuple(names[each] for each in suffixes)), (None, None), None, Cache(empty_folder))
     assert f"the language of the {side} is not known" in str(caught.value)
     assert f"--{side}-language xyz" in str(caught.value)
 
@@ -169,24 +169,25 @@ def write_pairs(names):
 @pytest.mark.parametrize(
     ("names", "code"),
     [
-        (("y.en", "y.xqz"), "xqz"),
-        (("y.en", "y.xq"), "xq"),
-        (("y.en-xqz.en", "y.en-xqz.xqz"), "xqz"),
-        (("y.eng_Latn", "y.xqz_Latn"), "xqz_Latn"),
-        (("eng_Latn.dev", "xqz_Latn.dev"), "xqz"),
+        (("y.en", "x-y.xqz"), "xqz"),
+        (("y.en", "x-y.xq"), "xq"),
+        (("y.eng_Latn", "x-y.xqz_Latn"), "xqz_Latn"),
+        (("eng_Latn.dev", "xqz_Latn.dev"), "xqz_Latn"),
         (("y-en.txt", "y-xqz.txt"), "xqz"),
     ],
 )
 def test_words_never_overrule_a_name_like_a_code(empty_folder, names, code):
     source = write_pairs(names)
-    with pytest.raises(InputError, match=f": {code} is no code that mt knows; .* give --target-language {code}, "):
+    with pytest.raises(
+        InputError, match=f": {code} is in no registry of languages; .* give --target-language {code}, "
+    ):
         new_config(source, (None, None), None, Cache(empty_folder))
     assert begun(source, (None, code)).config.corpus.target == code
 
 
 def test_a_code_may_be_before_the_suffix_of_a_compressed_file():
-    assert unknown_codes_in(("y.en.gz", "y.xqz.gz")) == ["", "xqz"]
-    assert unknown_codes_in(("y.en.bpe", "y.de.bpe")) == ["", ""]
+    assert codes_in_names(("y.en.gz", "y.xqz.gz")) == (("en", ""), ("xqz", ""))
+    assert codes_in_names(("y.en.bpe", "y.de.bpe")) == (("en", ""), ("de", ""))
 
 
 @pytest.mark.parametrize("suffix", ["txt", "src", "tgt", "trg", "ref"])
@@ -246,7 +247,7 @@ NUMBERS = list(range(30))
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "tsv", "csv"])
 def test_words_never_overrule_a_column_like_a_code(empty_folder, kind):
     source = table(empty_folder / f"t.{kind}", {"en": ENGLISH, "xqz": LIKE_ITALIAN[:30]})
-    with pytest.raises(InputError, match=r"xqz is no code that mt knows; .* give --target-language xqz, "):
+    with pytest.raises(InputError, match=r"xqz is in no registry of languages; .* give --target-language xqz, "):
         new_config(source, (None, None), None, Cache(empty_folder))
     corpus = begun(source, ("en", "xqz")).config.corpus
     assert [row[1:] for row in read_rows(corpus.train[0], corpus.languages)] == list(
