@@ -58,7 +58,7 @@ def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iter
 
 
 def names_in(path: Path) -> Names:
-    """The languages of a translation memory or of `translation`, otherwise columns; none for gettext.
+    """The languages of a translation memory or of `translation`, the target language of gettext, otherwise columns.
 
     Those of a table without a heading are its first cells. Raises CorpusError if the format is unknown or the file
     cannot be read.

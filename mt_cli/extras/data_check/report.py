@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations, islice
+from itertools import combinations, compress
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,20 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
-from mt_cli.corpus.reading import Corpus
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
+from mt_cli.extras.data_check.likeness import new_words
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
-from mt_cli.run.data import Data, notes_on_words
+from mt_cli.run.data import Data, notes_on_words, sample
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
 from mt_cli.tokenizer.special import untagged
 
 _NUM_ODD = 10
-_PAIRS_EXAMINED = 50_000
+_PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -49,7 +50,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
-            *_notes_on_spellings(data.corpora["train"], config),
+            *_notes_on_texts(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
@@ -105,20 +106,37 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
                 yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
 
 
-def _notes_on_spellings(train: Corpus, config: Config) -> Iterator[str]:
-    """Notes on what the training text of a language has in several spellings."""
+def _texts_by_language(data: Data, name: str, config: Config) -> Mapping[str, list[str]]:
+    """The texts of a corpus without tags, or those of a sample of its pairs."""
+    corpus, tags = data.corpora[name], config.corpus.tags
+    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
+    sampled = mask[corpus.statuses == corpus.code]
+    languages = compress(corpus.languages(config.corpus.languages_of(name)), sampled)
     texts = defaultdict[str, list[str]](list)
-    languages = train.languages(config.corpus.languages_of("train"))
-    for both, (_, *pair) in islice(zip(languages, train.rows(), strict=True), _PAIRS_EXAMINED):
-        for language, text in zip(both, pair, strict=True):
-            texts[language].append(text)
-    for language in texts:
-        for found in mixed_spellings(texts[language]):
+    for (one, other), (_, source, target) in zip(languages, corpus.rows(mask), strict=True):
+        texts[one].append(untagged(source, tags))
+        texts[other].append(target)
+    return texts
+
+
+def _notes_on_texts(data: Data, config: Config) -> Iterator[str]:
+    """Notes on what `train` has in several spellings, and on evaluation sets that are unlike it."""
+    train = _texts_by_language(data, "train", config)
+    for language, texts in train.items():
+        for found in mixed_spellings(texts):
             counts = ", ".join(f"{form} {count:,}" for form, count in found.counts.items())
             advice = f"tokenizer.normalize: [{found.option}] would make them equal"
             if found.option in config.tokenizer.normalize:
                 advice = f"tokenizer.normalize makes them equal ({found.option})"
             yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"
+    for name in (name for name in data.corpora if name != "train"):
+        for language, texts in _texts_by_language(data, name, config).items():
+            words = new_words(train[language], texts) if writes_spaces(language) else None
+            if words and words.is_unlike:
+                yield (
+                    f"{name} looks unlike train in {language}: {words.found:.0%} of its words do not occur in train; "
+                    f"in text of the same kind it would be {words.expected:.0%}, and translations would be better"
+                )
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from mt_cli.errors import CorpusError
 _LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
+_LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@\w+)?\s*\\n"')
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
@@ -41,7 +42,14 @@ def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]
     yield from _rows_of_message(path, began, entry, is_fuzzy)
 
 
-GETTEXT = Format(read_po, lambda path: Names([], False))
+def target_in_po(path: Path) -> Names:
+    """The language of the translations, if the header of a catalogue names it; the other language has no name."""
+    with opened(path) as file:
+        found = _LANGUAGE.search(file.read(CHUNK_BYTES))
+    return Names([found[1].decode("ascii")] if found else [], found is not None)
+
+
+GETTEXT = Format(read_po, target_in_po)
 
 
 def _check_charset(path: Path) -> None:

@@ -54,10 +54,16 @@ def look(source: Source) -> Found:
     if isinstance(source, FilesSource):
         return Found([each.language for each in codes_in_names(source.files)], True, neighbours(source.files))
     if isinstance(source, FolderSource):
-        found = [names_in(path) for path in files_of(source)[:_FILES_EXAMINED]]
+        paths = files_of(source)
+        found = [names_in(path) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
         return Found(list(dict.fromkeys(name for each in found for name in each.names)), found[0].are_languages, {})
     assert isinstance(source, FileSource)
     return Found(*names_in(Path(source.file)), neighbours([source.file]))
+
+
+def is_gettext(source: Source) -> bool:
+    """Whether a source is of catalogues, which name their target language at most."""
+    return re.search(r"\.po(\.\w+)?$", str(getattr(source, "file", getattr(source, "pattern", "")))) is not None
 
 
 def title_of(source: Source) -> str:

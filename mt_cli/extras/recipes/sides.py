@@ -12,7 +12,7 @@ from mt_cli.corpus.recognition import are_near, language_of_texts, other_languag
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
-from mt_cli.extras.recipes.naming import Found, title_of
+from mt_cli.extras.recipes.naming import Found, is_gettext, title_of
 
 SIDES = ("source", "target")
 OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
@@ -48,6 +48,9 @@ def columns_and_languages(
         # `sentence_eng_Latn` has a code behind a word.
         own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in columns]
         return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
+    if is_gettext(source):
+        target = _target_of_catalogues(source, found.names)
+        return None, (given[0], given[1] or target)
     code_of_name = _codes_of(source, found)
     column_of = {code: name for name, code in reversed(code_of_name.items())}
     codes = list(reversed(column_of))
@@ -69,6 +72,17 @@ def columns_and_languages(
     if columns:  # Perhaps only one of them is named like a language.
         languages = languages[0] or code_of_name.get(columns[0]), languages[1] or code_of_name.get(columns[1])
     return (None if columns == languages else columns), languages
+
+
+def _target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
+    """The language in the headers of gettext catalogues, if any; raises InputError if there are several."""
+    by_language = {primary(name): name for name in names if is_known(name)}
+    if len(by_language) > 1:
+        raise InputError(
+            f"{title_of(source)}: has translations into {', '.join(by_language.values())}; give a file or a folder of "
+            "one of these languages, or write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
+        )
+    return next(iter(by_language.values()), None)
 
 
 def _codes_of(source: Source, found: Found) -> dict[str, str]:
@@ -156,7 +170,7 @@ def detected(
                 f"with --{side}-language"
             )
         found.append(language)
-        by_name = f"from --{side}-language" if option else "from a name"
+        by_name = f"from --{side}-language" if option else _place_of_names(origin)
         origins.append(by_name if name or hint else "recognised by its words")
     source, target = found
     if source == target:
@@ -165,6 +179,14 @@ def detected(
         raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
     notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
     return Detected((source, target), origins, notes)
+
+
+def _place_of_names(origin: Source) -> str:
+    """Where a source has the names of its languages, for people."""
+    if is_gettext(origin):
+        return "from the header"
+    is_memory = re.search(r"\.tmx(\.\w+)?$", str(getattr(origin, "file", getattr(origin, "pattern", ""))))
+    return "from xml:lang" if is_memory else "from a name"
 
 
 def _check_letters(sides: Sequence[Sequence[str]], title: str) -> None:

@@ -1,6 +1,7 @@
 """What `mt data check` finds and `mt data show` shows."""
 
 import json
+import random
 from functools import partial
 
 import pytest
@@ -245,3 +246,22 @@ def test_mixed_spellings_are_reported_with_counts_and_examples(mt, tmp_path):
     assert "several spellings in es" not in out
     (tmp_path / "t.yaml").write_text(config + "tokenizer: {normalize: [apostrophes]}\n", encoding="utf-8")
     assert "tokenizer.normalize makes them equal (apostrophes)" in mt("data", "check", "--config", "t.yaml")[1]
+
+
+def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_not(mt, tmp_path):
+    generator = random.Random(1)
+    words = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]
+    common = [1 / (rank + 1) for rank in range(len(words))]
+
+    def write(name, number, words):
+        lines = (" ".join(generator.choices(words, common, k=8)) for _ in range(number))
+        (tmp_path / name).write_text("".join(f"{line} .\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+
+    write("train.tsv", 500, words)
+    write("same.tsv", 60, words)
+    write("other.tsv", 60, [f"x{word}" for word in words[: len(words) // 2]] + words[len(words) // 2 :])
+    sets = "train: {file: train.tsv}, valid: {file: same.tsv}, test: {file: other.tsv}"
+    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
+    out = mt("data", "check", "--config", "t.yaml")[1]
+    assert "test looks unlike train in ay" in out and "test looks unlike train in gn" in out
+    assert "valid looks unlike" not in out

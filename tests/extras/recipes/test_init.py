@@ -423,3 +423,31 @@ def test_the_same_text_on_both_sides_is_refused(mt, tmp_path):
         (tmp_path / name).write_text("the same\n" * 20, encoding="utf-8")
     status, _, err = mt("init", "--files", "a.en", "a.de")
     assert (status, "both sides are the same text" in err) == (2, True), err
+
+
+def write_catalogue(path, language, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    header = f'msgid ""\nmsgstr ""\n"Language: {language}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    messages = (f'msgid "{source}"\nmsgstr "{target}"\n' for source, target in rows)
+    path.write_text(header + "\n".join(messages), encoding="utf-8")
+
+
+def test_the_header_of_a_catalogue_names_its_target_language(mt, tmp_path):
+    rows = [(f"the open window of house {n}", f"xq zv {n}") for n in range(40)]
+    write_catalogue(tmp_path / "po/ay.po", "ay", rows)
+    status, _, err = mt("init", "po", "--name", "first")
+    assert status == 0 and "languages: en to ay (en recognised by its words, ay from the header)" in err
+    assert mt("init", "--file", "po/ay.po", "--name", "second", "--target-language", "qu")[0] == 0
+    assert load_config(tmp_path / "second.yaml").corpus.target == "qu", (
+        "an option is above a header, which may be wrong"
+    )
+
+
+def test_catalogues_of_several_languages_are_no_corpus(mt, tmp_path):
+    for number, language in enumerate(["de", "de_DE", *["it"] * 30]):
+        write_catalogue(tmp_path / f"po/{language}/{number}.po", language, pairs(3, number * 3))
+    for arguments in (("po",), ("po", "--target-language", "de")):
+        status, _, err = mt("init", *arguments)
+        assert status == 2 and "has translations into" in err and "it" in err.split("into")[1]
+    assert mt("init", "po/de", "--name", "x", "--source-language", "en")[0] in (0, 2)
+    assert "has translations into" not in mt("init", "po/de", "--name", "y", "--source-language", "en")[2]
