@@ -91,15 +91,16 @@ LEVELS = (
         30_000,
         "tiny",
         3_000,
-        "BLEU from below ten, for free text, to the low twenties, for short and similar sentences such as captions; "
-        "the model will invent and leave out words. More pairs help most, back-translated ones included.",
+        "BLEU in the low twenties for short and similar sentences such as captions, and far less for other text: the "
+        "model will invent and leave out words. More pairs help most, back-translated ones included.",
         _FEW_PAIRS,
     ),
     Level(
         150_000,
         "tiny",
         5_400,
-        "BLEU in the tens, for short and similar sentences such as captions about thirty. More pairs help most.",
+        "BLEU about thirty for short and similar sentences such as captions. For text unlike train it may stay "
+        "below one (Spanish to Aymara: chrF below twenty). More pairs help most.",
         {
             "tokenizer": dict(bpe_dropout=0.1),
             "model": dict(feed_forward_dropout=0.1),
