@@ -39,8 +39,8 @@ class TokenizerConfig(Section):
     """Apply Unicode NFKC normalisation (full-width letters, ligatures, ...)."""
     normalize: tuple[Literal["nfc", "apostrophes", "joined_apostrophes"], ...] = Field(default=(), strict=False)
     """Make spellings equal in training and in translating, not in references: `nfc` composes letters and accents,
-    `apostrophes` writes `'` for other characters between letters, `joined_apostrophes` removes a space before an
-    apostrophe inside a word (`jach 'a`). `mt data check` counts what each would change."""
+    `apostrophes` writes `'` for other characters between letters, `joined_apostrophes` removes spaces around an
+    apostrophe inside a word (`jach 'a`, `ch ' ama`). `mt data check` counts what each would change."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
     are segmented differently in each epoch."""

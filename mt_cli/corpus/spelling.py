@@ -14,6 +14,8 @@ from dataclasses import dataclass
 APOSTROPHES = "’ʼ‘ʻ`´′ʹꞌ＇"
 """Characters that are written for the apostrophe `'` inside words."""
 BETWEEN_LETTERS = rf"(?<=\p{{L}}\p{{M}}{{0,3}})[{APOSTROPHES}](?=\p{{L}})"
+BEFORE_SPACE = rf"(?<=\p{{L}}\p{{M}}{{0,3}} ['{APOSTROPHES}]) (?=\p{{L}})"
+"""A space after an apostrophe that has one before it, too: `ch ' a`."""
 AFTER_SPACE = (
     rf"(?<=\p{{L}}\p{{M}}{{0,3}}) (?=['{APOSTROPHES}]\p{{L}}[\p{{L}}\p{{M}}]*+"
     rf"(?:['{APOSTROPHES}][\p{{L}}\p{{M}}]++)*+(?!['{APOSTROPHES}]))"
@@ -21,7 +23,7 @@ AFTER_SPACE = (
 """A space before an apostrophe and a word without a closing one, which would be a quotation of one word."""
 _LETTER = r"[^\W\d_]"
 _INSIDE = re.compile(rf"(?<={_LETTER})['{APOSTROPHES}](?={_LETTER})")
-_SPACED = re.compile(rf"(?<={_LETTER}) ['{APOSTROPHES}](?={_LETTER})")
+_SPACED = re.compile(rf"(?<={_LETTER}) ['{APOSTROPHES}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})['{APOSTROPHES}](?!{_LETTER})")
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
 _MIN_SPACED = 50
@@ -42,15 +44,8 @@ class MixedSpelling:
 
 def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     """What is written in several ways in the texts of one language; a rare slip is not reported."""
-    inside, spaced, examples = Counter[str](), Counter[str](), dict[str, list[str]]()
-    for text in texts:
-        for match in _INSIDE.finditer(text):
-            inside[match[0]] += 1
-            _add_example(examples, match[0], text, match.start())
-        if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.
-            for match in _SPACED.finditer(text):
-                spaced[match[0][1:]] += 1
-                _add_example(examples, " ", text, match.start())
+    examples: dict[str, list[str]] = {}
+    inside, spaced = _counted_apostrophes(texts, examples)
     found = []
     if is_split := spaced.total() >= _MIN_SPACED and spaced.total() > inside.total():
         counts = {"inside a word": inside.total(), "after a space": spaced.total()}
@@ -67,12 +62,32 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     return found
 
 
-def spellings_to_normalize(texts: Sequence[str]) -> list[str]:
-    """The values of `tokenizer.normalize` that change rarer spellings into the most frequent one."""
-    found = {each.option: each for each in mixed_spellings(texts)}
-    if "apostrophes" in found and next(iter(found["apostrophes"].counts)) != "'":
-        del found["apostrophes"]  # It would write `'` where the text has mostly another character.
-    return [*found]
+def spellings_to_normalize(train: Sequence[str], valid: Sequence[str] = ()) -> list[str]:
+    """The values of `tokenizer.normalize` that suit training text which is validated on other text of the language.
+
+    Apostrophes become `'` only if that is what the validation text has most or, without any there, the training text.
+    """
+    found = [each.option for each in mixed_spellings([*train, *valid])]
+    for texts in (valid, train):
+        inside, spaced = _counted_apostrophes(texts, {})
+        if (forms := inside + spaced).total() >= _MIN_COUNT:
+            is_plain = forms.most_common(1)[0][0] == "'"
+            return [name for name in found if is_plain or name != "apostrophes"]
+    return found
+
+
+def _counted_apostrophes(texts: Sequence[str], examples: dict[str, list[str]]) -> tuple[Counter[str], Counter[str]]:
+    """How often each apostrophe is inside a word, and inside with a space before it; adds examples of each."""
+    inside, spaced = Counter[str](), Counter[str]()
+    for text in texts:
+        for match in _INSIDE.finditer(text):
+            inside[match[0]] += 1
+            _add_example(examples, match[0], text, match.start())
+        if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.
+            for match in _SPACED.finditer(text):
+                spaced[match[0].strip()] += 1
+                _add_example(examples, " ", text, match.start())
+    return inside, spaced
 
 
 def _add_example(examples: dict[str, list[str]], form: str, text: str, place: int) -> None:

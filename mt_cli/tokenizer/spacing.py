@@ -56,12 +56,13 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
 
 def _spelling_steps(names: Sequence[str]) -> list[Any]:
     """The steps of `tokenizer.normalize`, in the order in which they work."""
-    steps = {
-        "nfc": normalizers.NFC(),
-        "joined_apostrophes": normalizers.Replace(Regex(spelling.AFTER_SPACE), ""),
-        "apostrophes": normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'"),
+    spaces = (spelling.BEFORE_SPACE, spelling.AFTER_SPACE)
+    steps: dict[str, list[Any]] = {
+        "nfc": [normalizers.NFC()],
+        "joined_apostrophes": [normalizers.Replace(Regex(space), "") for space in spaces],
+        "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
-    return [step for name, step in steps.items() if name in names]
+    return [step for name, own in steps.items() if name in names for step in own]
 
 
 _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]

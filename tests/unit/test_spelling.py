@@ -39,6 +39,17 @@ def test_a_space_before_an_apostrophe_inside_a_word_is_found_unless_it_begins_wo
     assert options(["he said 'no' and left"] * 100) == [], "quotation marks"
 
 
+def test_an_apostrophe_with_spaces_on_both_sides_is_one_inside_a_word():
+    texts = [f"aka {word.replace(chr(39), ' ’ ')} uta" for word in WORDS * 20]
+    assert options(texts) == ["joined_apostrophes"]
+    tokenizer = trained(texts, "joined_apostrophes")
+    assert tokenizer.decode(tokenizer.encode(["aka ch ’ ama uta", "ch ' ama", "a ’ ’ b"])) == [
+        "aka ch’ama uta",
+        "ch'ama",
+        "a ’ ’ b",
+    ]
+
+
 def test_decomposed_letters_are_found():
     (found,) = mixed_spellings([*["café"] * 50, "un cafe\u0301 solo"])
     assert (found.option, found.counts) == ("nfc", {"composed": 50, "decomposed": 1})
@@ -76,6 +87,13 @@ def test_a_normalising_tokenizer_is_trusted_when_it_is_read_again(tmp_path):
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert again.encode(["jach ’a"]) == tokenizer.encode(["jach'a"]) and has_only_own_steps(again._backend)
+
+
+def test_the_validation_text_says_which_apostrophe_is_wanted():
+    other = [word.replace("'", "’") for word in WORDS * 20]
+    assert spellings_to_normalize([*other, *WORDS], WORDS * 5) == ["apostrophes"]
+    assert spellings_to_normalize(other, WORDS * 20) == ["apostrophes"], "train and valid differ"
+    assert spellings_to_normalize([*WORDS * 20, *other], other) == []
 
 
 def test_the_character_that_a_text_has_most_is_not_replaced():

@@ -20,6 +20,7 @@ from mt_cli.config.sections import Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
+from mt_cli.corpus.reading import Corpus
 from mt_cli.corpus.rows import Pair
 from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError
@@ -189,6 +190,7 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
+    valid = _sides_of(corpora["valid"], config)
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
         num_pairs,
@@ -197,9 +199,17 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
         (_scripts(sides[0]), _scripts(sides[1])),
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
-        tuple(dict.fromkeys(name for side in sides for name in spellings_to_normalize(side))),
+        tuple(dict.fromkeys(name for pair in zip(sides, valid, strict=True) for name in spellings_to_normalize(*pair))),
         num_replayed,
     )
+
+
+def _sides_of(valid: Corpus, config: Config) -> tuple[Sequence[str], Sequence[str]]:
+    """The sides of the validation pairs, of one direction only if there are both."""
+    sources = config.corpus.groups.get("valid", config.corpus.train)
+    once = [number for number, source in enumerate(sources) if not source.reverse] or range(len(sources))
+    pairs = valid.of_parts(once).pairs
+    return [source for source, _ in pairs], [target for _, target in pairs]
 
 
 def _scripts(texts: Iterable[str]) -> frozenset[str]:
