@@ -550,7 +550,7 @@ def test_a_missing_run_is_reported_with_a_similar_name(mt, trained, tmp_path):
 
 def test_the_version_is_printed(mt):
     status, out, _ = mt("--version")
-    assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+\n", out)
+    assert status == 0 and re.fullmatch(r"mt \d+\.\d+\.\d+(\.dev\d+)?\n", out)
 
 
 def test_a_run_is_not_compared_with_one_of_other_languages(mt, trained, tmp_path):
