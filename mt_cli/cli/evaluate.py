@@ -17,6 +17,7 @@ from mt_cli.cli import options
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, input_lines, show
+from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
 from mt_cli.machine.storage import real_path
 
@@ -59,6 +60,7 @@ def score(
     run: options.RunsOption = None,
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
+    to: options.ToOption = None,
     source: Annotated[File, Option(metavar="FILE", help="Sentences, one per line.", rich_help_panel=_PAIRS)] = None,
     target: Annotated[
         File, Option(metavar="FILE", help="Their translations, one per line.", rich_help_panel=_PAIRS)
@@ -73,6 +75,8 @@ def score(
     Give a sentence and its translation, or two files. Prints the natural logarithm of the probability of each pair, and
     with --json also that of every token.
     """
+    from mt_cli.tokenizer.special import untagged
+
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
@@ -85,6 +89,8 @@ def score(
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
+    if tag := options.target_tag(translator, to):
+        sides[0] = [text if untagged(text, translator.tags) != text else f"{tag} {text}" for text in sides[0]]
     with Output(None) as output:
         for row in _scored_rows(translator, *sides):
             output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
@@ -178,14 +184,15 @@ def evaluate(
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.texts import Scorer, scorer_of
     from mt_cli.run.report import notes_on_comparison, read_report
+    from mt_cli.tokenizer.special import untagged
 
     config = RunDirectory(path).config() if engine == "mt" else None
-    name, pairs, languages = _pairs_of(config, split, source, reference)
-    if config is None or to is not None:
-        scorer = Scorer.of(to or translator.languages[1], bleu_tokenizer or "auto")
-    else:
+    name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference))
+    _check_not_trained_on(against, config if name.partition(".")[0] == "valid" else None)
+    scorer = Scorer.of(to or translator.languages[1], bleu_tokenizer or "auto")
+    if config is not None:
         scorer = scorer_of(config, name, bleu_tokenizer)
-    _check_not_trained_on(against, config if name == "valid" else None)
+        scorer = scorer.for_language(to) if to else scorer
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
     found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, **search)
@@ -196,7 +203,8 @@ def evaluate(
         found.comet = hooks.comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
-        rivals = _rival(against, load, sources, translator.languages, search)
+        both = languages or [(translator.languages[0], to or translator.languages[1])] * len(pairs)
+        rivals = _rival(against, load, [untagged(each, translator.tags) for each in sources], both, search)
         compared = scorer.compare(hypotheses, rivals, references)
         reports = [read_report(RunDirectory(each)) for each in (*paths, against)] if against.is_dir() else []
         tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
@@ -234,24 +242,45 @@ def _check_not_trained_on(against: Path | None, config: Config | None) -> None:
         )
 
 
+def _of_target(
+    to: str | None, name: str, pairs: list[Pair], languages: list[Languages]
+) -> tuple[str, list[Pair], list[Languages]]:
+    """The pairs of a corpus into one target language, if one is given; the corpus is then named after it, too."""
+    if to is None or not languages:
+        return name, pairs, languages
+    rows = [row for row, (_, target) in enumerate(languages) if target == to]
+    if not rows:
+        known = ", ".join(dict.fromkeys(target for _, target in languages))
+        raise InputError(f"--to {to}: {name} has no pairs into this language, only into {known}")
+    return f"{name}.{to}", [pairs[row] for row in rows], [languages[row] for row in rows]
+
+
 def _rival(
     against: Path,
     load: Callable[[Path], Translator],
     sources: list[str],
-    languages: tuple[str, str],
+    languages: list[Languages],
     search: dict[str, Any],
 ) -> list[str]:
-    """The translations of another run, or those in a file."""
-    if against.is_dir():
-        rival = load(against)
-        if rival.languages != languages:
-            theirs, ours = (" to ".join(each) for each in (rival.languages, languages))
+    """The translations of another run, or those in a file; `languages` has the direction of each source."""
+    if not against.is_dir():
+        lines = list(input_lines(against))
+        if len(lines) != len(sources):
+            raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
+        return lines
+    rival = load(against)
+    has_tags = bool(targets_of(rival.tags))
+    found = [""] * len(sources)
+    for both in dict.fromkeys(languages):
+        if not has_tags and both != rival.languages:
+            theirs, ours = (" to ".join(each) for each in (rival.languages, both))
             raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")
-        return rival.translate(sources, **search)
-    lines = list(input_lines(against))
-    if len(lines) != len(sources):
-        raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
-    return lines
+        tag = options.target_tag(rival, both[1]) if has_tags else None
+        rows = [row for row, each in enumerate(languages) if each == both]
+        translated = rival.translate([sources[row] for row in rows], **search | {"tag": tag})
+        for row, text in zip(rows, translated, strict=True):
+            found[row] = text
+    return found
 
 
 def _pairs_of(

@@ -78,3 +78,43 @@ def test_a_model_for_one_direction_knows_its_target_and_refuses_others(mt, two_d
     assert mt("translate", "--to", "deu", "one")[0] == 0
     status, _, err = mt("translate", "--to", "en", "eins")
     assert status == 2 and "this model translates from en to de only" in err
+
+
+def test_models_for_one_and_for_several_directions_are_compared_in_the_direction_of_the_test(
+    mt, two_directions, tmp_path
+):
+    text = CONFIG.replace("FOLDER", str(two_directions))
+    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
+    one = text.replace("tag: to_target", "").replace("both_directions: true", "").replace("name: two", "name: one")
+    (tmp_path / "one.yaml").write_text(one, encoding="utf-8")
+    for name in ("one", "two"):
+        assert mt("train", "--config", f"{name}.yaml", "--set", "training.max_epochs=12")[0] == 0
+    files = ("--source", two_directions / "valid.en", "--reference", two_directions / "valid.de")
+    own = {name: json.loads(mt("evaluate", "--run", f"runs/{name}", *files, "--to", "de", "--json")[1])["chrf"]["score"]
+           for name in ("one", "two")}  # fmt: skip
+    assert own["one"] > 20 and own["two"] > 20
+    for name, other in (("one", "two"), ("two", "one")):
+        compare = ("evaluate", "--run", f"runs/{name}", "--against", f"runs/{other}", "--json", "--to", "de")
+        for test in (files, ("--split", "valid")):
+            status, out, err = mt(*compare, *test)
+            found = json.loads(out)
+            assert status == 0 and "note: no target" not in err, err
+            assert (found["chrf"]["score"], found["against"]["chrf"]["score"]) == (own[name], own[other])
+    status, _, err = mt("evaluate", "--run", "runs/two", "--against", "runs/one", "--split", "valid")
+    assert status == 2 and "the languages must agree" in err
+
+
+def test_one_direction_of_a_test_set_can_be_scored(mt, two_directions, tmp_path):
+    text = CONFIG.replace("FOLDER", str(two_directions)).replace("max_epochs: 25", "max_epochs: 2")
+    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
+    assert mt("train", "--config", "two.yaml")[0] == 0
+    whole = json.loads(mt("evaluate", "--run", "runs/two", "--json")[1])
+    part = json.loads(mt("evaluate", "--run", "runs/two", "--to", "en", "--json")[1])
+    assert (part["split"], part["num_sentences"]) == ("valid.en", whole["num_sentences"] / 2)
+    assert part["chrf"] == whole["directions"]["de-en"]["chrf"] and "directions" not in part
+    assert mt("evaluate", "--run", "runs/two", "--to", "de", "--split", "none")[0] == 2
+    pair = ("eins zwei", "one two")
+    scores = [mt("score", "--run", "runs/two", *pair), mt("score", "--run", "runs/two", "--to", "en", *pair)]
+    assert scores[0][0] == scores[1][0] == 0 and scores[0][1] != scores[1][1]
+    assert "no target language is chosen" in scores[0][2] and "note" not in scores[1][2]
+    assert scores[1][1] == mt("score", "--run", "runs/two", f"<2en> {pair[0]}", pair[1])[1]

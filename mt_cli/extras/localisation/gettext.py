@@ -14,7 +14,9 @@ from mt_cli.errors import CorpusError
 _LINE = re.compile(r'(?:(msgctxt|msgid|msgid_plural|msgstr(?:\[\d+\])?)\s*)?"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]+)|(.))")
 _ESCAPED = dict(zip(b'abfnrtv"\\', b'\a\b\f\n\r\t\v"\\', strict=True))
-_LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@\w+)?\s*\\n"')
+_LANGUAGE = re.compile(rb'"Language:\s*([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*)(?:@(\w+))?\s*\\n"')
+_SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
+"""Ends of codes for modifiers of a locale such as `sr@latin`."""
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
@@ -46,7 +48,9 @@ def target_in_po(path: Path) -> Names:
     """The language of the translations, if the header of a catalogue names it; the other language has no name."""
     with opened(path) as file:
         found = _LANGUAGE.search(file.read(CHUNK_BYTES))
-    return Names([found[1].decode("ascii")] if found else [], found is not None)
+    if found is None:
+        return Names([], False)
+    return Names([found[1].decode("ascii") + _SCRIPTS.get(found[2], "")], True)
 
 
 GETTEXT = Format(read_po, target_in_po)

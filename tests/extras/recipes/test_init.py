@@ -443,6 +443,13 @@ def test_the_header_of_a_catalogue_names_its_target_language(mt, tmp_path):
     )
 
 
+def test_the_modifier_of_a_locale_is_a_script(mt, tmp_path):
+    write_catalogue(
+        tmp_path / "sr.po", "sr@latin", [(f"the open window of house {n}", f"kuća je {n}") for n in range(40)]
+    )
+    assert "sr_Latn from the header" in mt("init", "--file", "sr.po", "--name", "sr")[2]
+
+
 def test_catalogues_of_several_languages_are_no_corpus(mt, tmp_path):
     for number, language in enumerate(["de", "de_DE", *["it"] * 30]):
         write_catalogue(tmp_path / f"po/{language}/{number}.po", language, pairs(3, number * 3))
