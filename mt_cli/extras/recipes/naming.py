@@ -61,9 +61,15 @@ def look(source: Source) -> Found:
     return Found(*names_in(Path(source.file)), neighbours([source.file]))
 
 
+def has_format(source: Source, suffix: str) -> bool:
+    """Whether a source is a file, or a folder of files, with this suffix, perhaps compressed."""
+    found = suffix_of(Path(str(getattr(source, "file", getattr(source, "pattern", "")))))
+    return found is not None and found.startswith(suffix)
+
+
 def is_gettext(source: Source) -> bool:
     """Whether a source is of catalogues, which name their target language at most."""
-    return re.search(r"\.po(\.\w+)?$", str(getattr(source, "file", getattr(source, "pattern", "")))) is not None
+    return has_format(source, ".po")
 
 
 def title_of(source: Source) -> str:

@@ -12,7 +12,7 @@ from mt_cli.corpus.recognition import are_near, language_of_texts, other_languag
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
-from mt_cli.extras.recipes.naming import Found, is_gettext, title_of
+from mt_cli.extras.recipes.naming import Found, has_format, is_gettext, title_of
 
 SIDES = ("source", "target")
 OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
@@ -185,8 +185,7 @@ def _place_of_names(origin: Source) -> str:
     """Where a source has the names of its languages, for people."""
     if is_gettext(origin):
         return "from the header"
-    is_memory = re.search(r"\.tmx(\.\w+)?$", str(getattr(origin, "file", getattr(origin, "pattern", ""))))
-    return "from xml:lang" if is_memory else "from a name"
+    return "from xml:lang" if has_format(origin, ".tmx") else "from a name"
 
 
 def _check_letters(sides: Sequence[Sequence[str]], title: str) -> None:
