@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.localisation.gettext import GETTEXT as GETTEXT
     from mt_cli.extras.localisation.tmx import TMX as TMX
     from mt_cli.extras.recipes.auto import Circumstances as Circumstances
-    from mt_cli.extras.recipes.auto import decide as decide
     from mt_cli.extras.recipes.auto import resolve_preset as resolve_preset
     from mt_cli.extras.recipes.new_config import config_of_folder as config_of_folder
     from mt_cli.extras.sharding.fsdp import skeleton as skeleton
@@ -65,7 +64,6 @@ HOOKS = {
     "Circumstances": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "comet_score": ("mt_cli.extras.comet", "--comet"),
     "config_of_folder": ("mt_cli.extras.recipes.new_config", "a folder without --config"),
-    "decide": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "first_misaligned_line": ("mt_cli.extras.data_check.slips", "files of different lengths"),
     "GETTEXT": ("mt_cli.extras.localisation.gettext", "a .po file"),
     "inherited": ("mt_cli.extras.fine_tuning.parent", "init.run"),

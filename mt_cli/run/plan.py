@@ -102,12 +102,8 @@ def prepare_new(
         config, tokenizers, parent = hooks.adopt(config, cache, path, stream_rows)
         config = hooks.with_replay(config, parent.run, cache)
     if config.preset is not None:
-        known = hooks.Circumstances(None, tokenizers, num_own, stream_rows, num_processes)
-        if is_quiet:
-            decision = hooks.decide(config, cache, known)
-            config, data = decision.config, decision.data
-        else:
-            config, data = hooks.resolve_preset(config, cache, known)
+        known = hooks.Circumstances(None, tokenizers, num_own, stream_rows, num_processes, is_quiet)
+        config, data = hooks.resolve_preset(config, cache, known)
     return config, data or prepare(config, cache, tokenizers, stream_rows), parent
 
 

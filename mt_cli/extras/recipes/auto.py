@@ -126,6 +126,8 @@ class Circumstances:
     """See `prepare`."""
     num_processes: int = 1
     """Those that will train."""
+    is_quiet: bool = False
+    """Whether what is chosen is not printed."""
 
 
 def decide(config: Config, cache: Cache, known: Circumstances = Circumstances()) -> Decision:
@@ -157,11 +159,12 @@ def resolve_preset(
 ) -> tuple[Config, Data | None]:
     """The config with values in place of `preset: auto`, and its data if they were read.
 
-    What is chosen, and why, is printed unless a run resumes. Raises the errors of `decide`.
+    What is chosen, and why, is printed unless a run resumes or `known.is_quiet`. Raises the errors of `decide`.
     """
     found = decide(config, cache, known)
-    for line in describe(found.facts, found.choices, config, found.config) if known.previous is None else ():
-        say(line)
+    if known.previous is None and not known.is_quiet:
+        for line in describe(found.facts, found.choices, config, found.config):
+            say(line)
     return found.config, found.data
 
 
