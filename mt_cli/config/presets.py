@@ -146,8 +146,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
     """The tree of a config with the values of a preset for options that it does not set, and without `preset`.
 
     Values that would contradict those of the tree are left out: a size of the vocabulary for words or characters, one
-    table for two vocabularies, and the length of the run if the tree has a limit of steps, epochs or minutes. With
-    `init.run`, tokenizer and model are those of that run.
+    table for two vocabularies, the length of the run if the tree has a limit of steps, epochs or minutes, and tuning of
+    a length penalty that it sets. With `init.run`, tokenizer and model are those of that run.
     """
     result = dict(tree) | {"preset": None}
     for section in ("training",) if begins_with_run(tree) else SECTIONS:
@@ -163,6 +163,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
             own["tie_embeddings"] = "target"
         if section == "training" and any(given.get(name) is not None for name in _LIMITS):
             own |= dict.fromkeys(("max_steps", "max_epochs"))
+        if section == "training" and _sets_length_penalty(tree):
+            own.pop("tune_length_penalty", None)
         result[section] = own | dict(given)
     return result
 
@@ -171,6 +173,11 @@ def begins_with_run(tree: Mapping[str, Any]) -> bool:
     """Whether the tree of a config has `init.run`."""
     init = tree.get("init")
     return isinstance(init, Mapping) and init.get("run") is not None
+
+
+def _sets_length_penalty(tree: Mapping[str, Any]) -> bool:
+    decoding = tree.get("decoding")
+    return isinstance(decoding, Mapping) and decoding.get("length_penalty") is not None
 
 
 def _tokenizer_is_separate(tree: Mapping[str, Any]) -> bool:

@@ -112,6 +112,11 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
     return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
 
 
+def _with_length_penalty(config: Config, length_penalty: float) -> Config:
+    decoding = config.decoding.model_copy(update={"length_penalty": length_penalty})
+    return config.model_copy(update={"decoding": decoding})
+
+
 def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
     """Whether this launch already created the run, so that a restart must not apply `--fresh` again."""
     with suppress(RunError):
@@ -122,7 +127,7 @@ def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
 def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Plan:
     """The plan to resume the run in a directory with a config; raises RunError if it cannot.
 
-    What the run chose for `preset: auto` and `batch_tokens: auto` is kept.
+    What the run chose for `preset: auto`, `batch_tokens: auto` and `tune_length_penalty` is kept.
     """
     try:
         previous = directory.config()
@@ -140,6 +145,8 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         config, _ = hooks.resolve_preset(config, cache, known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
+    if config.training.tune_length_penalty:
+        config = _with_length_penalty(config, previous.decoding.length_penalty)
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)

@@ -75,10 +75,12 @@ def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
 
 
 def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
-    """Average checkpoints if the config says so, and score the best one; return the report."""
+    """Average checkpoints and tune the search if the config says so; score the best checkpoint; return the report."""
     try:
         if setup.config.training.average_checkpoints is not None:
             hooks.average_at_end(setup, state)
+        if setup.config.training.tune_length_penalty:
+            hooks.tune_at_end(setup)
         return write_report(setup, state, stopped_because)
     except KeyboardInterrupt:
         message = "interrupted during the final test; the model is saved, the same command resumes there"

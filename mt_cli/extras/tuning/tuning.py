@@ -1,11 +1,11 @@
-"""Choosing beam size and length penalty on the validation set, after training."""
+"""Choosing beam size and length penalty on the validation set, after or at the end of training."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,12 +15,19 @@ from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.texts import METRICS, Scorer
-from mt_cli.machine.console import Progress
+from mt_cli.evaluation.texts import METRICS, Scorer, scorer_of
+from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
 
+if TYPE_CHECKING:
+    from mt_cli.run.setup import Setup
+
 _DEFAULT_LENGTH_PENALTY = DecodingConfig().length_penalty
+_PENALTIES_AT_END = (1.0, 1.5, 2.0)
+"""With larger ones, chrF goes on rising although the translations are far too long: docs/recipes.md."""
+_MARGIN_AT_END = 0.1
+_PAIRS_AT_END = 2000
 
 
 @dataclass(frozen=True)
@@ -117,6 +124,22 @@ def tune(
             "score": chosen.score,
         },
     }
+
+
+def tune_at_end(setup: Setup) -> None:
+    """Choose the length penalty for the best checkpoint of a run that is locked, and write it into its config."""
+    config, directory = setup.config, setup.directory
+    if config.decoding.sample or config.decoding.beam_size == 1:
+        return
+    translator = Translator.load(directory.path, str(setup.device), setup.precision)
+    pairs = sampled_pairs(setup.data.corpora["valid"].pairs, _PAIRS_AT_END, config.training.seed)
+    settings = search_grid(config.decoding, [config.decoding.beam_size], _PENALTIES_AT_END)
+    scorer = scorer_of(config, "valid")
+    metric = metric_of(config, scorer)
+    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END)
+    scores = ", ".join(f"{each['score']:.2f} with {each['length_penalty']:g}" for each in found["trials"])
+    say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({METRICS[metric]} of valid: {scores})")
+    write_choice(directory, config, found["chosen"])
 
 
 def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:

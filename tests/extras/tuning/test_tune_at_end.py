@@ -1,0 +1,52 @@
+import json
+import shutil
+
+import pytest
+import yaml
+
+from mt_cli.extras.tuning import tuning
+
+
+@pytest.fixture
+def train(mt, trained, tmp_path, monkeypatch):
+    """Runs `mt train` for the trained run with options. Only one penalty is tried; `choose` has tests of its own."""
+    monkeypatch.setattr(tuning, "_PENALTIES_AT_END", (0.25,))
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    (tmp_path / "runs/tiny/report.json").unlink()
+    shutil.copy(trained / "config.yaml", tmp_path / "tiny.yaml")
+
+    def run(*settings):
+        settings = ["training.tune_length_penalty=true", *settings]
+        return mt("train", "--config", "tiny.yaml", *(part for each in settings for part in ("--set", each)))
+
+    return run
+
+
+def penalty_of(run):
+    return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"]["length_penalty"]
+
+
+def test_the_penalty_chosen_on_valid_is_that_of_the_run_and_of_its_report(train, mt, tmp_path):
+    run = tmp_path / "runs/tiny"
+    status, _, err = train()
+    assert status == 0, err
+    assert penalty_of(run) == 0.25
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    valid = json.loads(mt("evaluate", "--run", run, "--split", "valid", "--json")[1])
+    assert f"decoding.length_penalty 0.25 (BLEU of valid: {valid['bleu']['score']:.2f} with 0.25)" in err
+    test = json.loads(mt("evaluate", "--run", run, "--split", report["split"], "--json")[1])
+    assert test["bleu"] == report["bleu"]
+
+
+def test_a_tuned_penalty_stays_when_the_same_command_resumes_the_run(train, tmp_path):
+    assert train()[0] == 0
+    status, _, err = train()
+    assert status == 0 and "nothing is left to do" in err and "length_penalty was" not in err
+    assert penalty_of(tmp_path / "runs/tiny") == 0.25
+
+
+@pytest.mark.parametrize("option", ["decoding.beam_size=1", "decoding.sample=true"])
+def test_without_a_beam_there_is_nothing_to_tune(train, tmp_path, option):
+    status, _, err = train(option)
+    assert status == 0 and "of valid: " not in err
+    assert penalty_of(tmp_path / "runs/tiny") == 1.0
