@@ -8,7 +8,7 @@ size); Araabi and Monz 2020 (few pairs: fewer layers and heads, more dropout and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -71,6 +71,8 @@ class Level:
     expectation: str
     changes: Values = field(default_factory=dict)
     """Values that differ from those of the preset."""
+    why_dropout: str = "the fewer pairs, the more"
+    """The reason for `dropout`, for people."""
 
 
 _FEW_PAIRS: Values = {
@@ -99,8 +101,8 @@ LEVELS = (
         150_000,
         "tiny",
         5_400,
-        "BLEU about thirty for short and similar sentences such as captions. For text unlike train it may stay "
-        "below one (Spanish to Aymara: chrF below twenty). More pairs help most.",
+        "BLEU about thirty for short and similar sentences such as captions, and far less for other text. More pairs "
+        "help most.",
         {
             "tokenizer": dict(bpe_dropout=0.1),
             "model": dict(feed_forward_dropout=0.1),
@@ -129,9 +131,33 @@ LEVELS = (
         "good translations of many kinds of text; `preset: big` gains more if there are days of a large GPU.",
     ),
 )
+DIVERSE_LEVELS = (
+    *LEVELS[:2],
+    replace(
+        LEVELS[2],
+        num_updates=2_700,
+        expectation="words and phrases of the subject, with many errors: BLEU of one to three and chrF of twenty to "
+        "twenty-five where valid is unlike train, more where it is like train. More pairs help most.",
+        changes={
+            **LEVELS[2].changes,
+            "model": dict(dropout=0.1, feed_forward_dropout=0.1),
+            "training": dict(batch_tokens=3072, best_metric="chrf", tune_length_penalty=True),
+        },
+        why_dropout="with more, the words of diverse text are aligned late",
+    ),
+    *LEVELS[3:],
+)
+"""The levels of diverse text, in which a word is seldom repeated: there, a model has to learn first which words belong
+together, and much dropout delays that for thousands of updates (`docs/recipes.md`)."""
+DIVERSE = 43.0
+"""Guiraud's index (1954) from which text is diverse: different words divided by the square root of all. It depends
+little on the size of a text. Captions have 21 to 26, short everyday sentences 34 to 42, mixtures of texts 45 to 75, news
+84. Between 26 and 45, no recipe for diverse text was tried."""
 VOCABULARY = ((12_000, 1_000), (50_000, 8_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))
 """Target words of the training pairs, and the vocabulary for both languages, its 256 bytes included; in between,
 interpolated on logarithmic scales."""
+DIVERSE_VOCABULARY = (VOCABULARY[0], (50_000, 4_000), *VOCABULARY[2:])
+"""The same for diverse text."""
 OWN_VOCABULARY_SHARE = 0.6
 """Size of each of two vocabularies, as a share of that of a shared one."""
 TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {

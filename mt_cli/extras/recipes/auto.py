@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, inf, log, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,14 +57,22 @@ class Facts:
     max_minutes: float | None
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
+    diversity: float = 0.0
+    """Guiraud's index of the sample: different words by the square root of all, of the side for which it is smaller."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
+
+    @property
+    def is_diverse(self) -> bool:
+        """Whether a word is seldom repeated."""
+        return self.diversity >= presets.DIVERSE
 
     def __str__(self) -> str:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        words = f"{_rounded(self.num_target_words):,} target words, {distinct}"
+        kind = ", diverse text" if self.is_diverse else ""
+        words = f"{_rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
         return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
@@ -203,6 +211,7 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
         tuple(dict.fromkeys(name for pair in zip(sides, valid, strict=True) for name in spellings_to_normalize(*pair))),
+        min(len(set(side)) / sqrt(max(1, len(side))) for side in words),
         num_replayed,
     )
 
@@ -220,8 +229,9 @@ def _scripts(texts: Iterable[str]) -> frozenset[str]:
 
 
 def level_of(facts: Facts) -> Level:
-    """The level of a corpus by its size; for a stream, the last one."""
-    return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+    """The level of a corpus by its size and diversity; for a stream, the last one."""
+    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
+    return next(level for level in levels if facts.num_target_words <= level.max_target_words)
 
 
 def expectation(facts: Facts) -> str:
@@ -241,10 +251,15 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
     if not hooks.has("resegmented"):
         base["tokenizer"].pop("bpe_dropout", None)
+    if not hooks.has("tune_at_end"):
+        base["training"].pop("tune_length_penalty", None)
     reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
     reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
-    reasons |= dict.fromkeys(("dropout", "attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
+    reasons |= dict.fromkeys(("attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
     reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
+    reasons["dropout"] = level.why_dropout
+    reasons["best_metric"] = "BLEU says little about poor translations"
+    reasons["tune_length_penalty"] = "the beam search of a weak model prefers translations that are too short"
     reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
     reasons["label_smoothing"] = "the fewer pairs, the more"
     chosen = {
@@ -284,7 +299,7 @@ def _num_tokens(level: Level) -> int:
 
 
 def _vocabulary(facts: Facts) -> dict[str, Choice]:
-    words, sizes = np.log(presets.VOCABULARY).T
+    words, sizes = np.log(presets.DIVERSE_VOCABULARY if facts.is_diverse else presets.VOCABULARY).T
     size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
     source, target = facts.scripts
     is_shared = bool(source & target) or not (source and target)

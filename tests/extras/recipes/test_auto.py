@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mt_cli import hooks
 from mt_cli.batching.batches import count_batches
+from mt_cli.config import presets
 from mt_cli.config.loading import flat, parse_config, with_values
 from mt_cli.config.sections import may_change
 from mt_cli.config.training import TrainingConfig
@@ -84,6 +85,8 @@ FACTS_OF_ANY_CORPUS = st.builds(
     st.tuples(*[st.sampled_from([LATIN, GREEK, frozenset()])] * 2),
     st.sampled_from(["cpu", "gpu"]),
     st.none() | st.floats(0.01, 1e5),
+    st.just(()),
+    st.floats(0, 1e3),
 )
 
 
@@ -134,6 +137,36 @@ def test_values_are_shown_as_in_a_config():
     assert "training.max_epochs null" in shown
     assert "shared true" in shown
     assert not {"None", "True", "False"} & set(re.findall(r"\w+", shown))
+
+
+def test_diverse_text_gets_less_dropout_a_smaller_vocabulary_and_a_tuned_length():
+    plain, diverse = chosen(FACTS), chosen(replace(FACTS, diversity=presets.DIVERSE))
+    assert diverse["model.dropout"] < plain["model.dropout"]
+    assert diverse["tokenizer.vocab_size"] < plain["tokenizer.vocab_size"]
+    assert (plain["training.tune_length_penalty"], diverse["training.tune_length_penalty"]) == (False, True)
+    assert (plain["training.best_metric"], diverse["training.best_metric"]) == ("auto", "chrf")
+
+
+@pytest.mark.parametrize("decoding", [{"length_penalty": 1.0}, {"length_penalty": 0.5}])
+def test_a_length_penalty_of_the_config_is_not_tuned(decoding):
+    diverse = replace(FACTS, diversity=presets.DIVERSE)
+    assert chosen(diverse, decoding={"beam_size": 8})["training.tune_length_penalty"]
+    assert not chosen(diverse, decoding=decoding)["training.tune_length_penalty"]
+
+
+def test_the_diversity_is_guirauds_index_of_the_less_diverse_side(tmp_path):
+    sides = "a b a b\na b c d\n", "a b c d\ne f g h\n"
+    for name, text in zip(("train.en", "train.it"), sides, strict=True):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    files = {"files": [str(tmp_path / "train.en"), str(tmp_path / "train.it")]}
+    config = parse_config(tree("auto") | {"corpus": CORPUS | {"train": files, "valid": files}}, "f.yaml")
+    filters = {"overlap": False, "duplicates": False}
+    config = config.model_copy(
+        update={
+            "corpus": config.corpus.model_copy(update={"filters": config.corpus.filters.model_copy(update=filters)})
+        }
+    )
+    assert find_facts(config, Cache(tmp_path, print)).diversity == pytest.approx(4 / math.sqrt(8))
 
 
 def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):
