@@ -1,4 +1,4 @@
-"""Whether an evaluation set is text of the kind that a model is trained on, by the share of its words that are new."""
+"""Whether an evaluation set is like the text that a model is trained on: its new words, and entries of dictionaries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ _WORD = re.compile(r"\w+")
 _FACTOR, _MARGIN = 1.5, 0.02
 """Later news of the same kind has up to 1.6 to 2 times the new words of shuffled text, another domain 2 to 20 times."""
 _MIN_WORDS = 200
+_WORDS_OF_ENTRY = 2
+_MANY_ENTRIES, _FEW_ENTRIES = 0.05, 0.25
+"""The share of entries in `train` to speak of, if an evaluation set has less than a quarter of it."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,17 @@ def new_words(train: Sequence[str], other: Sequence[str]) -> NewWords | None:
         return None
     once = sum(count == 1 for count in counts.values())
     return NewWords(sum(word not in counts for word in words) / len(words), once / counts.total())
+
+
+def share_of_entries(pairs: Sequence[tuple[str, str]]) -> float:
+    """The share of pairs, 0 to 1, with at most two words on both sides, as in dictionaries and glossaries."""
+    short = sum(all(len(_words(side)) <= _WORDS_OF_ENTRY for side in pair) for pair in pairs)
+    return short / max(1, len(pairs))
+
+
+def has_many_entries(train: float, other: float) -> bool:
+    """Whether `train` has many more entries than an evaluation set, by their shares."""
+    return train >= _MANY_ENTRIES and other < _FEW_ENTRIES * train
 
 
 def _words(text: str) -> list[str]:

@@ -18,7 +18,7 @@ from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
-from mt_cli.extras.data_check.likeness import new_words
+from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
@@ -49,6 +49,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *notes_on_overlap(rows),
             *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
+            *_notes_on_entries(data, config),
             *_notes_on_unknown_tokens(data, config),
             *_notes_on_texts(data, config),
         ],
@@ -137,6 +138,28 @@ def _notes_on_texts(data: Data, config: Config) -> Iterator[str]:
                     f"{name} looks unlike train in {language}: {words.found:.0%} of its words do not occur in train; "
                     f"in text of the same kind it would be {words.expected:.0%}, and translations would be better"
                 )
+
+
+def _notes_on_entries(data: Data, config: Config) -> Iterator[str]:
+    """Notes on entries of a dictionary in `train`, which `valid` has not."""
+    if not {"train", "valid"} <= data.corpora.keys():
+        return
+    if not all(map(writes_spaces, (config.corpus.source, config.corpus.target))):
+        return
+    train, valid = (
+        share_of_entries(
+            [
+                (untagged(source, config.corpus.tags), target)
+                for _, source, target in corpus.rows(sample(corpus, _PAIRS_EXAMINED, config.training.seed))
+            ]
+        )
+        for corpus in (data.corpora["train"], data.corpora["valid"])
+    )
+    if has_many_entries(train, valid):
+        yield (
+            f"{train:.0%} of the pairs of train have at most two words a side, as entries of a dictionary, and "
+            f"{valid:.1%} of valid; in a file of their own they would be a source with a weight (docs/data.md)"
+        )
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:

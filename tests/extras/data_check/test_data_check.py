@@ -265,3 +265,18 @@ def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_
     out = mt("data", "check", "--config", "t.yaml")[1]
     assert "test looks unlike train in ay" in out and "test looks unlike train in gn" in out
     assert "valid looks unlike" not in out
+
+
+@pytest.mark.parametrize(("num_entries", "in_valid", "is_noted"), [(40, 0, True), (3, 0, False), (40, 10, False)])
+def test_entries_of_a_dictionary_that_valid_lacks_are_noted(mt, tmp_path, num_entries, in_valid, is_noted):
+    def write(name, number, entries):
+        lines = [f"this is the long sentence {name}{place}.\t{place}{name} ecnetnes gnol." for place in range(number)]
+        lines += [f"word{place} {name}\tdrow{place}" for place in range(entries)]
+        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    write("train", 160, num_entries)
+    write("valid", 40, in_valid)
+    sets = "train: {file: train.tsv}, valid: {file: valid.tsv}"
+    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
+    out = mt("data", "check", "--config", "t.yaml")[1]
+    assert ("20% of the pairs of train have at most two words a side" in out) == is_noted
