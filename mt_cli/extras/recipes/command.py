@@ -172,7 +172,8 @@ def init(
     An existing file is never overwritten.
     """
     given: dict[str, Any] = {"files": files, "file": file, "dataset": dataset, "example": example}
-    kind = chosen(given, paths or [])
+    evaluation = {"valid": valid, "test": test}
+    kind = chosen(given, paths or [], [f"--{role}" for role, names in evaluation.items() if len(names or ()) == 1])
     of_dataset = {"subset": subset, "split": split, "revision": revision, "data_files": data_files}
     options: dict[str, Any] = {key: value for key, value in of_dataset.items() if value is not None}
     if options and dataset is None:
@@ -194,8 +195,8 @@ def init(
 
     options |= {"columns": columns} if columns else {}
     source = source_of(kind, {kind: given[kind], **options})
-    evaluation = evaluation_sources({"valid": valid, "test": test}, source)
-    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), evaluation)
+    sources = evaluation_sources(evaluation, source)
+    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), sources)
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 _WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
 
-def chosen(given: dict[str, Any], paths: list[str]) -> str:
-    """The key of the only way that is given; `paths` without an option are added to `given`."""
+def chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = ()) -> str:
+    """The key of the only way that is given; `paths` without an option are added to `given`.
+
+    `given_once` are the options, given once, that may be given twice; a second file after one of them is in `paths`.
+    """
     if paths and any(value is not None for value in given.values()):
-        raise InputError(f"{paths[0]}: {_WAYS}")
+        twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])
+        raise InputError(f"{paths[0]}: {_WAYS}{twice}")
     given |= _source_of_paths(paths)
     chosen = [key for key, value in given.items() if value is not None]
     files = given["files"] or ()

@@ -355,6 +355,10 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         ((), "give a FOLDER, or one of --files"),
         (("a.en", "a.de"), "a.en: no such file"),
         (("a.en", "--dataset", "x"), "a.en: give a FOLDER, or one of --files"),
+        (
+            ("--files", "a.en", "a.it", "--valid", "v.en", "v.it"),
+            "--example NAME; for a second file, repeat the option: --valid v.it",
+        ),
         (("--files", "a.en", "--name"), "give two files"),
         (("--file", "a.tsv", "--example", "quickstart"), "give a FOLDER, or one of --files"),
         (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has it"),
