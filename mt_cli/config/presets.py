@@ -153,7 +153,7 @@ news 84. Between 26 and 45, no recipe for diverse text was tried."""
 VOCABULARY = ((12_000, 1_000), (50_000, 8_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))
 """Target words of the training pairs, and the vocabulary for both languages, its 256 bytes included; in between,
 interpolated on logarithmic scales."""
-DIVERSE_VOCABULARY = (VOCABULARY[0], (50_000, 4_000), *VOCABULARY[2:])
+DIVERSE_VOCABULARY = (VOCABULARY[0], (50_000, 4_000), (150_000, 4_000), *VOCABULARY[2:])
 """The same for diverse text."""
 OWN_VOCABULARY_SHARE = 0.6
 """Size of each of two vocabularies, as a share of that of a shared one."""
