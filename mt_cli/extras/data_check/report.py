@@ -19,6 +19,7 @@ from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
 from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
+from mt_cli.extras.data_check.other_spelling import notes_on_spelling
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
@@ -52,6 +53,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *_notes_on_entries(data, config),
             *_notes_on_unknown_tokens(data, config),
             *_notes_on_texts(data, config),
+            *notes_on_spelling(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
