@@ -68,9 +68,8 @@ def stretches(rows: Sequence[tuple[int, str]], valid: Sequence[str]) -> list[Str
     return found
 
 
-def notes_on_spelling(data: Data, config: Config) -> Iterator[str]:
-    """Notes on stretches of `train` in another orthography than `valid`, by source and language."""
-    valid = _texts_by_language(data, config)
+def notes_on_spelling(data: Data, config: Config, valid: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Notes on stretches of `train` in another orthography than the texts of `valid` by language."""
     train = data.corpora["train"]
     languages = config.corpus.languages_of("train")
     for number, (part, own) in enumerate(zip(train.parts, languages, strict=True)):
@@ -89,16 +88,6 @@ def notes_on_spelling(data: Data, config: Config) -> Iterator[str]:
                     f"unlike those of valid ({shown}): another orthography or language? In a file of their own they "
                     "could be left out, or have a tag or a weight (docs/languages.md)"
                 )
-
-
-def _texts_by_language(data: Data, config: Config) -> dict[str, list[str]]:
-    valid, texts = data.corpora.get("valid"), dict[str, list[str]]()
-    for pair, own in (
-        zip(valid.pairs, valid.languages(config.corpus.languages_of("valid")), strict=True) if valid else ()
-    ):
-        for language, text in zip(own, pair, strict=True):
-            texts.setdefault(language, []).append(untagged(text, config.corpus.tags))
-    return texts
 
 
 def _letters(texts: Sequence[str]) -> Counter[str]:

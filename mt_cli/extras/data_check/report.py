@@ -53,7 +53,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *_notes_on_entries(data, config),
             *_notes_on_unknown_tokens(data, config),
             *_notes_on_texts(data, config),
-            *notes_on_spelling(data, config),
+            *notes_on_spelling(data, config, _texts_by_language(data, "valid", config)),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
@@ -144,8 +144,6 @@ def _notes_on_texts(data: Data, config: Config) -> Iterator[str]:
 
 def _notes_on_entries(data: Data, config: Config) -> Iterator[str]:
     """Notes on entries of a dictionary in `train`, which `valid` has not."""
-    if not {"train", "valid"} <= data.corpora.keys():
-        return
     if not all(map(writes_spaces, (config.corpus.source, config.corpus.target))):
         return
     train, valid = (
