@@ -329,6 +329,13 @@ class CorpusConfig(Section):
         """Source and target language of each source of a corpus; of a held-out share, those of `train`."""
         return [source.languages or self.languages for source in self.groups.get(name, self.train)]
 
+    def once(self, name: str) -> list[int]:
+        """The numbers of the sources of a corpus, without those that are another one with its sides exchanged."""
+        sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
+        texts = [source.model_dump(exclude={*TextSource.model_fields}) for source in sources]
+        forward = [text for source, text in zip(sources, texts, strict=True) if not source.reverse]
+        return [number for number, source in enumerate(sources) if not source.reverse or texts[number] not in forward]
+
     @property
     def has_reverse(self) -> bool:
         """Whether the sides of a corpus are exchanged, so that a sentence may be a source here and a target there."""

@@ -39,6 +39,18 @@ def test_both_directions_are_one_source_for_each():
         assert directions(group) == [("es-gn", "<2gn>", False), ("gn-es", "<2es>", True)]
 
 
+def test_the_text_of_both_directions_is_once_that_of_its_source():
+    both = config(both_directions=True, tag="to_target").corpus
+    assert both.once("train") == [0, 1] and both.once("valid") == [0]
+    alone = [
+        {"file": "gn.tsv"},
+        {"file": "shp.tsv", "reverse": True},
+        {"file": "gn.tsv", "reverse": True, "tag": "<x>"},
+    ]
+    assert config(train=alone, valid={"fraction": 0.1}).corpus.once("train") == [0, 1]
+    assert config(train=alone, valid={"fraction": 0.1}).corpus.once("valid") == [0, 1]
+
+
 def test_directions_that_are_written_out_round_trip():
     for given in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
         found = config(**given)

@@ -72,7 +72,8 @@ def notes_on_spelling(data: Data, config: Config, valid: Mapping[str, Sequence[s
     """Notes on stretches of `train` in another orthography than the texts of `valid` by language."""
     train = data.corpora["train"]
     languages = config.corpus.languages_of("train")
-    for number, (part, own) in enumerate(zip(train.parts, languages, strict=True)):
+    for number in config.corpus.once("train"):
+        part, own = train.parts[number], languages[number]
         whole = train.of_parts([number])
         rows = list(whole.rows(sample(whole, _ROWS_EXAMINED, config.training.seed)))
         for side, language in enumerate(own, 1):

@@ -111,7 +111,7 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
 
 def _texts_by_language(data: Data, name: str, config: Config) -> Mapping[str, list[str]]:
     """The texts of a corpus without tags, or those of a sample of its pairs."""
-    corpus, tags = data.corpora[name], config.corpus.tags
+    corpus, tags = data.corpora[name].of_parts(config.corpus.once(name)), config.corpus.tags
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
     sampled = mask[corpus.statuses == corpus.code]
     languages = compress(corpus.languages(config.corpus.languages_of(name)), sampled)

@@ -193,7 +193,7 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
         whole = corpora["train"]
         own = range(len(whole.parts) if known.num_own is None else known.num_own)
         # What both directions share counts once.
-        once = [number for number in own if not config.corpus.train[number].reverse] or own
+        once = [number for number in config.corpus.once("train") if number in own] or own
         train = whole.of_parts(once)
         num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
         rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
@@ -218,9 +218,7 @@ def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstance
 
 def _sides_of(valid: Corpus, config: Config) -> tuple[Sequence[str], Sequence[str]]:
     """The sides of the validation pairs, of one direction only if there are both."""
-    sources = config.corpus.groups.get("valid", config.corpus.train)
-    once = [number for number, source in enumerate(sources) if not source.reverse] or range(len(sources))
-    pairs = valid.of_parts(once).pairs
+    pairs = valid.of_parts(config.corpus.once("valid")).pairs
     return [source for source, _ in pairs], [target for _, target in pairs]
 
 

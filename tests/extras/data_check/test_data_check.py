@@ -267,6 +267,23 @@ def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_
     assert "valid looks unlike" not in out
 
 
+def test_the_text_of_both_directions_counts_once(mt, tmp_path):
+    generator = random.Random(1)
+    words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(2000)]
+
+    def write(name, number):
+        lines = (" ".join(generator.choices(words, k=8)) for _ in range(number))
+        (tmp_path / name).write_text("".join(f"{line} .\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+
+    write("train.tsv", 500)
+    write("valid.tsv", 60)
+    sets = "both_directions: true, tag: to_target, train: {file: train.tsv}, valid: {file: valid.tsv}"
+    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", "t.yaml")
+    assert status == 0, err
+    assert "looks unlike train" not in out  # Every word of `train` would occur twice.
+
+
 @pytest.mark.parametrize(("num_entries", "in_valid", "is_noted"), [(40, 0, True), (3, 0, False), (40, 10, False)])
 def test_entries_of_a_dictionary_that_valid_lacks_are_noted(mt, tmp_path, num_entries, in_valid, is_noted):
     def write(name, number, entries):
