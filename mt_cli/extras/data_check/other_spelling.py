@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from math import log2
 
 from mt_cli.config.sections import Config
@@ -45,26 +46,20 @@ def divergence(one: Shares, other: Shares) -> float:
 
 def stretches(rows: Sequence[tuple[int, str]], valid: Sequence[str]) -> list[Stretch]:
     """The stretches of numbered texts, in blocks of 250 or more, whose letters are unlike those of `valid`."""
-    expected = _letters(valid)
-    if expected.total() < _MIN_LETTERS:
+    letters_of_valid = _letters(valid)
+    if letters_of_valid.total() < _MIN_LETTERS:
         return []
-    found: list[Stretch] = []
-    counts = Counter[str]()
-    last_block, num_blocks = -1, max(1, len(rows) // _ROWS_PER_BLOCK)
-    for block in range(num_blocks):
-        end = len(rows) if block == num_blocks - 1 else (block + 1) * _ROWS_PER_BLOCK
-        texts = rows[block * _ROWS_PER_BLOCK : end]
-        letters = _letters([text for _, text in texts])
-        if letters.total() < _MIN_LETTERS or divergence(_shares(letters), _shares(expected)) < _UNLIKE:
-            continue
-        first, last = texts[0][0], texts[-1][0]
-        if found and last_block == block - 1:
-            first = found.pop().first
-            counts += letters
-        else:
-            counts = letters
-        last_block = block
-        found.append(Stretch(first, last, _most_different(_shares(counts), _shares(expected))))
+    expected, num_blocks = _shares(letters_of_valid), max(1, len(rows) // _ROWS_PER_BLOCK)
+    ends = [*(_ROWS_PER_BLOCK * block for block in range(1, num_blocks)), len(rows)]
+    blocks = [rows[start:end] for start, end in pairwise([0, *ends])]
+    counts = [_letters([text for _, text in block]) for block in blocks]
+    is_unlike = [each.total() >= _MIN_LETTERS and divergence(_shares(each), expected) >= _UNLIKE for each in counts]
+    found = []
+    for unlike, numbers in groupby(range(num_blocks), key=is_unlike.__getitem__):
+        if unlike:
+            own = list(numbers)
+            letters = _most_different(_shares(sum((counts[number] for number in own), Counter())), expected)
+            found.append(Stretch(blocks[own[0]][0][0], blocks[own[-1]][-1][0], letters))
     return found
 
 
