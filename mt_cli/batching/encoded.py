@@ -23,7 +23,8 @@ from pydantic import TypeAdapter
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import Mask
-from mt_cli.corpus.reading import Advance, Corpus
+from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.reading import Advance
 from mt_cli.machine.console import Progress
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk

@@ -75,7 +75,7 @@ def score(
     Give a sentence and its translation, or two files. Prints the natural logarithm of the probability of each pair, and
     with --json also that of every token.
     """
-    from mt_cli.tokenizer.special import untagged
+    from mt_cli.corpus.rows import untagged
 
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
@@ -181,10 +181,10 @@ def evaluate(
     translator = load(paths, engine=engine, checkpoint=checkpoint)
     search["tag"] = options.target_tag(translator, to) if to or source else None
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.corpus.rows import untagged
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.texts import Scorer, scorer_of
     from mt_cli.run.report import notes_on_comparison, read_report
-    from mt_cli.tokenizer.special import untagged
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference))

@@ -84,6 +84,8 @@ class FilterConfig(Section):
     """Maximum number of pairs with the same source sentence."""
     overlap: bool = True
     """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
+    other_orthography: bool = False
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid`, as in an old dictionary."""
 
 
 class TextSource(Section):
@@ -308,6 +310,9 @@ class CorpusConfig(Section):
             raise ValueError("temperature: the sizes of streams are not known; give each a `weight`")
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
             raise ValueError("valid: no share of a stream can be held out; name a separate corpus")
+        is_whole_text = not self.is_streaming and not isinstance(self.valid[0], HeldOut)
+        if any(self.filters_of(source).other_orthography for source in self.train) and not is_whole_text:
+            raise ValueError("filters.other_orthography: it needs a `valid` of other text, and no streams")
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
             raise ValueError("train: two corpora have the same name")

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,9 @@ from mt_cli.corpus.cleaning import (
     on_either_side,
     seem_swapped,
 )
+from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
@@ -45,86 +46,7 @@ from mt_cli.machine.storage import check_free_disk, size_of
 Advance = Callable[[int], object]
 """Receives the number of rows that are done, for a progress bar."""
 
-_ROWS_PER_BLOCK = 10_000
 _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target", pa.string())])
-
-
-@dataclass(frozen=True)
-class SourceRows:
-    """One source of a corpus, and the rows of the corpus that come from it."""
-
-    name: str
-    first_row: int
-    num_rows: int
-    digest: str
-    """SHA-256 of its text."""
-    commit: str | None = None
-    """Commit of a dataset of the hub."""
-
-
-@dataclass(frozen=True)
-class Corpus:
-    """Rows in a file; those with the status `code` are the corpus."""
-
-    fingerprint: str
-    """Of the text, and the options that the rows depend on."""
-    file: pa.NativeFile
-    """Stays open, because the cache may be deleted."""
-    statuses: NDArray[np.uint8]
-    """The status code of each row, an index into `STATUS_NAMES`."""
-    parts: tuple[SourceRows, ...]
-    code: int = KEPT
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(self.statuses == self.code))
-
-    def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
-        mask = self.statuses == self.code if mask is None else mask
-        # All blocks are full except the last one of each part.
-        size = _ROWS_PER_BLOCK
-        sizes = [min(size, part.num_rows - row) for part in self.parts for row in range(0, part.num_rows, size)]
-        with pa.ipc.open_file(self.file) as reader:
-            for index, kept in enumerate(np.split(mask, np.cumsum(sizes)[:-1])):
-                if kept.any():
-                    block = reader.get_batch(index)
-                    yield block if kept.all() else block.filter(pa.array(kept))
-
-    def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
-        """The rows of a mask, by default the corpus."""
-        for block in self.blocks(mask):
-            yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
-
-    def part_of(self, row: int) -> SourceRows:
-        """The part that a row is in."""
-        return next(part for part in self.parts if row < part.first_row + part.num_rows)
-
-    def of_parts(self, numbers: Collection[int]) -> Corpus:
-        """The corpus without the rows of other parts than these."""
-        statuses = self.statuses.copy()
-        for number, part in enumerate(self.parts):
-            if number not in numbers:
-                statuses[part.first_row : part.first_row + part.num_rows] = STATUS_CODES["blank_pair"]
-        return replace(self, statuses=statuses)
-
-    def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
-        """The languages of each pair, given those of each part."""
-        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
-        return [of_parts[part] for part in parts[self.statuses == self.code]]
-
-    @cached_property
-    def pairs(self) -> list[Pair]:
-        """The pairs in memory: for validation and test sets."""
-        return [(source, target) for _, source, target in self.rows()]
-
-    def counts(self, part: SourceRows | None = None) -> dict[str, int]:
-        """The number of rows, of a part or of all, per status that occurs, in the order of `STATUS_NAMES`."""
-        rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
-        return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
-
-    def num_kept(self, part: SourceRows) -> int:
-        """The number of rows of a part that are in the corpus."""
-        return self.counts(part).get(STATUS_NAMES[self.code], 0)
 
 
 def read_corpora(
@@ -187,7 +109,7 @@ def clean_rows(
 ) -> Iterator[Block]:
     """Some rows of a source as blocks with tags; each row is filtered by itself."""
     languages = source.languages or languages
-    for block in in_threads(lambda block: clean(block, filters, languages), in_blocks(iter(rows), _ROWS_PER_BLOCK)):
+    for block in in_threads(lambda block: clean(block, filters, languages), in_blocks(iter(rows), ROWS_PER_BLOCK)):
         yield block if source.tag is None else block.tagged(source.tag)
 
 
@@ -221,6 +143,7 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
             known = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
             drop_repeated(statuses, hashes, filters_of_rows, known)
+            _drop_other_orthography(folder, parts, statuses, config)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
             if share := config.held_out(seed):
                 hold_out(statuses, hashes, filters_of_rows, *share, config.has_reverse)
@@ -230,6 +153,17 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
         _check_not_empty(statuses, key_of(name))
         np.save(folder / f"{name}.npy", statuses)
         (folder / f"{name}.json").write_text(json.dumps([asdict(part) for part in parts]), encoding="utf-8")
+
+
+def _drop_other_orthography(
+    folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig
+) -> None:
+    """Drop kept rows of `train` in stretches that are spelled otherwise than `valid`, which is stored in the folder."""
+    numbers = [number for number, source in enumerate(config.train) if config.filters_of(source).other_orthography]
+    if numbers:
+        train = Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
+        for stretch in find_stretches(train, _open(folder, "valid"), config, numbers):
+            statuses[stretch.rows] = STATUS_CODES["other_orthography"]
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:

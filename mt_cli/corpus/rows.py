@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 Pair = tuple[str, str]
@@ -20,3 +21,9 @@ class Names(NamedTuple):
     names: list[str]
     are_languages: bool
     """Whether they can be nothing but languages; otherwise they are columns, or the first cells of a table."""
+
+
+def untagged(text: str, tags: Sequence[str]) -> str:
+    """The text without its tag, if it has one."""
+    first, _, rest = text.partition(" ")
+    return rest if first in tags else text

@@ -18,14 +18,14 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Hashes, Mask, hashes_of, on_either_side
-from mt_cli.corpus.reading import Corpus, key_of, read_corpora
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.reading import key_of, read_corpora
+from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.tokenizer.special import untagged
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
 

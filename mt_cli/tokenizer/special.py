@@ -1,4 +1,4 @@
-"""Entries of every vocabulary: special tokens, bytes and markers of spaces; and tags, with which a text may begin."""
+"""Entries of every vocabulary: special tokens, bytes and markers of spaces."""
 
 from __future__ import annotations
 
@@ -13,12 +13,6 @@ JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"
 ABSENT = NEVER_SEEN
 """In an imported tokenizer, put before entries that are no pieces of its SentencePiece model."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
-
-
-def untagged(text: str, tags: Sequence[str]) -> str:
-    """The text without its tag, if it has one."""
-    first, _, rest = text.partition(" ")
-    return rest if first in tags else text
 
 
 def character_ends(tokens: Sequence[str]) -> list[int]:

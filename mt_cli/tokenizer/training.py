@@ -12,10 +12,11 @@ import tokenizers
 from tokenizers import normalizers
 
 from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.corpus.rows import untagged
 from mt_cli.errors import ConfigError
 from mt_cli.machine.console import Progress
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
-from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, untagged
+from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, check_model
 

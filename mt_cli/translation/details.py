@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from operator import itemgetter
 
+from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import Reading
-from mt_cli.tokenizer.special import EOS, character_ends, untagged
+from mt_cli.tokenizer.special import EOS, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Details, Translation
 from mt_cli.translation.sentences import units

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.special import UNK_ID, untagged
+from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.sentences import sentences_of, split_point
 

@@ -50,7 +50,8 @@ def encode(tmp_path, config, tokenizers, max_tokens=100):
 
 
 def test_ids_on_disk_are_the_ids_of_the_tokenizers(tmp_path, monkeypatch):
-    monkeypatch.setattr("mt_cli.corpus.reading._ROWS_PER_BLOCK", 7)
+    for module in ("corpus", "reading"):
+        monkeypatch.setattr(f"mt_cli.corpus.{module}.ROWS_PER_BLOCK", 7)
     pairs = some_pairs(50)
     config = corpus_config(tmp_path, write(tmp_path / "a.tsv", pairs))
     tokenizers = tokenizers_for(pairs[:30])

@@ -48,7 +48,8 @@ def test_every_command_and_option_has_a_sentence(name):
 def test_every_filter_and_format_is_documented(root):
     text = (root / "docs/data.md").read_text(encoding="utf-8")
     table = re.findall(r"^\| `(\w+)` \| (\S+) \| \S", text, flags=re.MULTILINE)
-    defaults = {name: {True: "true", None: "null"}.get(value, str(value)) for name, value in FilterConfig()}
+    in_yaml = {True: "true", False: "false", None: "null"}
+    defaults = {name: in_yaml.get(value, str(value)) for name, value in FilterConfig()}
     assert dict(table) == defaults
     assert [name for name, _ in table] == list(defaults)
     for ending in (*_FORMATS, *FORMATS):

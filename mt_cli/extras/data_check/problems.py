@@ -22,14 +22,13 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
+from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
-from mt_cli.corpus.reading import Corpus, SourceRows
-from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
-from mt_cli.tokenizer.special import untagged
 
 _ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50

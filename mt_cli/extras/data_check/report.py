@@ -15,17 +15,17 @@ from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
 from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
-from mt_cli.extras.data_check.other_spelling import notes_on_spelling
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
 from mt_cli.run.data import Data, notes_on_words, sample
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
-from mt_cli.tokenizer.special import untagged
 
 _NUM_ODD = 10
 _PAIRS_EXAMINED = 200_000
@@ -53,7 +53,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *_notes_on_entries(data, config),
             *_notes_on_unknown_tokens(data, config),
             *_notes_on_texts(data, config),
-            *notes_on_spelling(data, config, _texts_by_language(data, "valid", config)),
+            *_notes_on_orthography(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
@@ -159,6 +159,20 @@ def _notes_on_entries(data: Data, config: Config) -> Iterator[str]:
         yield (
             f"{train:.0%} of the pairs of train have at most two words a side, as entries of a dictionary, and "
             f"{valid:.1%} of valid; in a file of their own they would be a source with a weight (docs/data.md)"
+        )
+
+
+def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
+    """Notes on stretches of `train` in another orthography than `valid`, which is another text."""
+    train, valid = data.corpora["train"], data.corpora["valid"]
+    advice = "corpus.filters.other_orthography would leave them out (docs/languages.md)"
+    if config.corpus.is_streaming or "valid" not in config.corpus.groups:
+        advice = "they could be left out (docs/languages.md)"
+    for stretch in find_stretches(train, valid, config.corpus, config.corpus.once("train")):
+        yield (
+            f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
+            f"{stretch.language} that are unlike those of valid ({stretch.difference}): another orthography or "
+            f"language? {advice}"
         )
 
 

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from mt_cli.config.sections import Config
-from mt_cli.corpus.reading import Corpus, SourceRows
+from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.recognition import other_language_of_texts
-from mt_cli.corpus.rows import Row
+from mt_cli.corpus.rows import Row, untagged
 from mt_cli.run.data import Data
-from mt_cli.tokenizer.special import untagged
 
 _ROWS_EXAMINED = 200
 

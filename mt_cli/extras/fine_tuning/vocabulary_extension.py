@@ -15,7 +15,8 @@ from typing import Any
 import tokenizers
 from tokenizers import models, trainers
 
-from mt_cli.tokenizer.special import ABSENT, BYTES, SPECIAL_TOKENS, untagged
+from mt_cli.corpus.rows import untagged
+from mt_cli.tokenizer.special import ABSENT, BYTES, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS
 

@@ -19,8 +19,8 @@ from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
-from mt_cli.corpus.reading import Corpus
 from mt_cli.corpus.rows import Pair
 from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError

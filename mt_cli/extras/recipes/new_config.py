@@ -9,18 +9,21 @@ from pathlib import Path
 from textwrap import wrap
 
 from mt_cli import hooks
-from mt_cli.config.corpora import DatasetSource, FilesSource, FolderSource, HeldOut, Source
+from mt_cli.config.corpora import CorpusConfig, DatasetSource, FilesSource, FolderSource, HeldOut, Source
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import is_common, primary
+from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
+from mt_cli.run.data import read
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -55,6 +58,10 @@ def new_config(
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
     try:
+        is_left_out, notes = _other_orthography(read(config, cache), config.corpus)
+        if is_left_out:
+            corpus["filters"] = {"other_orthography": True}
+            config = parse_config(tree, "mt init")
         found = decide(config, cache)
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
@@ -63,7 +70,7 @@ def new_config(
     if config_of_text(text, "mt init") != found.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {sides.origins[0]}, {both[1]} {sides.origins[1]})"]
-    lines += [f"note: {note}" for note in sides.notes]
+    lines += [f"note: {note}" for note in [*sides.notes, *notes]]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
     return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
 
@@ -71,6 +78,22 @@ def new_config(
 def config_of_folder(folder: str, cache: Cache) -> Config:
     """The config that `mt init FOLDER` writes; raises the errors of `new_config`."""
     return new_config(source_of_folder(folder), (None, None), None, cache).config
+
+
+def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[bool, list[str]]:
+    """Whether to leave out what is spelled otherwise than `valid`, a smaller part of `train`; and notes on it."""
+    if "valid" not in config.groups:
+        return False, []
+    train = corpora["train"]
+    stretches = list(find_stretches(train, corpora["valid"], config, range(len(train.parts))))
+    num_pairs = len({row for stretch in stretches for row in stretch.rows.tolist()})
+    is_left_out = 0 < num_pairs < len(train) / 2
+    end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, because it is most of train"
+    return is_left_out, [
+        f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}: letters in {stretch.language} "
+        f"unlike those of valid ({stretch.difference}), as in another orthography; {end}"
+        for stretch in stretches
+    ]
 
 
 def _described(config: Config, given: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -200,6 +223,7 @@ def _lines(tree: Tree, found: Decision) -> Iterator[str]:
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}
+    why["filters"] = "leaves out stretches that are spelled otherwise than valid"
     for key, value in tree["corpus"].items():
         yield f"  {key}: {on_one_line(value)}" + (f"  # {why[key]}" if key in why else "")
     problems = hooks.unsupported(found.config) if hooks.has("unsupported") else []

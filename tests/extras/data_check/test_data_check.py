@@ -297,3 +297,25 @@ def test_entries_of_a_dictionary_that_valid_lacks_are_noted(mt, tmp_path, num_en
     (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
     out = mt("data", "check", "--config", "t.yaml")[1]
     assert ("20% of the pairs of train have at most two words a side" in out) == is_noted
+
+
+def random_words(number, letters, seed):
+    generator = random.Random(seed)
+    return ["".join(generator.choices(letters, k=12)) for _ in range(number)]
+
+
+def test_lines_in_another_orthography_are_named(mt, tmp_path):
+    english = [f"sentence number {place} of the text" for place in range(900)]
+    target = [*random_words(500, "kwaeiosnt", 1), *random_words(400, "cuaeiosnq", 2)]
+    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in english), encoding="utf-8")
+    (tmp_path / "train.shp").write_text("".join(f"{line}\n" for line in target), encoding="utf-8")
+    valid = zip([f"other {line}" for line in english[:200]], random_words(200, "kwaeiosnt", 6), strict=True)
+    (tmp_path / "valid.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in valid), encoding="utf-8")
+    sets = "train: {files: [train.en, train.shp]}, valid: {file: valid.tsv}"
+    filters = "filters: {min_script_share: null, max_length_ratio: null, wrong_language: false}"
+    config = f"name: t\ncorpus: {{source: en, target: shp, {sets}, {filters}}}\n"
+    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
+    status, out, err = mt("data", "check", "--config", "t.yaml")
+    assert status == 0, err
+    (line,) = [line for line in out.splitlines() if "unlike those of valid" in line]
+    assert "lines 501 to 900, have letters in shp" in line and "other_orthography" in line

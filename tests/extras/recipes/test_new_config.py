@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from mt_cli.config.corpora import FileSource, FilesSource
-from mt_cli.config.loading import config_of_text, parse_config
+from mt_cli.config.loading import config_of_text, load_config, parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
@@ -282,3 +282,29 @@ def test_a_parquet_file_may_map_languages_to_texts(empty_folder):
     corpus = begun(FileSource(file="m.parquet")).config.corpus
     assert corpus.languages == ("en", "xqz")
     assert next(read_rows(corpus.train[0], corpus.languages)) == (1, "", "")
+
+
+def test_a_part_in_another_orthography_is_left_out_and_named(mt, tmp_path):
+    generator = random.Random(1)
+
+    def words(number, letters):
+        return ["".join(generator.choices(letters, k=12)) for _ in range(number)]
+
+    modern, old = "kwaeiosnt", "cuaeiosnq"
+    for name, target in {"train": [*words(1000, modern), *words(500, old)], "dev": words(300, modern)}.items():
+        for suffix, lines in (
+            ("es", [f"{word} y una frase" for word in words(len(target), "abcdefghilmnoprstu")]),
+            ("shp", target),
+        ):
+            (tmp_path / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    status, _, err = mt("init", "--files", "train.es", "train.shp", "--output", "shp.yaml")
+    assert status == 0, err
+    (note,) = [line for line in err.splitlines() if "as in another orthography" in line]
+    assert "train.es, lines 1,001 to 1,500: letters in shp unlike those of valid" in note and "left out by" in note
+    assert load_config(tmp_path / "shp.yaml").corpus.filters.other_orthography
+    assert "other_orthography: true}  # leaves out stretches" in (tmp_path / "shp.yaml").read_text(encoding="utf-8")
+    # Most of `train` is never left out.
+    (tmp_path / "dev.shp").write_text("".join(f"{line}\n" for line in words(300, old + "xyz")), encoding="utf-8")
+    status, _, err = mt("init", "--files", "train.es", "train.shp", "--output", "other.yaml")
+    assert status == 0 and "not left out, because it is most of train" in err
+    assert not load_config(tmp_path / "other.yaml").corpus.filters.other_orthography

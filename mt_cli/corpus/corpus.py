@@ -1,0 +1,94 @@
+"""A corpus that was read: rows on disk with the status of each, and the sources that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES
+from mt_cli.corpus.rows import Languages, Pair, Row
+
+ROWS_PER_BLOCK = 10_000
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """One source of a corpus, and the rows of the corpus that come from it."""
+
+    name: str
+    first_row: int
+    num_rows: int
+    digest: str
+    """SHA-256 of its text."""
+    commit: str | None = None
+    """Commit of a dataset of the hub."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Rows in a file; those with the status `code` are the corpus."""
+
+    fingerprint: str
+    """Of the text, and the options that the rows depend on."""
+    file: pa.NativeFile
+    """Stays open, because the cache may be deleted."""
+    statuses: NDArray[np.uint8]
+    """The status code of each row, an index into `STATUS_NAMES`."""
+    parts: tuple[SourceRows, ...]
+    code: int = KEPT
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self.statuses == self.code))
+
+    def blocks(self, mask: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of a mask, by default the corpus, in blocks with the columns `number`, `source`, `target`."""
+        mask = self.statuses == self.code if mask is None else mask
+        # All blocks are full except the last one of each part.
+        size = ROWS_PER_BLOCK
+        sizes = [min(size, part.num_rows - row) for part in self.parts for row in range(0, part.num_rows, size)]
+        with pa.ipc.open_file(self.file) as reader:
+            for index, kept in enumerate(np.split(mask, np.cumsum(sizes)[:-1])):
+                if kept.any():
+                    block = reader.get_batch(index)
+                    yield block if kept.all() else block.filter(pa.array(kept))
+
+    def rows(self, mask: NDArray[np.bool_] | None = None) -> Iterator[Row]:
+        """The rows of a mask, by default the corpus."""
+        for block in self.blocks(mask):
+            yield from zip(*(column.to_pylist() for column in block.columns), strict=True)
+
+    def part_of(self, row: int) -> SourceRows:
+        """The part that a row is in."""
+        return next(part for part in self.parts if row < part.first_row + part.num_rows)
+
+    def of_parts(self, numbers: Collection[int]) -> Corpus:
+        """The corpus without the rows of other parts than these."""
+        statuses = self.statuses.copy()
+        for number, part in enumerate(self.parts):
+            if number not in numbers:
+                statuses[part.first_row : part.first_row + part.num_rows] = STATUS_CODES["blank_pair"]
+        return replace(self, statuses=statuses)
+
+    def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
+        """The languages of each pair, given those of each part."""
+        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
+        return [of_parts[part] for part in parts[self.statuses == self.code]]
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """The pairs in memory: for validation and test sets."""
+        return [(source, target) for _, source, target in self.rows()]
+
+    def counts(self, part: SourceRows | None = None) -> dict[str, int]:
+        """The number of rows, of a part or of all, per status that occurs, in the order of `STATUS_NAMES`."""
+        rows = self.statuses if part is None else self.statuses[part.first_row : part.first_row + part.num_rows]
+        return {STATUS_NAMES[code]: int(count) for code, count in enumerate(np.bincount(rows)) if count}
+
+    def num_kept(self, part: SourceRows) -> int:
+        """The number of rows of a part that are in the corpus."""
+        return self.counts(part).get(STATUS_NAMES[self.code], 0)
