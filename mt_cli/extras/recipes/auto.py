@@ -1,81 +1,33 @@
-"""`preset: auto`: the facts of a corpus, and the options chosen by them. The numbers are in `config/presets.py`."""
+"""`preset: auto`: the options chosen by the facts of a corpus. The numbers are in `config/presets.py`."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import exp, inf, log, sqrt
+from math import exp, log
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mt_cli import hooks
-from mt_cli.batching.streamed import first_pairs
 from mt_cli.config import presets
 from mt_cli.config.loading import with_values
 from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
 from mt_cli.config.sections import Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
-from mt_cli.corpus.rows import Pair
-from mt_cli.corpus.spelling import spellings_to_normalize
-from mt_cli.errors import CorpusError
+from mt_cli.extras.recipes.facts import Facts, find_facts, rounded
 from mt_cli.machine.console import say
-from mt_cli.machine.devices import pick_device
-from mt_cli.run.data import Data, estimate_epoch, prepare, read, sample, training_pairs
+from mt_cli.run.data import Data, estimate_epoch, prepare, read, training_pairs
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import count_steps
 
-_PAIRS_EXAMINED = 50_000
-_CHARACTERS_EXAMINED = 100_000
 _AUTOMATIC_BATCH = 4_096
 """Size of a batch by which the steps are counted if `batch_tokens: auto` will be found later."""
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 200
 _NUM_VALIDATIONS, _PATIENCE = 40, 15
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
-_WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
-"""A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What `preset: auto` looks at."""
-
-    num_pairs: int | None
-    """Training pairs after cleaning; None for a stream."""
-    num_target_words: float
-    """Words of their target sides, estimated from a sample; infinite for a stream."""
-    num_distinct_words: int
-    """Different words of both sides of the sample."""
-    scripts: tuple[frozenset[str], frozenset[str]]
-    """The scripts of each side."""
-    device: str
-    max_minutes: float | None
-    spellings: tuple[str, ...] = ()
-    """The values of `tokenizer.normalize` that make mixed spellings equal."""
-    diversity: float = 0.0
-    """Guiraud's index of the sample: different words by the square root of all, of the side for which it is smaller."""
-    num_replayed: int = 0
-    """Pairs of the run that training begins with, which are not among `num_pairs`."""
-
-    @property
-    def is_diverse(self) -> bool:
-        """Whether a word is seldom repeated."""
-        return self.diversity >= presets.DIVERSE
-
-    def __str__(self) -> str:
-        if self.num_pairs is None:
-            return f"a stream of unknown size, {self.device}"
-        distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        kind = ", diverse text" if self.is_diverse else ""
-        words = f"{_rounded(self.num_target_words):,} target words, {distinct}{kind}"
-        limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
-        replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
-        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
 
 
 class Choice(NamedTuple):
@@ -144,7 +96,7 @@ def decide(config: Config, cache: Cache, known: Circumstances = Circumstances())
     Tokenizer and model follow from the text. The tokenizer is then trained, and the length of the run follows from the
     tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
     """
-    facts = find_facts(config, cache, known)
+    facts = find_facts(config, read(config, cache, known.stream_rows), known.num_own)
     choices = choose(facts)
     resolved = _with_choices(config, choices, known.previous)
     if config.corpus.is_streaming:
@@ -179,51 +131,6 @@ def resolve_preset(
 def _with_choices(config: Config, choices: Choices, previous: Config | None) -> Config:
     values = values_of(choices)
     return with_values(config, values if previous is None else _kept(values, previous))
-
-
-def find_facts(config: Config, cache: Cache, known: Circumstances = Circumstances()) -> Facts:
-    """The facts of the training corpora of a config; raises CorpusError if a corpus cannot be read."""
-    num_pairs: int | None = None
-    num_replayed = 0
-    pairs: Sequence[Pair]
-    corpora = read(config, cache, known.stream_rows)
-    if config.corpus.is_streaming:
-        pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
-    else:
-        whole = corpora["train"]
-        own = range(len(whole.parts) if known.num_own is None else known.num_own)
-        # What both directions share counts once.
-        once = [number for number in config.corpus.once("train") if number in own] or own
-        train = whole.of_parts(once)
-        num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
-        rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
-        pairs = [(source, target) for _, source, target in rows]
-    if not pairs:
-        raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
-    sides = tuple(zip(*pairs, strict=True))
-    valid = _sides_of(corpora["valid"], config)
-    words = [_WORD.findall(" ".join(side)) for side in sides]
-    return Facts(
-        num_pairs,
-        inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
-        len({word for side in words for word in side}),
-        (_scripts(sides[0]), _scripts(sides[1])),
-        "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
-        config.training.max_minutes,
-        tuple(dict.fromkeys(name for pair in zip(sides, valid, strict=True) for name in spellings_to_normalize(*pair))),
-        min(len(set(side)) / sqrt(max(1, len(side))) for side in words),
-        num_replayed,
-    )
-
-
-def _sides_of(valid: Corpus, config: Config) -> tuple[Sequence[str], Sequence[str]]:
-    """The sides of the validation pairs, of one direction only if there are both."""
-    pairs = valid.of_parts(config.corpus.once("valid")).pairs
-    return [source for source, _ in pairs], [target for _, target in pairs]
-
-
-def _scripts(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(scripts_in(" ".join(texts)[:_CHARACTERS_EXAMINED]))
 
 
 def level_of(facts: Facts) -> Level:
@@ -308,7 +215,7 @@ def _vocabulary(facts: Facts) -> dict[str, Choice]:
     same = " and ".join(sorted(source & target))
     return {
         "algorithm": Choice("bpe", "subwords leave no word unknown"),
-        "vocab_size": Choice(_rounded(size), why),
+        "vocab_size": Choice(rounded(size), why),
         "shared": Choice(is_shared, f"the script of both sides is {same}" if same else "the scripts differ"),
     }
 
@@ -329,17 +236,12 @@ def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, C
             "max_steps": Choice(None, "max_epochs ends the run"),
             "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
         }
-    every, updates = _rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{num_steps:,} updates"
+    every, updates = rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{num_steps:,} updates"
     return length | {
-        "warmup_steps": Choice(min(warmup_steps, _rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
         "validate_every_steps": Choice(every, f"about {round(num_steps / every)} validations in {updates}"),
         "patience": Choice(_PATIENCE, f"stops after {_PATIENCE} validations without a better score"),
     }
-
-
-def _rounded(number: float) -> int:
-    """A number with two significant digits."""
-    return int(float(f"{number:.1e}"))
 
 
 def _shown(value: Any) -> str:

@@ -18,20 +18,17 @@ from mt_cli.corpus.languages import scripts_in
 from mt_cli.errors import ConfigError, CorpusError
 from mt_cli.extras.exchange.huggingface import unsupported
 from mt_cli.extras.recipes.auto import (
-    _WORD,
-    Circumstances,
     Epoch,
-    Facts,
     _kept,
     choose,
     describe,
     expectation,
-    find_facts,
     level_of,
     resolve_preset,
     values_of,
 )
-from mt_cli.run.data import training_pairs
+from mt_cli.extras.recipes.facts import _WORD, Facts, find_facts
+from mt_cli.run.data import read, training_pairs
 from mt_cli.training.steps import count_steps
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
@@ -166,7 +163,7 @@ def test_the_diversity_is_guirauds_index_of_the_less_diverse_side(tmp_path):
             "corpus": config.corpus.model_copy(update={"filters": config.corpus.filters.model_copy(update=filters)})
         }
     )
-    assert find_facts(config, Cache(tmp_path, print)).diversity == pytest.approx(4 / math.sqrt(8))
+    assert find_facts(config, read(config, Cache(tmp_path, print))).diversity == pytest.approx(4 / math.sqrt(8))
 
 
 def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):
@@ -215,7 +212,7 @@ def test_facts_are_counted_after_cleaning(tmp_path, monkeypatch):
     (tmp_path / "p.tsv").write_text("a b\tx y z\na b\tx y z\nc\t今日は\n \tq\n", encoding="utf-8")
     changes = {"train": {"file": "p.tsv"}, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": CORPUS | changes}, "f.yaml")
-    facts = find_facts(config, Cache(tmp_path / "cache"))
+    facts = find_facts(config, read(config, Cache(tmp_path / "cache")))
     assert (facts.num_pairs, facts.num_target_words, facts.num_distinct_words) == (2, 5, 8)
     assert facts.scripts == ({"Latin"}, {"Latin", "Han", "Hiragana"})
 
@@ -310,10 +307,10 @@ def test_replayed_pairs_are_not_counted_as_those_of_the_run(tmp_path, monkeypatc
     train = [{"file": "own.tsv"}, {"file": "old.tsv", "weight": 0.01}]
     corpus = CORPUS | {"train": train, "valid": {"builtin": "reverse-words", "split": "valid"}, "target": "xx"}
     config = parse_config(tree("auto", training={"device": "cpu"}) | {"corpus": corpus}, "f.yaml")
-    facts = find_facts(config, Cache(tmp_path / "cache"), Circumstances(num_own=1))
+    facts = find_facts(config, read(config, Cache(tmp_path / "cache")), num_own=1)
     assert (facts.num_pairs, facts.num_target_words, facts.num_replayed) == (20, 60, 500)
     assert str(facts).startswith("20 pairs, ") and str(facts).endswith("besides 500 replayed pairs")
-    assert find_facts(config, Cache(tmp_path / "cache")).num_pairs == 520
+    assert find_facts(config, read(config, Cache(tmp_path / "cache"))).num_pairs == 520
 
 
 def test_what_cannot_be_exported_to_transformers_is_said_before_the_training():
@@ -345,5 +342,5 @@ def test_a_preset_counts_the_text_of_both_directions_once(tmp_path):
     found = []
     for both in (False, True):
         config = parse_config({"name": "x", "preset": "auto", "corpus": corpus | {"both_directions": both}}, "f.yaml")
-        found.append(find_facts(config, Cache(tmp_path / "cache")))
+        found.append(find_facts(config, read(config, Cache(tmp_path / "cache"))))
     assert found[1].num_pairs < 1.1 * found[0].num_pairs and found[1].num_replayed == 0

@@ -1,0 +1,113 @@
+"""What `preset: auto` looks at: the facts of a corpus."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from mt_cli.batching.streamed import first_pairs
+from mt_cli.config import presets
+from mt_cli.config.sections import Config
+from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
+from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.spelling import spellings_to_normalize
+from mt_cli.errors import CorpusError
+from mt_cli.machine.devices import pick_device
+from mt_cli.run.data import sample
+
+_PAIRS_EXAMINED = 50_000
+_CHARACTERS_EXAMINED = 100_000
+_WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
+"""A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `preset: auto` looks at."""
+
+    num_pairs: int | None
+    """Training pairs after cleaning; None for a stream."""
+    num_target_words: float
+    """Words of their target sides, estimated from a sample; infinite for a stream."""
+    num_distinct_words: int
+    """Different words of both sides of the sample."""
+    scripts: tuple[frozenset[str], frozenset[str]]
+    """The scripts of each side."""
+    device: str
+    max_minutes: float | None
+    spellings: tuple[str, ...] = ()
+    """The values of `tokenizer.normalize` that make mixed spellings equal."""
+    diversity: float = 0.0
+    """Guiraud's index of the sample: different words by the square root of all, of the side for which it is smaller."""
+    num_replayed: int = 0
+    """Pairs of the run that training begins with, which are not among `num_pairs`."""
+
+    @property
+    def is_diverse(self) -> bool:
+        """Whether a word is seldom repeated."""
+        return self.diversity >= presets.DIVERSE
+
+    def __str__(self) -> str:
+        if self.num_pairs is None:
+            return f"a stream of unknown size, {self.device}"
+        distinct = f"{self.num_distinct_words:,} distinct words in both languages"
+        kind = ", diverse text" if self.is_diverse else ""
+        words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
+        limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
+        replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
+        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
+
+
+def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | None = None) -> Facts:
+    """The facts of the training corpora of a config; raises CorpusError if they hold no pair.
+
+    `num_own` is how many of the corpora of `train` are the run's own; the others are replayed. None: all of them.
+    """
+    num_pairs: int | None = None
+    num_replayed = 0
+    pairs: Sequence[Pair]
+    if config.corpus.is_streaming:
+        pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
+    else:
+        whole = corpora["train"]
+        own = range(len(whole.parts) if num_own is None else num_own)
+        # What both directions share counts once.
+        once = [number for number in config.corpus.once("train") if number in own] or own
+        train = whole.of_parts(once)
+        num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
+        rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
+        pairs = [(source, target) for _, source, target in rows]
+    if not pairs:
+        raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
+    sides = tuple(zip(*pairs, strict=True))
+    valid = _sides_of(corpora["valid"], config)
+    words = [_WORD.findall(" ".join(side)) for side in sides]
+    return Facts(
+        num_pairs,
+        inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
+        len({word for side in words for word in side}),
+        (_scripts(sides[0]), _scripts(sides[1])),
+        "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
+        config.training.max_minutes,
+        tuple(dict.fromkeys(name for pair in zip(sides, valid, strict=True) for name in spellings_to_normalize(*pair))),
+        min(len(set(side)) / sqrt(max(1, len(side))) for side in words),
+        num_replayed,
+    )
+
+
+def _sides_of(valid: Corpus, config: Config) -> tuple[Sequence[str], Sequence[str]]:
+    """The sides of the validation pairs, of one direction only if there are both."""
+    pairs = valid.of_parts(config.corpus.once("valid")).pairs
+    return [source for source, _ in pairs], [target for _, target in pairs]
+
+
+def _scripts(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(scripts_in(" ".join(texts)[:_CHARACTERS_EXAMINED]))
+
+
+def rounded(number: float) -> int:
+    """A number with two significant digits."""
+    return int(float(f"{number:.1e}"))
