@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations, compress
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +14,17 @@ import numpy as np
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
-from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
-from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.errors import InputError
-from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
+from mt_cli.extras.data_check.texts import notes_on_texts
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
-from mt_cli.run.data import Data, notes_on_words, sample
+from mt_cli.run.data import Data, notes_on_words
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
 
 _NUM_ODD = 10
-_PAIRS_EXAMINED = 200_000
 _MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
 _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
@@ -50,10 +46,8 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *notes_on_overlap(rows),
             *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
-            *_notes_on_entries(data, config),
             *_notes_on_unknown_tokens(data, config),
-            *_notes_on_texts(data, config),
-            *_notes_on_orthography(data, config),
+            *notes_on_texts(data, config),
         ],
         "problems": [asdict(problem) for problem in data.problems],
         "suspicious": list(_suspicious(data, config)),
@@ -107,73 +101,6 @@ def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
             share = getattr(statistics, side).unknown_share
             if name != "train" and share > _MANY_UNKNOWN:
                 yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
-
-
-def _texts_by_language(data: Data, name: str, config: Config) -> Mapping[str, list[str]]:
-    """The texts of a corpus without tags, or those of a sample of its pairs."""
-    corpus, tags = data.corpora[name].of_parts(config.corpus.once(name)), config.corpus.tags
-    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-    sampled = mask[corpus.statuses == corpus.code]
-    languages = compress(corpus.languages(config.corpus.languages_of(name)), sampled)
-    texts = defaultdict[str, list[str]](list)
-    for (one, other), (_, source, target) in zip(languages, corpus.rows(mask), strict=True):
-        texts[one].append(untagged(source, tags))
-        texts[other].append(target)
-    return texts
-
-
-def _notes_on_texts(data: Data, config: Config) -> Iterator[str]:
-    """Notes on what `train` has in several spellings, and on evaluation sets that are unlike it."""
-    train = _texts_by_language(data, "train", config)
-    for language, texts in train.items():
-        for found in mixed_spellings(texts):
-            counts = ", ".join(f"{form} {count:,}" for form, count in found.counts.items())
-            advice = f"tokenizer.normalize: [{found.option}] would make them equal"
-            if found.option in config.tokenizer.normalize:
-                advice = f"tokenizer.normalize makes them equal ({found.option})"
-            yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"
-    for name in (name for name in data.corpora if name != "train"):
-        for language, texts in _texts_by_language(data, name, config).items():
-            words = new_words(train[language], texts) if writes_spaces(language) else None
-            if words and words.is_unlike:
-                yield (
-                    f"{name} looks unlike train in {language}: {words.found:.0%} of its words do not occur in train; "
-                    f"in text of the same kind it would be {words.expected:.0%}, and translations would be better"
-                )
-
-
-def _notes_on_entries(data: Data, config: Config) -> Iterator[str]:
-    """Notes on entries of a dictionary in `train`, which `valid` has not."""
-    if not all(map(writes_spaces, (config.corpus.source, config.corpus.target))):
-        return
-    train, valid = (
-        share_of_entries(
-            [
-                (untagged(source, config.corpus.tags), target)
-                for _, source, target in corpus.rows(sample(corpus, _PAIRS_EXAMINED, config.training.seed))
-            ]
-        )
-        for corpus in (data.corpora["train"], data.corpora["valid"])
-    )
-    if has_many_entries(train, valid):
-        yield (
-            f"{train:.0%} of the pairs of train have at most two words a side, as entries of a dictionary, and "
-            f"{valid:.1%} of valid; in a file of their own they would be a source with a weight (docs/data.md)"
-        )
-
-
-def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
-    """Notes on stretches of `train` in another orthography than `valid`, which is another text."""
-    train, valid = data.corpora["train"], data.corpora["valid"]
-    advice = "corpus.filters.other_orthography would leave them out (docs/languages.md)"
-    if config.corpus.is_streaming or "valid" not in config.corpus.groups:
-        advice = "they could be left out (docs/languages.md)"
-    for stretch in find_stretches(train, valid, config.corpus, config.corpus.once("train")):
-        yield (
-            f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
-            f"{stretch.language} that are unlike those of valid ({stretch.difference}): another orthography or "
-            f"language? {advice}"
-        )
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:

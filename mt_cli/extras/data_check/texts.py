@@ -1,0 +1,102 @@
+"""Notes on the texts of a config: mixed spellings, other words than in `train`, entries, and other orthographies."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+
+from mt_cli.config.sections import Config
+from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.rows import Languages, Pair, untagged
+from mt_cli.corpus.spelling import mixed_spellings
+from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
+from mt_cli.run.data import Data, sample
+
+_PAIRS_EXAMINED = 200_000
+
+Examined = Sequence[tuple[Languages, Pair]]
+"""Pairs without tags, each with its languages."""
+Texts = Mapping[str, Sequence[str]]
+"""Texts by language."""
+
+
+def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
+    """The notes on all corpora, made from a sample of each; on orthographies, from all pairs."""
+    examined = {name: _examined(data, name, config) for name in data.corpora}
+    yield from _notes_on_entries(examined)
+    texts = {name: _by_language(pairs) for name, pairs in examined.items()}
+    yield from _notes_on_spellings(texts["train"], config)
+    for name in (name for name in texts if name != "train"):
+        yield from _notes_on_new_words(name, texts[name], texts["train"])
+    yield from _notes_on_orthography(data, config)
+
+
+def _examined(data: Data, name: str, config: Config) -> Examined:
+    """The pairs of a corpus or a sample of them, of one direction if both have the same text."""
+    corpus = data.corpora[name].of_parts(config.corpus.once(name))
+    mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
+    languages = compress(corpus.languages(config.corpus.languages_of(name)), mask[corpus.statuses == corpus.code])
+    rows = corpus.rows(mask)
+    return [
+        (both, (untagged(source, config.corpus.tags), target))
+        for both, (_, source, target) in zip(languages, rows, strict=True)
+    ]
+
+
+def _by_language(examined: Examined) -> Texts:
+    texts = defaultdict[str, list[str]](list)
+    for languages, pair in examined:
+        for language, text in zip(languages, pair, strict=True):
+            texts[language].append(text)
+    return texts
+
+
+def _notes_on_entries(examined: Mapping[str, Examined]) -> Iterator[str]:
+    """Notes on entries of a dictionary in `train`, which `valid` has not; languages without spaces do not count."""
+    train, valid = (
+        share_of_entries([pair for languages, pair in examined[name] if all(map(writes_spaces, languages))])
+        for name in ("train", "valid")
+    )
+    if has_many_entries(train, valid):
+        yield (
+            f"{train:.0%} of the pairs of train have at most two words a side, as entries of a dictionary, and "
+            f"{valid:.1%} of valid; in a file of their own they would be a source with a weight (docs/data.md)"
+        )
+
+
+def _notes_on_spellings(train: Texts, config: Config) -> Iterator[str]:
+    """Notes on what `train` has in several spellings."""
+    for language, texts in train.items():
+        for found in mixed_spellings(texts):
+            counts = ", ".join(f"{form} {count:,}" for form, count in found.counts.items())
+            advice = f"tokenizer.normalize: [{found.option}] would make them equal"
+            if found.option in config.tokenizer.normalize:
+                advice = f"tokenizer.normalize makes them equal ({found.option})"
+            yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"
+
+
+def _notes_on_new_words(name: str, evaluated: Texts, train: Texts) -> Iterator[str]:
+    """Notes on the languages in which an evaluation set is unlike `train`."""
+    for language, texts in evaluated.items():
+        words = new_words(train.get(language, ()), texts) if writes_spaces(language) else None
+        if words and words.is_unlike:
+            yield (
+                f"{name} looks unlike train in {language}: {words.found:.0%} of its words do not occur in train; in "
+                f"text of the same kind it would be {words.expected:.0%}, and translations would be better"
+            )
+
+
+def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
+    """Notes on stretches of `train` in another orthography than `valid`."""
+    train, valid = data.corpora["train"], data.corpora["valid"]
+    advice = "corpus.filters.other_orthography would leave them out (docs/languages.md)"
+    if config.corpus.is_streaming or "valid" not in config.corpus.groups:
+        advice = "they could be left out (docs/languages.md)"
+    for stretch in find_stretches(train, valid, config.corpus, config.corpus.once("train")):
+        yield (
+            f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
+            f"{stretch.language} that are unlike those of valid ({stretch.difference}): another orthography or "
+            f"language? {advice}"
+        )
