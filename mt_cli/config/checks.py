@@ -13,11 +13,19 @@ WILL_BE_FILLED = {"is_complete": False}
 defaults."""
 
 
-def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
-    """A validator with a function that yields, a line each, the problems of options that do not fit together.
+def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
+    """A validator with a function that yields, a line each, the problems of a section."""
 
-    It checks nothing if the context is `WILL_BE_FILLED`.
-    """
+    def validate(section: T) -> T:
+        if problems := [*check(section)]:
+            raise ValueError("\n".join(problems))
+        return section
+
+    return model_validator(mode="after")(validate)
+
+
+def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
+    """Like `without_problems`, for options that do not fit together; if the context is `WILL_BE_FILLED`, no check."""
 
     def validate(section: T, info: ValidationInfo) -> T:
         if info.context != WILL_BE_FILLED and (problems := [*check(section)]):

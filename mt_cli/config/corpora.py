@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from mt_cli.config.checks import without_problems
 from mt_cli.config.directions import written_out
 
 
@@ -300,23 +301,22 @@ class CorpusConfig(Section):
             raise ValueError(f"{odd[0]!r}: use a name without slashes that does not begin with a dot")
         return value
 
-    @model_validator(mode="after")
-    def _mixture_is_clear(self) -> CorpusConfig:
+    @without_problems
+    def _mixture_is_clear(self) -> Iterator[str]:
         if self.temperature is not None and any(source.weight is not None for source in self.train):
-            raise ValueError("temperature: it sets the weights of all corpora; remove `weight` or `temperature`")
+            yield "temperature: it sets the weights of all corpora; remove `weight` or `temperature`"
         if len({source.streaming for source in self.train}) > 1:
-            raise ValueError("train: set `streaming: true` for all of its corpora or for none")
+            yield "train: set `streaming: true` for all of its corpora or for none"
         if self.is_streaming and self.temperature is not None:
-            raise ValueError("temperature: the sizes of streams are not known; give each a `weight`")
+            yield "temperature: the sizes of streams are not known; give each a `weight`"
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
-            raise ValueError("valid: no share of a stream can be held out; name a separate corpus")
+            yield "valid: no share of a stream can be held out; name a separate corpus"
         is_whole_text = not self.is_streaming and not isinstance(self.valid[0], HeldOut)
         if any(self.filters_of(source).other_orthography for source in self.train) and not is_whole_text:
-            raise ValueError("filters.other_orthography: it needs a `valid` of other text, and no streams")
+            yield "filters.other_orthography: it needs a `valid` of other text, and no streams"
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
-            raise ValueError("train: two corpora have the same name")
-        return self
+            yield "train: two corpora have the same name"
 
     @property
     def groups(self) -> dict[str, tuple[Source, ...]]:

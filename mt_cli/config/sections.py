@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from mt_cli.config.checks import MAY_CHANGE, Changeable, if_complete
+from mt_cli.config.checks import MAY_CHANGE, Changeable, if_complete, without_problems
 from mt_cli.config.corpora import CorpusConfig, Section
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
@@ -169,16 +169,14 @@ class DecodingConfig(Section):
         """A copy for greedy search."""
         return self.model_copy(update={"beam_size": 1, "sample": False})
 
-    @model_validator(mode="after")
-    def _options_fit(self) -> DecodingConfig:
+    @without_problems
+    def _options_fit(self) -> Iterator[str]:
         fields = DecodingConfig.model_fields
-        of_sampling = ("temperature", "top_k", "top_p", "seed")
-        changed = [name for name in of_sampling if getattr(self, name) != fields[name].default]
-        if changed and not self.sample:
-            raise ValueError(f"{changed[0]}: used only by sampling; set sample to true (--sample)")
+        for name in ("temperature", "top_k", "top_p", "seed"):
+            if getattr(self, name) != fields[name].default and not self.sample:
+                yield f"{name}: used only by sampling; set sample to true (--sample)"
         if self.max_length is not None and self.max_length < self.min_length:
-            raise ValueError(f"max_length: {self.max_length} is less than min_length {self.min_length}")
-        return self
+            yield f"max_length: {self.max_length} is less than min_length {self.min_length}"
 
 
 class InitConfig(Section):
@@ -208,13 +206,11 @@ class InitConfig(Section):
     mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`. If the languages are the same, its test set
     is added to `corpus.extra_tests`; if not, all corpora need tags."""
 
-    @model_validator(mode="after")
-    def _has_a_run(self) -> InitConfig:
-        defaults = {name: field.default for name, field in InitConfig.model_fields.items()}
-        changed = [name for name, default in defaults.items() if getattr(self, name) != default]
-        if changed and self.run is None:
-            raise ValueError(f"{changed[0]}: needs another run to begin with; set init.run")
-        return self
+    @without_problems
+    def _has_a_run(self) -> Iterator[str]:
+        for name, field in InitConfig.model_fields.items():
+            if getattr(self, name) != field.default and self.run is None:
+                yield f"{name}: needs another run to begin with; set init.run"
 
 
 class EvaluationConfig(Section):

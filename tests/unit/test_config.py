@@ -127,6 +127,12 @@ def test_all_options_that_do_not_fit_together_are_listed_at_once():
     assert "3 problems" in text and re.findall(r"^  (\S+): missing; ", text, flags=re.MULTILINE) == missing
     text = message_for(with_values(model__d_model=63, tokenizer__bpe_dropout=0.1, tokenizer__unigram_alpha=0.1))
     assert "4 problems" in text and "\n  model: d_model: 63 is odd" in text and "\n  tokenizer: unigram_alpha: " in text
+    text = message_for(
+        with_values(decoding__top_k=5, decoding__max_length=2, decoding__min_length=3, init__freeze=["x"])
+    )
+    assert "3 problems" in text and "top_k: used only" in text and "less than min_length" in text and "init: " in text
+    text = message_for(with_values(**{**stream, "corpus__valid": {"fraction": 0.1}}, corpus__temperature=2.0))
+    assert "2 problems" in text and "sizes of streams" in text and "no share of a stream" in text
 
 
 def test_an_unknown_key_names_its_neighbour():
