@@ -79,14 +79,14 @@ class FilterConfig(Section):
     wrong_language: bool = True
     """Drop pairs with a side that has three common words of another language and none of its own. 20 languages are
     known."""
+    other_orthography: bool = False
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid`, as in an old dictionary."""
     duplicates: bool = True
     """Drop repeated pairs, in this corpus or in one earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
     """Maximum number of pairs with the same source sentence."""
     overlap: bool = True
     """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
-    other_orthography: bool = False
-    """Drop stretches of 250 pairs or more in which a side has other letters than `valid`, as in an old dictionary."""
 
 
 class TextSource(Section):
@@ -335,11 +335,10 @@ class CorpusConfig(Section):
         return [source.languages or self.languages for source in self.groups.get(name, self.train)]
 
     def once(self, name: str) -> list[int]:
-        """The numbers of the sources of a corpus, without those that are another one with its sides exchanged."""
+        """The numbers of the sources of a corpus, without those that are an earlier one with its sides exchanged."""
         sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
-        texts = [source.model_dump(exclude={*TextSource.model_fields}) for source in sources]
-        forward = [text for source, text in zip(sources, texts, strict=True) if not source.reverse]
-        return [number for number, source in enumerate(sources) if not source.reverse or texts[number] not in forward]
+        seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
+        return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
 
     @property
     def has_reverse(self) -> bool:

@@ -22,8 +22,8 @@ from mt_cli.errors import CorpusError
 
 STATUS_NAMES = (
     *("kept", "held_out", "blank_source", "blank_target", "blank_pair", "control_characters", "garbled", "identical"),
-    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language", "duplicates"),
-    *("max_targets_per_source", "overlap", "other_orthography", "max_tokens"),
+    *("max_characters", "max_length_ratio", "min_script_share", "wrong_language", "other_orthography"),
+    *("duplicates", "max_targets_per_source", "overlap", "max_tokens"),
 )
 """The statuses of pairs; the index is the code. `held_out` pairs are those of a `valid: {fraction: ...}`."""
 STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}

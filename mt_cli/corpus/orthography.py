@@ -1,7 +1,7 @@
 """Stretches of `train` in another orthography than `valid`, found by their letters. Knows no language.
 
 The letters of a text are those of its distinct words, because one sentence of a form that has a hundred rows would
-count a hundred times. What `tokenizer.normalize` makes equal is equal here.
+count a hundred times. What `tokenizer.normalize` makes equal is equal here. Scripts without spaces are not compared.
 """
 
 from __future__ import annotations
@@ -12,25 +12,39 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import log2
+from math import log, log2
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.corpora import CorpusConfig, FilesSource, Source
+from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.rows import Row, untagged
 from mt_cli.corpus.sources import in_blocks
 from mt_cli.corpus.spelling import APOSTROPHES
 
 _ROWS_PER_BLOCK = 250
 _MIN_LETTERS = 1_000
-_WORD = re.compile(rf"[^\W\d_{APOSTROPHES}]+")
+_WORD = re.compile(rf"[^\W\d_{APOSTROPHES}{SPACELESS}]+")
 _UNLIKE = 0.1
-"""Divergence in bits. Text of one orthography has at most 0.06, if other sources write other accents; a dictionary of
-Shipibo in the orthography of the missions has 0.16 to 0.18 from today's."""
+"""Divergence in bits, beyond that of two samples of one text. Text of one orthography has at most 0.06, if other
+sources write other accents; a dictionary of Shipibo in the orthography of the missions has 0.16 to 0.18."""
+_BITS_A_LETTER, _SHARE_OF_VALID = 0.25, 0.01
+"""A text of `valid` is spelled like a stretch if its letters are more probable there by so much; of today's Shipibo,
+none is like the dictionary."""
+_MIN_LETTERS_OF_TEXT = 10
+_NUM_TEXTS = 2_000
+_SMALLEST_SHARE = 1e-3
 _NUM_SHOWN = 3
+_COMPARED = [
+    KEPT,
+    HELD_OUT,
+    *(STATUS_CODES[name] for name in ("duplicates", "max_targets_per_source", "overlap", "other_orthography")),
+]
+"""Rows that no filter drops by themselves; so the stretches do not depend on filters that look at other rows."""
 
 Letters = Counter[str]
 Shares = Mapping[str, float]
@@ -41,17 +55,17 @@ Differences = tuple[tuple[str, float, float], ...]
 
 @dataclass(frozen=True)
 class Stretch:
-    """Pairs of a source with a side that is spelled otherwise than the validation text."""
+    """Rows of a source with a side that is spelled otherwise than the validation text."""
 
-    part: int
-    """The number of their source."""
+    name: str
+    """That of the file or the source."""
     language: str
     """That of the side."""
     first: int
     last: int
     """The numbers of the first and the last line."""
     rows: NDArray[np.intp]
-    """The places of the pairs among the rows of the corpus."""
+    """The places of the rows among all rows of the corpus."""
     letters: Differences
     """The letters that differ most."""
 
@@ -68,29 +82,26 @@ class _Block:
     letters: tuple[Letters, Letters]
     """Those of each side."""
 
-    def __add__(self, other: _Block) -> _Block:
-        (one, two), (three, four) = self.letters, other.letters
-        return _Block([*self.numbers, *other.numbers], (one + three, two + four))
-
 
 def find_stretches(train: Corpus, valid: Corpus, config: CorpusConfig, parts: Iterable[int]) -> Iterator[Stretch]:
-    """The stretches of some sources of `train`, of 250 pairs or more, whose letters are unlike those of `valid`.
+    """The stretches of some sources of `train`, of 250 rows or more, whose letters are unlike those of `valid`.
 
-    Only languages that write spaces and are in `valid` are compared.
+    Only languages that are in `valid` are compared, and only if no hundredth of it is spelled like the stretch.
     """
-    expected, languages = _letters_by_language(valid, config), config.languages_of("train")
+    texts, languages = _texts_by_language(valid, config), config.languages_of("train")
     for number in parts:
-        part = train.of_parts([number])
-        blocks = _blocks(part.rows(), config.tags)
+        part, source = train.parts[number], config.train[number]
+        mask = np.isin(train.statuses, _COMPARED)
+        mask[: part.first_row] = mask[part.first_row + part.num_rows :] = False
+        blocks = list(_blocks(train.rows(mask), config.tags))
         ends = np.cumsum([0, *(len(block.numbers) for block in blocks)])
-        places = np.flatnonzero(part.statuses == part.code)
+        places = np.flatnonzero(mask)
         for side, language in enumerate(languages[number]):
-            if language not in expected or not writes_spaces(language):
-                continue
-            for first, last, letters in unlike([block.letters[side] for block in blocks], expected[language]):
-                rows = places[ends[first] : ends[last + 1]]
+            of_side = [block.letters[side] for block in blocks]
+            for first, last, letters in unlike(of_side, texts.get(language, ())):
                 lines = blocks[first].numbers[0], blocks[last].numbers[-1]
-                yield Stretch(number, language, *lines, rows, letters)
+                rows = places[ends[first] : ends[last + 1]]
+                yield Stretch(_name_of(source, part.name, side), language, *lines, rows, letters)
 
 
 def divergence(one: Shares, other: Shares) -> float:
@@ -102,42 +113,92 @@ def divergence(one: Shares, other: Shares) -> float:
     return total
 
 
-def unlike(blocks: Sequence[Letters], expected: Letters) -> Iterator[tuple[int, int, Differences]]:
-    """The first and the last of successive blocks with other letters than expected, and those that differ most."""
+def unlike(blocks: Sequence[Letters], valid: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
+    """The first and the last of successive blocks with other letters than some texts, and those that differ most."""
+    expected = letters_of(valid)
     if expected.total() < _MIN_LETTERS:
         return
-    shares = _shares(expected)
-    is_unlike = [each.total() >= _MIN_LETTERS and divergence(_shares(each), shares) >= _UNLIKE for each in blocks]
+    there, texts = _shares(expected), _Texts(valid, sorted(expected))
+    is_unlike = [_differ(block, expected) and texts.share_like(_shares(block)) < _SHARE_OF_VALID for block in blocks]
     for found, group in groupby(range(len(blocks)), key=is_unlike.__getitem__):
         if found:
             numbers = list(group)
             here = _shares(sum((blocks[number] for number in numbers), Counter()))
-            yield numbers[0], numbers[-1], _most_different(here, shares)
+            yield numbers[0], numbers[-1], _most_different(here, there)
 
 
 def letters_of(texts: Iterable[str]) -> Letters:
     """How often each letter occurs in the distinct words, in lower case."""
-    whole = unicodedata.normalize("NFC", "\n".join(texts)).lower()
-    return Counter("".join(set(_WORD.findall(whole))))
+    return Counter("".join(set(_words("\n".join(texts)))))
 
 
-def _blocks(rows: Iterator[Row], tags: Sequence[str]) -> list[_Block]:
-    blocks = []
+def _differ(one: Letters, other: Letters) -> bool:
+    if one.total() < _MIN_LETTERS:
+        return False
+    # The mean of the divergence of two samples of one text, to the first order.
+    by_chance = (len(one.keys() | other.keys()) - 1) * (1 / one.total() + 1 / other.total()) / (8 * log(2))
+    return divergence(_shares(one), _shares(other)) - by_chance >= _UNLIKE
+
+
+class _Texts:
+    """Texts of `valid`, each compared with blocks of `train`."""
+
+    def __init__(self, texts: Sequence[str], letters: Sequence[str]) -> None:
+        step = -(-len(texts) // _NUM_TEXTS)
+        rows = [Counter("".join(_words(text))) for text in texts[::step]]
+        counts = [[row[letter] for letter in letters] for row in rows if row.total() >= _MIN_LETTERS_OF_TEXT]
+        self._letters = letters
+        self._counts = np.array(counts, np.float32).reshape(-1, len(letters))
+        """How often each text has each letter."""
+        self._bits = self._information(_shares(Counter(dict(zip(letters, self._counts.sum(axis=0), strict=True)))))
+
+    def share_like(self, shares: Shares) -> float:
+        """The share of the texts, 0 to 1, whose letters are more probable by these shares than by all texts."""
+        if not len(self._counts):
+            return 0.0
+        gains = self._counts @ (self._bits - self._information(shares)) / self._counts.sum(axis=1)
+        return float((gains > _BITS_A_LETTER).mean())
+
+    def _information(self, shares: Shares) -> NDArray[np.float32]:
+        """The bits of each letter."""
+        return -np.log2([max(shares.get(letter, 0), _SMALLEST_SHARE) for letter in self._letters], dtype=np.float32)
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFC", text).lower())
+
+
+def _blocks(rows: Iterator[Row], tags: Sequence[str]) -> Iterator[_Block]:
+    """Blocks of 250 rows; the last one has up to 499. Fewer than 250 rows are none."""
+    held: list[Row] = []
     for block in in_blocks(rows, _ROWS_PER_BLOCK):
-        numbers, sources, targets = zip(*block, strict=True)
-        blocks.append(_Block(numbers, (letters_of(untagged(text, tags) for text in sources), letters_of(targets))))
-    if len(blocks) > 1 and len(blocks[-1].numbers) < _ROWS_PER_BLOCK:
-        blocks[-2:] = [blocks[-2] + blocks[-1]]
-    return blocks
+        if len(block) == _ROWS_PER_BLOCK and held:
+            yield _block(held, tags)
+            held = []
+        held += block
+    if len(held) >= _ROWS_PER_BLOCK:
+        yield _block(held, tags)
 
 
-def _letters_by_language(corpus: Corpus, config: CorpusConfig) -> Mapping[str, Letters]:
+def _block(rows: Sequence[Row], tags: Sequence[str]) -> _Block:
+    numbers, sources, targets = zip(*rows, strict=True)
+    return _Block(numbers, (letters_of(untagged(text, tags) for text in sources), letters_of(targets)))
+
+
+def _texts_by_language(corpus: Corpus, config: CorpusConfig) -> Mapping[str, Sequence[str]]:
     texts = defaultdict[str, list[str]](list)
     languages = corpus.languages(config.languages_of("valid"))
     for (one, other), (source, target) in zip(languages, corpus.pairs, strict=True):
         texts[one].append(untagged(source, config.tags))
         texts[other].append(target)
-    return {language: letters_of(own) for language, own in texts.items()}
+    return texts
+
+
+def _name_of(source: Source, name: str, side: int) -> str:
+    """The name of the file of one side or, if both are in one file, of the source."""
+    if source.name is None and isinstance(source, FilesSource):
+        return Path(source.files[1 - side if source.reverse else side]).name
+    return name
 
 
 def _shares(counts: Letters) -> Shares:

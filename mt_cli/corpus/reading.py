@@ -142,8 +142,8 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
             parts, statuses, hashes = _store_rows(path, groups[name], config, filters, stream_rows, advance)
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
             known = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
-            drop_repeated(statuses, hashes, filters_of_rows, known)
             _drop_other_orthography(folder, parts, statuses, config)
+            drop_repeated(statuses, hashes, filters_of_rows, known)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
             if share := config.held_out(seed):
                 hold_out(statuses, hashes, filters_of_rows, *share, config.has_reverse)
@@ -163,7 +163,7 @@ def _drop_other_orthography(
     if numbers:
         train = Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
         for stretch in find_stretches(train, _open(folder, "valid"), config, numbers):
-            statuses[stretch.rows] = STATUS_CODES["other_orthography"]
+            statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:

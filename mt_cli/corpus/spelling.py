@@ -62,18 +62,25 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     return found
 
 
-def spellings_to_normalize(train: Sequence[str], valid: Sequence[str] = ()) -> list[str]:
-    """The values of `tokenizer.normalize` that suit training text which is validated on other text of the language.
+def spellings_to_normalize(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[str]:
+    """The values of `tokenizer.normalize` that suit the training text of each language and what it is validated on.
 
-    Apostrophes become `'` only if that is what the validation text has most or, without any there, the training text.
+    Apostrophes become `'` only if no language has mostly others: in the validation text or, without any there, in the
+    training text.
     """
-    found = [each.option for each in mixed_spellings([*train, *valid])]
+    found = dict.fromkeys(each.option for train, valid in sides for each in mixed_spellings([*train, *valid]))
+    if any(_most_frequent_apostrophe(train, valid) not in (None, "'") for train, valid in sides):
+        found.pop("apostrophes", None)
+    return list(found)
+
+
+def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
+    """That of the validation text or, without any there, of the training text; None if neither has any."""
     for texts in (valid, train):
         inside, spaced = _counted_apostrophes(texts, {})
         if (forms := inside + spaced).total() >= _MIN_COUNT:
-            is_plain = forms.most_common(1)[0][0] == "'"
-            return [name for name in found if is_plain or name != "apostrophes"]
-    return found
+            return forms.most_common(1)[0][0]
+    return None
 
 
 def _counted_apostrophes(texts: Sequence[str], examples: dict[str, list[str]]) -> tuple[Counter[str], Counter[str]]:

@@ -112,9 +112,15 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
     return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
 
 
-def _with_length_penalty(config: Config, length_penalty: float) -> Config:
-    decoding = config.decoding.model_copy(update={"length_penalty": length_penalty})
-    return config.model_copy(update={"decoding": decoding})
+def _with_tuned_length_penalty(config: Config, chosen: float) -> Config:
+    """The config with the length penalty that was chosen when the run ended, and a note if it names another one."""
+    given = config.decoding.length_penalty
+    if given != chosen and "length_penalty" in config.decoding.model_fields_set:
+        say(
+            f"note: decoding.length_penalty is {chosen:g}, as training.tune_length_penalty chose, and not {given:g} as "
+            "in the config; set training.tune_length_penalty to false to change it"
+        )
+    return config.model_copy(update={"decoding": config.decoding.model_copy(update={"length_penalty": chosen})})
 
 
 def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
@@ -145,8 +151,8 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         config, _ = hooks.resolve_preset(config, cache, known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
-    if config.training.tune_length_penalty:
-        config = _with_length_penalty(config, previous.decoding.length_penalty)
+    if config.training.tune_length_penalty and directory.report_path.exists():
+        config = _with_tuned_length_penalty(config, previous.decoding.length_penalty)
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from test_corpus import corpora_of, table
 
 from mt_cli.config.corpora import CorpusConfig
+from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.orthography import divergence, find_stretches
 
 SHARES = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), min_size=1).map(
@@ -54,7 +55,7 @@ def found_in(tmp_path, target, valid):
 def test_stretches_in_another_orthography_are_found_and_no_others(tmp_path):
     train, found = found_in(tmp_path, mixed(), texts(400, MODERN, 5))
     assert [(each.first, each.last, each.language) for each in found] == [(1001, 1750, "shp"), (2251, 2600, "shp")]
-    assert [row[0] for row in train.rows()][found[1].rows[0]] == 2251
+    assert found[1].rows[0] == 2250 and len(found[1].rows) == 350 and len(train) == 2600
     assert {letter for letter, *_ in found[0].letters} < set("kwcutq")
     letter, here, there = found[0].letters[0]
     assert abs(here - there) > 0.1 and (here < 0.02) == (letter in "kwt")
@@ -87,15 +88,50 @@ def test_the_filter_drops_them_in_every_direction_and_counts_them(tmp_path, both
     assert not kept & {*mixed()[1000:1750], *mixed()[2250:]}
 
 
-def test_rows_that_other_filters_drop_do_not_move_the_stretches(tmp_path):
+def test_rows_that_are_dropped_by_themselves_do_not_count_but_copies_of_rows_do(tmp_path):
     settings = settings_of(tmp_path, mixed(), texts(400, MODERN, 5))
     lines = (tmp_path / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "train.tsv").write_text("".join(lines[:90] + lines[:90] + lines[180:]), encoding="utf-8")
-    settings["filters"] = {**FILTERS, "other_orthography": True}
-    train = corpora_of(tmp_path, **settings)["train"]
-    numbers = {row[0] for row in train.rows()}
-    assert train.counts()["duplicates"] == 90 and not numbers & {*range(91, 181), *range(1100, 1580)}
-    assert {*range(181, 1000), *range(1950, 2240)} <= numbers
+    lines[90:180] = ["\t\n"] * 90
+    (tmp_path / "train.tsv").write_text("".join([*lines, *lines[2000:2100]]), encoding="utf-8")
+    found = find_lines(tmp_path, settings)
+    assert found[0] == (1091, 1590)
+    train = corpora_of(tmp_path, **settings | {"filters": {**FILTERS, "other_orthography": True}})["train"]
+    assert train.counts()["blank_pair"] == 90
+    dropped = {number for number, *_ in train.rows(train.statuses == STATUS_CODES["other_orthography"])}
+    assert dropped == {line for first, last in found for line in range(first, last + 1)}
+
+
+def find_lines(tmp_path, settings):
+    corpora = corpora_of(tmp_path, **settings)
+    config = CorpusConfig.model_validate(settings, strict=False)
+    return [(each.first, each.last) for each in find_stretches(corpora["train"], corpora["valid"], config, [0])]
+
+
+def test_a_pair_whose_earlier_copy_is_in_a_dropped_stretch_is_kept(tmp_path):
+    settings = settings_of(tmp_path, [*texts(80, MODERN, 1), *texts(420, OLD, 2)], texts(400, MODERN, 5))
+    lines = (tmp_path / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "more.tsv").write_text("".join(lines[:80]), encoding="utf-8")
+    settings["train"].append({"file": str(tmp_path / "more.tsv")})
+    train = corpora_of(tmp_path, **settings | {"filters": {**FILTERS, "other_orthography": True}})["train"]
+    assert train.counts(train.parts[0]) == {"other_orthography": 500} and train.counts(train.parts[1]) == {"kept": 80}
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5])
+def test_what_valid_is_also_written_in_is_no_other_orthography(tmp_path, share):
+    number = round(500 * share)
+    valid = [*texts(number, OLD, 8), *texts(500 - number, MODERN, 5)]
+    assert found_in(tmp_path, mixed(), valid)[1] == []
+
+
+def test_fewer_than_250_rows_are_not_judged(tmp_path):
+    assert found_in(tmp_path, texts(249, OLD, 2), texts(400, MODERN, 5))[1] == []
+    (tmp_path / "b").mkdir()
+    assert len(found_in(tmp_path / "b", texts(250, OLD, 2), texts(400, MODERN, 5))[1]) == 1
+
+
+def test_two_samples_of_a_large_alphabet_are_not_unlike(tmp_path):
+    syllables = [chr(code) for code in range(0xAC00, 0xAC00 + 11172, 12)]
+    assert found_in(tmp_path, texts(500, syllables, 1), texts(90, syllables, 2))[1] == []
 
 
 @pytest.mark.parametrize("other", [{"valid": {"fraction": 0.1}}, {"streaming": True}])

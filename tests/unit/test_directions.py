@@ -49,6 +49,8 @@ def test_the_text_of_both_directions_is_once_that_of_its_source():
     ]
     assert config(train=alone, valid={"fraction": 0.1}).corpus.once("train") == [0, 1]
     assert config(train=alone, valid={"fraction": 0.1}).corpus.once("valid") == [0, 1]
+    first_reversed = config(both_directions=True, tag="to_target", train={"file": "gn.tsv", "reverse": True}).corpus
+    assert first_reversed.once("train") == [0] and first_reversed.train[0].reverse
 
 
 def test_directions_that_are_written_out_round_trip():

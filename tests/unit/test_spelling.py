@@ -91,15 +91,17 @@ def test_a_normalising_tokenizer_is_trusted_when_it_is_read_again(tmp_path):
 
 def test_the_validation_text_says_which_apostrophe_is_wanted():
     other = [word.replace("'", "’") for word in WORDS * 20]
-    assert spellings_to_normalize([*other, *WORDS], WORDS * 5) == ["apostrophes"]
-    assert spellings_to_normalize(other, WORDS * 20) == ["apostrophes"], "train and valid differ"
-    assert spellings_to_normalize([*WORDS * 20, *other], other) == []
+    assert spellings_to_normalize([([*other, *WORDS], WORDS * 5)]) == ["apostrophes"]
+    assert spellings_to_normalize([(other, WORDS * 20)]) == ["apostrophes"], "train and valid differ"
+    assert spellings_to_normalize([([*WORDS * 20, *other], other)]) == []
+    both = [(other, WORDS * 20), ([*WORDS * 20, *other], other)]
+    assert spellings_to_normalize(both) == [], "one language has mostly others"
 
 
 def test_the_character_that_a_text_has_most_is_not_replaced():
     texts = [*WORDS * 4, *(word.replace("'", "ʼ") for word in WORDS * 40)]
-    assert options(texts) == ["apostrophes"] and spellings_to_normalize(texts) == []
-    assert spellings_to_normalize([word.replace("'", "X") for word in texts]) == []
+    assert options(texts) == ["apostrophes"] and spellings_to_normalize([(texts, [])]) == []
+    assert spellings_to_normalize([([word.replace("'", "X") for word in texts], [])]) == []
 
 
 def test_a_score_of_normalised_hypotheses_says_so():

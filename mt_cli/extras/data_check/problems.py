@@ -171,7 +171,8 @@ def _with_files(problem: Problem, corpus: CorpusConfig) -> Problem:
 def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[OddPair]:
     """The most suspicious of the kept pairs of `train` that are examined, worst first."""
     found: list[OddPair] = []
-    for part, expected in zip(corpus.parts, config.languages_of("train"), strict=True):
+    languages = config.languages_of("train")
+    for part, expected in ((corpus.parts[number], languages[number]) for number in config.once("train")):
         for block, statuses in _blocks(corpus, part, config.tags):
             if kept := [row for row, status in zip(block, statuses, strict=True) if status == KEPT]:
                 candidates = [*found, *_odd_pairs_of(part, kept, expected)]

@@ -94,9 +94,12 @@ def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
     advice = "corpus.filters.other_orthography would leave them out (docs/languages.md)"
     if config.corpus.is_streaming or "valid" not in config.corpus.groups:
         advice = "they could be left out (docs/languages.md)"
-    for stretch in find_stretches(train, valid, config.corpus, config.corpus.once("train")):
+    sources = config.corpus.train
+    numbers = config.corpus.once("train")
+    numbers = [number for number in numbers if not config.corpus.filters_of(sources[number]).other_orthography]
+    for stretch in find_stretches(train, valid, config.corpus, numbers):
         yield (
-            f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
+            f"{stretch.name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
             f"{stretch.language} that are unlike those of valid ({stretch.difference}): another orthography or "
             f"language? {advice}"
         )

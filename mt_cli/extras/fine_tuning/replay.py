@@ -34,6 +34,12 @@ def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
         (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
         (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
         (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
+        (
+            own.valid != theirs.valid and any(theirs.filters_of(source).other_orthography for source in theirs.train),
+            f"corpus.filters.other_orthography of {parent.name} compares with its own valid; write the pairs that "
+            f"it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list that "
+            "file in corpus.train",
+        ),
     ):
         if is_problem:
             raise ConfigError(f"init.replay: {problem}")

@@ -92,7 +92,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         (_scripts(sides[0]), _scripts(sides[1])),
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
-        tuple(dict.fromkeys(name for pair in zip(sides, valid, strict=True) for name in spellings_to_normalize(*pair))),
+        tuple(spellings_to_normalize([*zip(sides, valid, strict=True)])),
         min(len(set(side)) / sqrt(max(1, len(side))) for side in words),
         num_replayed,
     )

@@ -14,6 +14,7 @@ from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import is_common, primary
 from mt_cli.corpus.orthography import find_stretches
@@ -86,11 +87,11 @@ def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> t
         return False, []
     train = corpora["train"]
     stretches = list(find_stretches(train, corpora["valid"], config, range(len(train.parts))))
-    num_pairs = len({row for stretch in stretches for row in stretch.rows.tolist()})
+    num_pairs = len({row for each in stretches for row in each.rows[train.statuses[each.rows] == KEPT].tolist()})
     is_left_out = 0 < num_pairs < len(train) / 2
     end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, because it is most of train"
     return is_left_out, [
-        f"{train.parts[stretch.part].name}, lines {stretch.first:,} to {stretch.last:,}: letters in {stretch.language} "
+        f"{stretch.name}, lines {stretch.first:,} to {stretch.last:,}: letters in {stretch.language} "
         f"unlike those of valid ({stretch.difference}), as in another orthography; {end}"
         for stretch in stretches
     ]

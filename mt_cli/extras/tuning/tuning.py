@@ -12,8 +12,9 @@ import numpy as np
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import changed_section, differences
 from mt_cli.config.sections import Config, DecodingConfig
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
+from mt_cli.evaluation.directions import mean_scores, scores_by_direction
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.texts import METRICS, Scorer, scorer_of
 from mt_cli.machine.console import Progress, say
@@ -61,12 +62,14 @@ def metric_of(config: Config, scorer: Scorer) -> str:
     return scorer.default_metric if metric in ("auto", "loss") else metric
 
 
-def sampled_pairs(pairs: Sequence[Pair], number: int, seed: int) -> list[Pair]:
-    """A random sample of at most `number` pairs, in their order."""
+def sampled_pairs(
+    pairs: Sequence[Pair], languages: Sequence[Languages], number: int, seed: int
+) -> tuple[list[Pair], list[Languages]]:
+    """A random sample of at most `number` pairs, in their order, with their languages if these are given."""
     if len(pairs) <= number:
-        return list(pairs)
-    indices = np.random.default_rng(seed).choice(len(pairs), number, replace=False)
-    return [pairs[index] for index in sorted(indices)]
+        return list(pairs), list(languages)
+    indices = sorted(np.random.default_rng(seed).choice(len(pairs), number, replace=False))
+    return [pairs[index] for index in indices], [languages[index] for index in indices] if languages else []
 
 
 def choose(trials: Sequence[Trial], margin: float) -> Trial:
@@ -89,10 +92,12 @@ def tune(
     metric: str,
     settings: Sequence[DecodingConfig],
     margin: float,
+    languages: Sequence[Languages] = (),
 ) -> dict[str, Any]:
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
-    Each score is that of `mt evaluate` with the same options. The length penalty does not change greedy search, which
+    Each score is that of `mt evaluate` with the same options: of several directions, by the `languages` of each pair,
+    their mean. The length penalty does not change greedy search, which
     is done once. For other beams each setting is a search of its own: the penalty decides when a search ends.
     """
     references = [target for _, target in pairs]
@@ -105,7 +110,8 @@ def tune(
             options = {"beam_size": size, "length_penalty": penalty}
             hypotheses = translations_of(translator, pairs, progress.advance, **options)
             seconds = round(time.perf_counter() - started_at, 3)
-            score = scorer.score(hypotheses, references, [metric])[metric]
+            directions = scores_by_direction(scorer, languages, hypotheses, references, [metric])
+            score = (mean_scores(directions) if directions else scorer.score(hypotheses, references, [metric]))[metric]
             found[size, penalty] = score.score, seconds, hypotheses
             progress.show(beam=f"{size}", score=f"{score.score:.2f}")
     both = zip(settings, keys, strict=True)
@@ -132,11 +138,14 @@ def tune_at_end(setup: Setup) -> None:
     if config.decoding.sample or config.decoding.beam_size == 1:
         return
     translator = Translator.load(directory.path, str(setup.device), setup.precision)
-    pairs = sampled_pairs(setup.data.corpora["valid"].pairs, _PAIRS_AT_END, config.training.seed)
-    settings = search_grid(config.decoding, [config.decoding.beam_size], _PENALTIES_AT_END)
+    valid = setup.data.corpora["valid"]
+    languages = valid.languages(config.corpus.languages_of("valid"))
+    pairs, languages = sampled_pairs(valid.pairs, languages, _PAIRS_AT_END, config.training.seed)
+    penalties = [*_PENALTIES_AT_END, config.decoding.length_penalty]
+    settings = search_grid(config.decoding, [config.decoding.beam_size], penalties)
     scorer = scorer_of(config, "valid")
     metric = metric_of(config, scorer)
-    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END)
+    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END, languages)
     scores = ", ".join(f"{each['score']:.2f} with {each['length_penalty']:g}" for each in found["trials"])
     say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({METRICS[metric]} of valid: {scores})")
     write_choice(directory, config, found["chosen"])

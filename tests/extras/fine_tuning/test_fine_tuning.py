@@ -365,6 +365,17 @@ def test_replay_that_cannot_be_counted_is_refused(child):
     assert "init.replay: found 1.0" in child("init.replay=1.0")[2]
 
 
+def test_pairs_that_a_filter_chose_by_the_valid_of_the_parent_are_not_replayed(child, tmp_path):
+    path = tmp_path / "runs/parent/config.yaml"
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree["corpus"] |= {"valid": [{"files": ["train.en", "train.xx"]}]}
+    tree["corpus"]["filters"]["other_orthography"] = True
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = child(VALID, "init.replay=0.5")
+    assert status == 2 and "other_orthography of parent compares with its own valid" in err
+    assert "mt data check --config runs/parent/config.yaml --write-clean" in err
+
+
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
     assert child("training.max_steps=1")[0] == 0
     status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")

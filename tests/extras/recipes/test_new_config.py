@@ -300,7 +300,7 @@ def test_a_part_in_another_orthography_is_left_out_and_named(mt, tmp_path):
     status, _, err = mt("init", "--files", "train.es", "train.shp", "--output", "shp.yaml")
     assert status == 0, err
     (note,) = [line for line in err.splitlines() if "as in another orthography" in line]
-    assert "train.es, lines 1,001 to 1,500: letters in shp unlike those of valid" in note and "left out by" in note
+    assert "train.shp, lines 1,001 to 1,500: letters in shp unlike those of valid" in note and "left out by" in note
     assert load_config(tmp_path / "shp.yaml").corpus.filters.other_orthography
     assert "other_orthography: true}  # leaves out stretches" in (tmp_path / "shp.yaml").read_text(encoding="utf-8")
     # Most of `train` is never left out.

@@ -9,8 +9,9 @@ from mt_cli.extras.tuning import tuning
 
 @pytest.fixture
 def train(mt, trained, tmp_path, monkeypatch):
-    """Runs `mt train` for the trained run with options. Only one penalty is tried; `choose` has tests of its own."""
+    """Runs `mt train` for the trained run with options. The smallest penalty is chosen; `choose` has its own tests."""
     monkeypatch.setattr(tuning, "_PENALTIES_AT_END", (0.25,))
+    monkeypatch.setattr(tuning, "choose", lambda trials, margin: min(trials, key=lambda each: each.length_penalty))
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     (tmp_path / "runs/tiny/report.json").unlink()
     shutil.copy(trained / "config.yaml", tmp_path / "tiny.yaml")
@@ -33,7 +34,7 @@ def test_the_penalty_chosen_on_valid_is_that_of_the_run_and_of_its_report(train,
     assert penalty_of(run) == 0.25
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     valid = json.loads(mt("evaluate", "--run", run, "--split", "valid", "--json")[1])
-    assert f"decoding.length_penalty 0.25 (BLEU of valid: {valid['bleu']['score']:.2f} with 0.25)" in err
+    assert f"decoding.length_penalty 0.25 (BLEU of valid: {valid['bleu']['score']:.2f} with 0.25, " in err
     test = json.loads(mt("evaluate", "--run", run, "--split", report["split"], "--json")[1])
     assert test["bleu"] == report["bleu"]
 
@@ -43,6 +44,16 @@ def test_a_tuned_penalty_stays_when_the_same_command_resumes_the_run(train, tmp_
     status, _, err = train()
     assert status == 0 and "nothing is left to do" in err and "length_penalty was" not in err
     assert penalty_of(tmp_path / "runs/tiny") == 0.25
+
+
+def test_the_penalty_of_the_config_is_tried_and_one_that_is_not_used_is_named(train, tmp_path):
+    status, _, err = train("decoding.length_penalty=0.125")
+    assert status == 0 and "decoding.length_penalty 0.125 (BLEU of valid: " in err and " with 0.25)" in err
+    status, _, err = train("decoding.length_penalty=0.5")
+    assert status == 0 and "note: decoding.length_penalty is 0.125, as training.tune_length_penalty chose" in err
+    assert penalty_of(tmp_path / "runs/tiny") == 0.125
+    status, _, err = train("decoding.length_penalty=0.5", "training.tune_length_penalty=false")
+    assert status == 0 and penalty_of(tmp_path / "runs/tiny") == 0.5
 
 
 @pytest.mark.parametrize("option", ["decoding.beam_size=1", "decoding.sample=true"])

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.extras.tuning.tuning import Trial, choose, sampled_pairs, search_grid
+from mt_cli.evaluation.texts import Scorer
+from mt_cli.extras.tuning.tuning import Trial, choose, sampled_pairs, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 
@@ -56,6 +57,24 @@ def test_settings_that_decoding_does_not_allow_are_refused():
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 3))
 def test_a_sample_has_distinct_pairs_in_their_order_and_depends_on_the_seed_alone(number, limit, seed):
     pairs = [(str(index), str(index)) for index in range(number)]
-    found = sampled_pairs(pairs, limit, seed)
-    assert len(found) == min(number, limit)
-    assert sorted(set(found), key=pairs.index) == found == sampled_pairs(pairs, limit, seed)
+    found, languages = sampled_pairs(pairs, pairs, limit, seed)
+    assert len(found) == min(number, limit) and languages == found
+    assert (sorted(set(found), key=pairs.index), []) == (found, []) == sampled_pairs(pairs, [], limit, seed)
+
+
+class Copying:
+    """Translates each text into itself."""
+
+    def translate(self, sources, **decoding):
+        return list(sources)
+
+
+def test_the_score_of_several_directions_is_their_mean():
+    pairs = [(f"a house {number}", f"a house {number}") for number in range(3)]
+    pairs += [(f"un jardin {number}", f"der Garten {number}") for number in range(9)]
+    languages = [("xx", "en")] * 3 + [("fr", "de")] * 9
+    found = tune(Copying(), pairs, Scorer.of("en"), "chrf", [DecodingConfig(beam_size=2)], 0.1, languages)
+    score = Scorer.of("en").score
+    of_each = [score(*map(list, zip(*some, strict=True)), ["chrf"])["chrf"].score for some in (pairs[:3], pairs[3:])]
+    assert found["chosen"]["score"] == pytest.approx(sum(of_each) / 2, abs=1e-3)
+    assert found["signature"].startswith("mean:2|")
