@@ -80,7 +80,8 @@ class FilterConfig(Section):
     """Drop pairs with a side that has three common words of another language and none of its own. 20 languages are
     known."""
     other_orthography: bool = False
-    """Drop stretches of 250 pairs or more in which a side has other letters than `valid`, as in an old dictionary."""
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (or, if that is held
+    out, `test`), as in an old dictionary."""
     duplicates: bool = True
     """Drop repeated pairs, in this corpus or in one earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
@@ -311,9 +312,9 @@ class CorpusConfig(Section):
             yield "temperature: the sizes of streams are not known; give each a `weight`"
         if self.is_streaming and isinstance(self.valid[0], HeldOut):
             yield "valid: no share of a stream can be held out; name a separate corpus"
-        is_whole_text = not self.is_streaming and not isinstance(self.valid[0], HeldOut)
-        if any(self.filters_of(source).other_orthography for source in self.train) and not is_whole_text:
-            yield "filters.other_orthography: it needs a `valid` of other text, and no streams"
+        is_compared = any(self.filters_of(source).other_orthography for source in self.train)
+        if is_compared and (self.is_streaming or self.compared is None):
+            yield "filters.other_orthography: it needs a `valid` or `test` of other text, and no streams"
         names = [source.name for source in self.train if source.name]
         if len(set(names)) < len(names):
             yield "train: two corpora have the same name"
@@ -324,6 +325,11 @@ class CorpusConfig(Section):
         valid = tuple(source for source in self.valid if not isinstance(source, HeldOut))
         groups = {"train": self.train, "valid": valid, "test": self.test or (), **self.extra_tests}
         return {name: sources for name, sources in groups.items() if sources}
+
+    @property
+    def compared(self) -> str | None:
+        """The corpus with which the orthography of `train` is compared; None if no other text is named."""
+        return next((name for name in ("valid", "test") if name in self.groups), None)
 
     @property
     def languages(self) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.rows import Languages, Pair, Row
+from mt_cli.corpus.rows import Languages, Pair, Row, untagged
 
 ROWS_PER_BLOCK = 10_000
 
@@ -78,6 +79,18 @@ class Corpus:
         """The languages of each pair, given those of each part."""
         parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
         return [of_parts[part] for part in parts[self.statuses == self.code]]
+
+    def texts_by_language(
+        self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
+    ) -> dict[str, list[str]]:
+        """The texts of the rows of a mask, by default the corpus, without tags, given the languages of each part."""
+        mask = self.statuses == self.code if mask is None else mask
+        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])[mask]
+        texts = defaultdict[str, list[str]](list)
+        for part, (_, source, target) in zip(parts.tolist(), self.rows(mask), strict=True):
+            for language, text in zip(of_parts[part], (untagged(source, tags), target), strict=True):
+                texts[language].append(text)
+        return dict(texts)
 
     @cached_property
     def pairs(self) -> list[Pair]:

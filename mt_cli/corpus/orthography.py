@@ -1,4 +1,4 @@
-"""Stretches of `train` in another orthography than `valid`, found by their letters. Knows no language.
+"""Stretches of `train` in another orthography than `valid` or `test`, found by their letters. Knows no language.
 
 The letters of a text are those of its distinct words, because one sentence of a form that has a hundred rows would
 count a hundred times. What `tokenizer.normalize` makes equal is equal here. Scripts without spaces are not compared.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,8 +32,8 @@ _WORD = re.compile(rf"[^\W\d_{APOSTROPHES}{SPACELESS}]+")
 _UNLIKE = 0.1
 """Divergence in bits, beyond that of two samples of one text. Text of one orthography has at most 0.06, if other
 sources write other accents; a dictionary of Shipibo in the orthography of the missions has 0.16 to 0.18."""
-_BITS_A_LETTER, _SHARE_OF_VALID = 0.25, 0.01
-"""A text of `valid` is spelled like a stretch if its letters are more probable there by so much; of today's Shipibo,
+_BITS_A_LETTER, _SHARE_OF_TEXTS = 0.25, 0.01
+"""A compared text is spelled like a stretch if its letters are more probable there by so much; of today's Shipibo,
 none is like the dictionary."""
 _MIN_LETTERS_OF_TEXT = 10
 _NUM_TEXTS = 2_000
@@ -50,12 +50,12 @@ Letters = Counter[str]
 Shares = Mapping[str, float]
 """The share of each letter, 0 to 1."""
 Differences = tuple[tuple[str, float, float], ...]
-"""Letters, each with its share here and in the validation text."""
+"""Letters, each with its share here and in the compared text."""
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rows of a source with a side that is spelled otherwise than the validation text."""
+    """Rows of a source with a side that is spelled otherwise than the compared text."""
 
     name: str
     """That of the file or the source."""
@@ -68,6 +68,9 @@ class Stretch:
     """The places of the rows among all rows of the corpus."""
     letters: Differences
     """The letters that differ most."""
+
+    def __str__(self) -> str:
+        return f"{self.name}, lines {self.first:,} to {self.last:,}"
 
     @property
     def difference(self) -> str:
@@ -83,12 +86,18 @@ class _Block:
     """Those of each side."""
 
 
-def find_stretches(train: Corpus, valid: Corpus, config: CorpusConfig, parts: Iterable[int]) -> Iterator[Stretch]:
-    """The stretches of some sources of `train`, of 250 rows or more, whose letters are unlike those of `valid`.
+def find_stretches(
+    train: Corpus, compared: Corpus | None, config: CorpusConfig, parts: Iterable[int]
+) -> Iterator[Stretch]:
+    """The stretches of some sources of `train`, of 250 rows or more, with other letters than the corpus `compared`.
 
-    Only languages that are in `valid` are compared, and only if no hundredth of it is spelled like the stretch.
+    That is the corpus `config.compared`; without one, none are found. Only languages that it has are compared, and
+    only if no hundredth of it is spelled like the stretch.
     """
-    texts, languages = _texts_by_language(valid, config), config.languages_of("train")
+    if compared is None or config.compared is None:
+        return
+    texts = compared.texts_by_language(config.languages_of(config.compared), config.tags)
+    languages = config.languages_of("train")
     for number in parts:
         part, source = train.parts[number], config.train[number]
         mask = np.isin(train.statuses, _COMPARED)
@@ -113,13 +122,13 @@ def divergence(one: Shares, other: Shares) -> float:
     return total
 
 
-def unlike(blocks: Sequence[Letters], valid: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
+def unlike(blocks: Sequence[Letters], compared: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
     """The first and the last of successive blocks with other letters than some texts, and those that differ most."""
-    expected = letters_of(valid)
+    expected = letters_of(compared)
     if expected.total() < _MIN_LETTERS:
         return
-    there, texts = _shares(expected), _Texts(valid, sorted(expected))
-    is_unlike = [_differ(block, expected) and texts.share_like(_shares(block)) < _SHARE_OF_VALID for block in blocks]
+    there, texts = _shares(expected), _Texts(compared, sorted(expected))
+    is_unlike = [_differ(block, expected) and texts.share_like(_shares(block)) < _SHARE_OF_TEXTS for block in blocks]
     for found, group in groupby(range(len(blocks)), key=is_unlike.__getitem__):
         if found:
             numbers = list(group)
@@ -141,7 +150,7 @@ def _differ(one: Letters, other: Letters) -> bool:
 
 
 class _Texts:
-    """Texts of `valid`, each compared with blocks of `train`."""
+    """Texts that are compared with blocks of `train`."""
 
     def __init__(self, texts: Sequence[str], letters: Sequence[str]) -> None:
         step = -(-len(texts) // _NUM_TEXTS)
@@ -183,15 +192,6 @@ def _blocks(rows: Iterator[Row], tags: Sequence[str]) -> Iterator[_Block]:
 def _block(rows: Sequence[Row], tags: Sequence[str]) -> _Block:
     numbers, sources, targets = zip(*rows, strict=True)
     return _Block(numbers, (letters_of(untagged(text, tags) for text in sources), letters_of(targets)))
-
-
-def _texts_by_language(corpus: Corpus, config: CorpusConfig) -> Mapping[str, Sequence[str]]:
-    texts = defaultdict[str, list[str]](list)
-    languages = corpus.languages(config.languages_of("valid"))
-    for (one, other), (source, target) in zip(languages, corpus.pairs, strict=True):
-        texts[one].append(untagged(source, config.tags))
-        texts[other].append(target)
-    return texts
 
 
 def _name_of(source: Source, name: str, side: int) -> str:

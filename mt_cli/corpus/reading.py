@@ -158,11 +158,11 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
 def _drop_other_orthography(
     folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig
 ) -> None:
-    """Drop kept rows of `train` in stretches that are spelled otherwise than `valid`, which is stored in the folder."""
+    """Drop kept rows of `train` that are spelled otherwise than another corpus, which is stored in the folder."""
     numbers = [number for number, source in enumerate(config.train) if config.filters_of(source).other_orthography]
     if numbers:
         train = Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
-        for stretch in find_stretches(train, _open(folder, "valid"), config, numbers):
+        for stretch in find_stretches(train, _open(folder, str(config.compared)), config, numbers):
             statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
 
 

@@ -134,6 +134,14 @@ def test_two_samples_of_a_large_alphabet_are_not_unlike(tmp_path):
     assert found_in(tmp_path, texts(500, syllables, 1), texts(90, syllables, 2))[1] == []
 
 
+def test_with_a_held_out_valid_the_text_of_test_is_compared(tmp_path):
+    settings = settings_of(tmp_path, mixed(), texts(400, MODERN, 5))
+    settings |= {"test": settings["valid"], "valid": {"fraction": 0.1}}
+    settings["filters"] = {**FILTERS, "other_orthography": True}
+    corpora = corpora_of(tmp_path, **settings)
+    assert corpora["train"].counts() == {"kept": 1350, "held_out": 150, "other_orthography": 1100}
+
+
 @pytest.mark.parametrize("other", [{"valid": {"fraction": 0.1}}, {"streaming": True}])
 def test_the_filter_needs_text_to_compare_with(tmp_path, other):
     settings = settings_of(tmp_path, mixed(), texts(400, MODERN, 5))
@@ -142,5 +150,5 @@ def test_the_filter_needs_text_to_compare_with(tmp_path, other):
     else:
         settings |= other
     settings["filters"] = {"other_orthography": True}
-    with pytest.raises(ValueError, match="other_orthography: it needs a `valid` of other text"):
+    with pytest.raises(ValueError, match="other_orthography: it needs a `valid` or `test` of other text"):
         CorpusConfig.model_validate(settings, strict=False)

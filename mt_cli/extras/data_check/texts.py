@@ -61,8 +61,9 @@ def _notes_on_entries(examined: Mapping[str, Examined]) -> Iterator[str]:
     )
     if has_many_entries(train, valid):
         yield (
-            f"{train:.0%} of the pairs of train have at most two words a side, as entries of a dictionary, and "
-            f"{valid:.1%} of valid; in a file of their own they would be a source with a weight (docs/data.md)"
+            f"{train:.0%} of the pairs of train have at most two words a side, as short phrases or entries of a "
+            f"dictionary, and {valid:.1%} of valid; in a file of their own they would be a source with a weight "
+            "(docs/data.md)"
         )
 
 
@@ -89,17 +90,15 @@ def _notes_on_new_words(name: str, evaluated: Texts, train: Texts) -> Iterator[s
 
 
 def _notes_on_orthography(data: Data, config: Config) -> Iterator[str]:
-    """Notes on stretches of `train` in another orthography than `valid`."""
-    train, valid = data.corpora["train"], data.corpora["valid"]
-    advice = "corpus.filters.other_orthography would leave them out (docs/languages.md)"
-    if config.corpus.is_streaming or "valid" not in config.corpus.groups:
-        advice = "they could be left out (docs/languages.md)"
-    sources = config.corpus.train
-    numbers = config.corpus.once("train")
-    numbers = [number for number in numbers if not config.corpus.filters_of(sources[number]).other_orthography]
-    for stretch in find_stretches(train, valid, config.corpus, numbers):
-        yield (
-            f"{stretch.name}, lines {stretch.first:,} to {stretch.last:,}, have letters in "
-            f"{stretch.language} that are unlike those of valid ({stretch.difference}): another orthography or "
-            f"language? {advice}"
-        )
+    """Notes on stretches of `train` in another orthography than `valid` or `test`, left out or not."""
+    corpus, compared = config.corpus, data.corpora.get(config.corpus.compared or "")
+    for number in corpus.once("train"):
+        is_left_out = corpus.filters_of(corpus.train[number]).other_orthography
+        advice = "left out by corpus.filters.other_orthography"
+        if not is_left_out:
+            advice = "another orthography or language? corpus.filters.other_orthography would leave them out"
+        for stretch in find_stretches(data.corpora["train"], compared, corpus, [number]):
+            yield (
+                f"{stretch}, have letters in {stretch.language} that are unlike those of {corpus.compared} "
+                f"({stretch.difference}): {advice} (docs/languages.md)"
+            )

@@ -35,10 +35,11 @@ def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
         (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
         (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
         (
-            own.valid != theirs.valid and any(theirs.filters_of(source).other_orthography for source in theirs.train),
-            f"corpus.filters.other_orthography of {parent.name} compares with its own valid; write the pairs that "
-            f"it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list that "
-            "file in corpus.train",
+            _compared(own) != _compared(theirs)
+            and any(theirs.filters_of(source).other_orthography for source in theirs.train),
+            f"corpus.filters.other_orthography of {parent.name} compares with its own valid or test; write the pairs "
+            f"that it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list "
+            "that file in corpus.train",
         ),
     ):
         if is_problem:
@@ -65,6 +66,11 @@ def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
     if theirs.test is not None and theirs.languages == own.languages:
         tests[parent.name] = _adopted(theirs.test, theirs, own, parent.name)
     return _with_corpora(config, train=[*new, *old], extra_tests=tests)
+
+
+def _compared(corpus: CorpusConfig) -> tuple[TextSource, ...]:
+    """The text with which the orthography of `train` is compared."""
+    return corpus.groups.get(corpus.compared or "", ())
 
 
 def _check_tags(config: Config, parent: Config) -> None:

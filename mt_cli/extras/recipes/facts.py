@@ -41,7 +41,8 @@ class Facts:
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Guiraud's index of the sample: different words by the square root of all, of the side for which it is smaller."""
+    """Guiraud's index of the sample with `valid`: different words by the square root of all words, of the language for
+    which it is smallest."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
 
@@ -71,6 +72,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
     pairs: Sequence[Pair]
     if config.corpus.is_streaming:
         pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
+        texts = dict(zip(config.corpus.languages, map(list, zip(*pairs, strict=True)), strict=True)) if pairs else {}
     else:
         whole = corpora["train"]
         own = range(len(whole.parts) if num_own is None else num_own)
@@ -78,12 +80,14 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         once = [number for number in config.corpus.once("train") if number in own] or own
         train = whole.of_parts(once)
         num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
-        rows = train.rows(sample(train, _PAIRS_EXAMINED, config.training.seed))
-        pairs = [(source, target) for _, source, target in rows]
+        mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
+        pairs = [(source, target) for _, source, target in train.rows(mask)]
+        texts = train.texts_by_language(config.corpus.languages_of("train"), config.corpus.tags, mask)
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
-    valid = _sides_of(corpora["valid"], config)
+    of_valid = corpora["valid"].texts_by_language(config.corpus.languages_of("valid"), config.corpus.tags)
+    both = {language: (own, of_valid.get(language, [])) for language, own in texts.items()}
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
         num_pairs,
@@ -92,16 +96,15 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         (_scripts(sides[0]), _scripts(sides[1])),
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
-        tuple(spellings_to_normalize([*zip(sides, valid, strict=True)])),
-        min(len(set(side)) / sqrt(max(1, len(side))) for side in words),
+        tuple(spellings_to_normalize([*both.values()])),
+        min(_diversity([*train, *valid]) for train, valid in both.values()),
         num_replayed,
     )
 
 
-def _sides_of(valid: Corpus, config: Config) -> tuple[Sequence[str], Sequence[str]]:
-    """The sides of the validation pairs, of one direction only if there are both."""
-    pairs = valid.of_parts(config.corpus.once("valid")).pairs
-    return [source for source, _ in pairs], [target for _, target in pairs]
+def _diversity(texts: Iterable[str]) -> float:
+    words = _WORD.findall(" ".join(texts))
+    return len(set(words)) / sqrt(max(1, len(words)))
 
 
 def _scripts(texts: Iterable[str]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import is_common, primary
-from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
@@ -59,7 +59,7 @@ def new_config(
     tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
     try:
-        is_left_out, notes = _other_orthography(read(config, cache), config.corpus)
+        stretches, is_left_out = _other_orthography(read(config, cache), config.corpus)
         if is_left_out:
             corpus["filters"] = {"other_orthography": True}
             config = parse_config(tree, "mt init")
@@ -67,11 +67,12 @@ def new_config(
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
     heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
-    text = _as_yaml(tree, found, heading)
+    text = _as_yaml(tree, found, heading, ", ".join(" ".join(f"{each}".split()) for each in stretches))
     if config_of_text(text, "mt init") != found.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {sides.origins[0]}, {both[1]} {sides.origins[1]})"]
-    lines += [f"note: {note}" for note in [*sides.notes, *notes]]
+    lines += [f"note: {note}" for note in sides.notes]
+    lines += [f"note: {note}" for note in _notes_on(stretches, config.corpus, is_left_out)]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
     return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
 
@@ -81,20 +82,19 @@ def config_of_folder(folder: str, cache: Cache) -> Config:
     return new_config(source_of_folder(folder), (None, None), None, cache).config
 
 
-def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[bool, list[str]]:
-    """Whether to leave out what is spelled otherwise than `valid`, a smaller part of `train`; and notes on it."""
-    if "valid" not in config.groups:
-        return False, []
-    train = corpora["train"]
-    stretches = list(find_stretches(train, corpora["valid"], config, range(len(train.parts))))
+def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[Stretch], bool]:
+    """What is spelled otherwise than `valid` or `test`, and whether to leave it out: if it is less than half."""
+    train, compared = corpora["train"], corpora.get(config.compared or "")
+    stretches = list(find_stretches(train, compared, config, range(len(train.parts))))
     num_pairs = len({row for each in stretches for row in each.rows[train.statuses[each.rows] == KEPT].tolist()})
-    is_left_out = 0 < num_pairs < len(train) / 2
-    end = "left out by corpus.filters.other_orthography" if is_left_out else "not left out, because it is most of train"
-    return is_left_out, [
-        f"{stretch.name}, lines {stretch.first:,} to {stretch.last:,}: letters in {stretch.language} "
-        f"unlike those of valid ({stretch.difference}), as in another orthography; {end}"
-        for stretch in stretches
-    ]
+    return stretches, 0 < num_pairs < len(train) / 2
+
+
+def _notes_on(stretches: Sequence[Stretch], config: CorpusConfig, are_left_out: bool) -> Iterator[str]:
+    end = "left out by corpus.filters.other_orthography" if are_left_out else "not left out, as it is most of train"
+    for each in stretches:
+        letters = f"letters in {each.language} unlike those of {config.compared} ({each.difference})"
+        yield f"{each}: {letters}, as in another orthography; {end}"
 
 
 def _described(config: Config, given: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -214,17 +214,17 @@ def _name_of(source: Source, languages: Languages) -> str:
     return text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")  # Names of files have a limit in bytes.
 
 
-def _as_yaml(tree: Tree, found: Decision, heading: str) -> str:
+def _as_yaml(tree: Tree, found: Decision, heading: str, left_out: str) -> str:
     """The text of a config: a comment for each value that was chosen."""
-    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, found)]) + "\n"
+    return "\n".join([*(f"# {line}" for line in wrap(heading, 110)), *_lines(tree, found, left_out)]) + "\n"
 
 
-def _lines(tree: Tree, found: Decision) -> Iterator[str]:
+def _lines(tree: Tree, found: Decision, left_out: str) -> Iterator[str]:
     yield f"name: {on_one_line(tree['name'])}  # the directory below runs"
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}
-    why["filters"] = "leaves out stretches that are spelled otherwise than valid"
+    why["filters"] = f"leaves out {left_out}: spelled otherwise than {found.config.corpus.compared}"
     for key, value in tree["corpus"].items():
         yield f"  {key}: {on_one_line(value)}" + (f"  # {why[key]}" if key in why else "")
     problems = hooks.unsupported(found.config) if hooks.has("unsupported") else []

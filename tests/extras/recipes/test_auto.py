@@ -151,7 +151,7 @@ def test_a_length_penalty_of_the_config_is_not_tuned(decoding):
     assert not chosen(diverse, decoding=decoding)["training.tune_length_penalty"]
 
 
-def test_the_diversity_is_guirauds_index_of_the_less_diverse_side(tmp_path):
+def test_the_diversity_is_guirauds_index_of_train_and_valid_in_the_less_diverse_language(tmp_path):
     sides = "a b a b\na b c d\n", "a b c d\ne f g h\n"
     for name, text in zip(("train.en", "train.it"), sides, strict=True):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -163,7 +163,7 @@ def test_the_diversity_is_guirauds_index_of_the_less_diverse_side(tmp_path):
             "corpus": config.corpus.model_copy(update={"filters": config.corpus.filters.model_copy(update=filters)})
         }
     )
-    assert find_facts(config, read(config, Cache(tmp_path, print))).diversity == pytest.approx(4 / math.sqrt(8))
+    assert find_facts(config, read(config, Cache(tmp_path, print))).diversity == pytest.approx(4 / math.sqrt(16))
 
 
 def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):

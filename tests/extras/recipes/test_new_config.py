@@ -302,9 +302,10 @@ def test_a_part_in_another_orthography_is_left_out_and_named(mt, tmp_path):
     (note,) = [line for line in err.splitlines() if "as in another orthography" in line]
     assert "train.shp, lines 1,001 to 1,500: letters in shp unlike those of valid" in note and "left out by" in note
     assert load_config(tmp_path / "shp.yaml").corpus.filters.other_orthography
-    assert "other_orthography: true}  # leaves out stretches" in (tmp_path / "shp.yaml").read_text(encoding="utf-8")
+    comment = "other_orthography: true}  # leaves out train.shp, lines 1,001 to 1,500: spelled otherwise than valid"
+    assert comment in (tmp_path / "shp.yaml").read_text(encoding="utf-8")
     # Most of `train` is never left out.
     (tmp_path / "dev.shp").write_text("".join(f"{line}\n" for line in words(300, old + "xyz")), encoding="utf-8")
     status, _, err = mt("init", "--files", "train.es", "train.shp", "--output", "other.yaml")
-    assert status == 0 and "not left out, because it is most of train" in err
+    assert status == 0 and "not left out, as it is most of train" in err
     assert not load_config(tmp_path / "other.yaml").corpus.filters.other_orthography
