@@ -11,6 +11,7 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.directions import targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
@@ -53,9 +54,11 @@ class ParentRun:
 
     def describe(self) -> str:
         """Where training begins, for people."""
-        source, target = self.run.config.corpus.languages
+        corpus = self.run.config.corpus
+        directions = dict.fromkeys(corpus.languages_of("train"))
+        languages = f"{len(directions)} directions" if len(directions) > 1 else " to ".join(corpus.languages)
         added = [f"{len(entries):,} new {side} entries" for side, entries in self._sides() if entries]
-        return ", ".join([str(self.path), f"{source} to {target}", f"step {self.run.state.best_step:,}", *added])
+        return ", ".join([str(self.path), languages, f"step {self.run.state.best_step:,}", *added])
 
     def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
         names = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")
@@ -73,6 +76,12 @@ def adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
+        needs_tags = all(targets_of([source.tag or ""]) for source in run.config.corpus.train)
+        if needs_tags and any(source.tag is None for source in config.corpus.train):
+            raise ConfigError(
+                f"init.run: {parent_path} takes the target language from tags, which corpora of this config lack; set "
+                "corpus.tag: to_target"
+            )
         check_trainable(run.model, config.init)
         if config.init.vocabulary == "keep":
             return config, RunDirectory(parent_path).tokenizers(config), ParentRun(parent_path, run, ([], []))

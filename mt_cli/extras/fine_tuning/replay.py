@@ -30,20 +30,7 @@ def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
     share, own, theirs = config.init.replay, config.corpus, parent.corpus
     if share is None or _is_mixed(own, theirs, parent.name):
         return config
-    for is_problem, problem in (
-        (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
-        (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
-        (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
-        (
-            _compared(own) != _compared(theirs)
-            and any(theirs.filters_of(source).other_orthography for source in theirs.train),
-            f"corpus.filters.other_orthography of {parent.name} compares with its own valid or test; write the pairs "
-            f"that it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list "
-            "that file in corpus.train",
-        ),
-    ):
-        if is_problem:
-            raise ConfigError(f"init.replay: {problem}")
+    _check_corpora(config, parent)
     if is_imported(parent):
         raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
     _check_tags(config, parent)
@@ -68,6 +55,25 @@ def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
     return _with_corpora(config, train=[*new, *old], extra_tests=tests)
 
 
+def _check_corpora(config: Config, parent: Config) -> None:
+    """Raise ConfigError if the corpora of both runs cannot be mixed in known proportions, or would be other pairs."""
+    own, theirs = config.corpus, parent.corpus
+    for is_problem, problem in (
+        (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
+        (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
+        (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
+        (
+            _compared(own) != _compared(theirs)
+            and any(theirs.filters_of(source).other_orthography for source in theirs.train),
+            f"corpus.filters.other_orthography of {parent.name} compares with its own valid or test; write the pairs "
+            f"that it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list "
+            "that file in corpus.train",
+        ),
+    ):
+        if is_problem:
+            raise ConfigError(f"init.replay: {problem}")
+
+
 def _compared(corpus: CorpusConfig) -> tuple[TextSource, ...]:
     """The text with which the orthography of `train` is compared."""
     return corpus.groups.get(corpus.compared or "", ())
@@ -81,8 +87,9 @@ def _check_tags(config: Config, parent: Config) -> None:
     if own.languages != theirs.languages and untagged:
         both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
         raise ConfigError(
-            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; or "
-            "remove replay and list the old files in corpus.train, with tags and languages, and vocabulary: extend"
+            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; set "
+            "corpus.tag: to_target where a model has tags; otherwise remove replay and list the old files in "
+            "corpus.train, with tags and languages, and vocabulary: extend"
         )
 
 

@@ -376,6 +376,15 @@ def test_pairs_that_a_filter_chose_by_the_valid_of_the_parent_are_not_replayed(c
     assert "mt data check --config runs/parent/config.yaml --write-clean" in err
 
 
+def test_a_parent_with_a_tag_for_the_target_language_needs_it_in_the_child(child, mt):
+    settings = ("name=tagged", "corpus.tag=to_target", "training.max_steps=1")
+    assert mt("train", "--config", "parent.yaml", *(part for each in settings for part in ("--set", each)))[0] == 0
+    status, _, err = child("init.run=runs/tagged")
+    assert status == 2 and "runs/tagged takes the target language from tags, which corpora of this" in err
+    status, _, err = child("init.run=runs/tagged", "corpus.tag=to_target", "training.max_steps=1")
+    assert status == 0, err
+
+
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
     assert child("training.max_steps=1")[0] == 0
     status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")
