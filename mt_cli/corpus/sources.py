@@ -119,8 +119,14 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
-    """The names of sources in reports, numbered where they would be equal."""
+    """The names of sources in reports: where they would be equal, those of the second files, or numbered."""
     names = [source.name or _KINDS[type(source)].name(source) + " reversed" * source.reverse for source in sources]
+    names = [
+        f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
+        if isinstance(source, FilesSource) and source.name is None and names.count(name) > 1
+        else name
+        for source, name in zip(sources, names, strict=True)
+    ]
     numbered = [f"{name} {names[:index].count(name) + 1}" for index, name in enumerate(names)]
     return [long if names.count(name) > 1 else name for name, long in zip(names, numbered, strict=True)]
 

@@ -4,6 +4,7 @@ from mt_cli.batching.batches import shares_by_temperature
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
+from mt_cli.corpus.sources import names_of
 from mt_cli.errors import ConfigError
 from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
@@ -137,3 +138,14 @@ def test_the_best_checkpoint_of_several_directions_has_the_best_mean():
     assert best_metric_of(several, scorer_of(several, "valid")) == "chrf"
     assert metric_id_of(several, scorer_of(several, "valid")) == "chrf/mean"
     assert metric_id_of(one, scorer_of(one, "valid")) == "bleu/13a"
+
+
+def test_corpora_of_several_languages_are_named_by_the_files_that_differ():
+    train = [
+        {"files": [f"{code}/train.es", f"{code}/train.{code}"], "languages": ["es", code]} for code in ("gn", "shp")
+    ]
+    corpus = config(both_directions=True, tag="to_target", train=train).corpus
+    assert names_of(corpus.train) == ["train.gn", "train.shp", "train.gn reversed", "train.shp reversed"]
+    assert names_of(corpus.train[:1]) == ["train.es"]
+    same = [{"files": [f"{folder}/train.es", f"{folder}/train.gn"]} for folder in ("a", "b")]
+    assert names_of(config(train=same).corpus.train) == ["train.gn 1", "train.gn 2"]
