@@ -86,7 +86,8 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
-    of_valid = corpora["valid"].texts_by_language(config.corpus.languages_of("valid"), config.corpus.tags)
+    valid = corpora["valid"].of_parts(config.corpus.once("valid"))
+    of_valid = valid.texts_by_language(config.corpus.languages_of("valid"), config.corpus.tags)
     both = {language: (own, of_valid.get(language, [])) for language, own in texts.items()}
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
@@ -97,7 +98,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
         tuple(spellings_to_normalize([*both.values()])),
-        min(_diversity([*train, *valid]) for train, valid in both.values()),
+        min(_diversity([*of_train, *others]) for of_train, others in both.values()),
         num_replayed,
     )
 
