@@ -41,8 +41,8 @@ class Facts:
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Guiraud's index of the sample with `valid`: different words by the square root of all words, of the language for
-    which it is smallest."""
+    """Guiraud's index of the sample with `valid` or, if that is held out, `test`: different words by the square root of
+    all words, of the language for which it is smallest."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
 
@@ -86,9 +86,10 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
-    valid = corpora["valid"].of_parts(config.corpus.once("valid"))
-    of_valid = valid.texts_by_language(config.corpus.languages_of("valid"), config.corpus.tags)
-    both = {language: (own, of_valid.get(language, [])) for language, own in texts.items()}
+    name = config.corpus.compared or "valid"
+    evaluated = corpora[name].of_parts(config.corpus.once(name))
+    others = evaluated.texts_by_language(config.corpus.languages_of(name), config.corpus.tags)
+    both = {language: (own, others.get(language, [])) for language, own in texts.items()}
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
         num_pairs,
@@ -98,7 +99,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
         tuple(spellings_to_normalize([*both.values()])),
-        min(_diversity([*of_train, *others]) for of_train, others in both.values()),
+        min(_diversity([*own, *other]) for own, other in both.values()),
         num_replayed,
     )
 
