@@ -15,24 +15,22 @@ defaults."""
 
 def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
     """A validator with a function that yields, a line each, the problems of a section."""
-
-    def validate(section: T) -> T:
-        if problems := [*check(section)]:
-            raise ValueError("\n".join(problems))
-        return section
-
-    return model_validator(mode="after")(validate)
+    return model_validator(mode="after")(lambda section: _checked(section, check))
 
 
 def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
     """Like `without_problems`, for options that do not fit together; if the context is `WILL_BE_FILLED`, no check."""
 
     def validate(section: T, info: ValidationInfo) -> T:
-        if info.context != WILL_BE_FILLED and (problems := [*check(section)]):
-            raise ValueError("\n".join(problems))
-        return section
+        return section if info.context == WILL_BE_FILLED else _checked(section, check)
 
     return model_validator(mode="after")(validate)
+
+
+def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
+    if problems := [*check(section)]:
+        raise ValueError("\n".join(problems))
+    return section
 
 
 MAY_CHANGE = "may change when a run resumes"

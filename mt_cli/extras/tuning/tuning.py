@@ -97,8 +97,8 @@ def tune(
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
     Each score is that of `mt evaluate` with the same options: of several directions, by the `languages` of each pair,
-    their mean. The length penalty does not change greedy search, which
-    is done once. For other beams each setting is a search of its own: the penalty decides when a search ends.
+    their mean. The length penalty does not change greedy search, which is done once. For other beams each setting is a
+    search of its own: the penalty decides when a search ends.
     """
     references = [target for _, target in pairs]
     # None keeps the length penalty of the run.
