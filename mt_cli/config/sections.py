@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -13,8 +14,16 @@ from mt_cli.config.corpora import CorpusConfig, Section
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 
+_KINDS = ("Po", "Pi", "Pf", "Sk")
+"""Categories of Unicode that apostrophes have."""
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
+
+
+def is_replacement(old: str, new: str) -> bool:
+    """Whether `tokenizer.letters` may replace one by the other: a letter or an apostrophe by another or by nothing."""
+    kinds = [unicodedata.category(each) for each in old + new]
+    return len(old) == 1 and len(new) <= 1 and old != new and all(kind[0] == "L" or kind in _KINDS for kind in kinds)
 
 
 class TokenizerConfig(Section):
@@ -41,6 +50,10 @@ class TokenizerConfig(Section):
     """Make spellings equal in training and in translating, not in references: `nfc` composes letters and accents,
     `apostrophes` writes `'` for other characters between letters, `joined_apostrophes` removes spaces around an
     apostrophe inside a word (`jach 'a`, `ch ' ama`). `mt data check` counts what each would change."""
+    letters: dict[str, str] = Field(default_factory=dict)
+    """Replace letters in training and in translating, not in references, where `train` is spelled unlike the text that
+    will be compared: `{ã: â}` (in lower and upper case). An apostrophe may be left out: `{"'": ""}`. `mt data check`
+    names such letters."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
     are segmented differently in each epoch."""
@@ -60,6 +73,20 @@ class TokenizerConfig(Section):
     def is_sampled(self) -> bool:
         """Whether training samples segmentations."""
         return self.bpe_dropout > 0 or self.unigram_alpha is not None
+
+    @property
+    def changes_of_spelling(self) -> tuple[str, ...]:
+        """What is made equal in texts, for signatures of scores."""
+        return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+
+    @if_complete
+    def _replaces_letters(self) -> Iterator[str]:
+        for old, new in self.letters.items():
+            if not is_replacement(old, new) or new in self.letters:
+                yield (
+                    f"letters: {old!r}: {new!r}: give two different letters or apostrophes, each of one character, or "
+                    "one and nothing; the second one must not be replaced, too"
+                )
 
     @if_complete
     def _samples_what_it_has(self) -> Iterator[str]:

@@ -52,8 +52,8 @@ class Scorer:
     """Name of a tokenizer of sacreBLEU."""
     num_resamples: int = _NUM_RESAMPLES
     """Number of random samples for confidence intervals and p-values."""
-    normalize: tuple[str, ...] = ()
-    """`tokenizer.normalize` of the hypotheses, which the signatures name: references are scored as they are."""
+    spelling: tuple[str, ...] = ()
+    """What the tokenizer changes in the hypotheses, which the signatures name: references are scored as they are."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -102,7 +102,7 @@ class Scorer:
         """
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
-        own = f"|normalize:{'+'.join(self.normalize)}" if self.normalize else ""
+        own = f"|normalize:{'+'.join(self.spelling)}" if self.spelling else ""
         results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
         return {
             name: Score(score=round(result.score, 4), signature=f"{metrics[name].get_signature()}{own}")
@@ -176,7 +176,7 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
     language = targets.pop() if len(targets) == 1 else config.corpus.target
     options = config.evaluation
     tokenizer = options.bleu_tokenizer if bleu_tokenizer is None else bleu_tokenizer
-    return replace(Scorer.of(language, tokenizer, options.num_resamples), normalize=config.tokenizer.normalize)
+    return replace(Scorer.of(language, tokenizer, options.num_resamples), spelling=config.tokenizer.changes_of_spelling)
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:

@@ -174,7 +174,11 @@ def keep_memory() -> None:
     By default it returns the pages of each tensor to the system and requests them again. A training step of 4,000
     tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
     huge pages. Peak memory is the same.
+
+    oneDNN keeps what it made for each shape of a matrix product, 1,024 of them by default. With 100, a training of
+    1.8 M parameters has 800 instead of 1,080 MB in use after 150 steps, at the same speed.
     """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "100")
     with suppress(OSError, AttributeError, TypeError, ValueError):  # Other C libraries lack these functions.
         libc = ctypes.CDLL(None)
         for option, value in {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: -1, _M_TOP_PAD: 2**26}.items():

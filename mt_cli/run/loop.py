@@ -17,6 +17,7 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
 from mt_cli.machine.console import Progress, clock, say
+from mt_cli.machine.devices import release_memory
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
 from mt_cli.run.records import Records
@@ -223,6 +224,7 @@ class TrainingCallbacks:
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)
+        release_memory()
 
     def _write_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         if self._records is not None:

@@ -208,6 +208,7 @@ def format_summary(report: Report, path: Path) -> str:
     """How a run ended, for people, several lines."""
     run = shlex.quote(str(path))
     skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
+    to = "--to CODE " if report.directions else ""
     return "\n".join(
         [
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
@@ -218,10 +219,10 @@ def format_summary(report: Report, path: Path) -> str:
             *map(format_scores, (report, *report.extra_tests.values())),
             *([_ON_VALID] if report.split == "valid" else []),
             f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
-            f'Translate:  mt translate --run {run} {"--to CODE " if report.directions else ""}"..."',
+            f'Translate:  mt translate --run {run} {to}"..."',
             *([f"Look:       mt report --run {run}"] if hooks.has("save_attention") else []),
             f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
-            f"Evaluate:   mt evaluate --run {run} --source FILE --reference FILE",
+            f"Evaluate:   mt evaluate --run {run} {to}--source FILE --reference FILE",
         ]
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.corpus import spelling
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
@@ -46,7 +46,7 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizers.Sequence(
         [normalizers.NFKC()] * config.nfkc
-        + _spelling_steps(config.normalize)
+        + _spelling_steps(config)
         + [normalizers.Lowercase()] * config.lowercase
         + [normalizers.Replace(*each) for each in replacements]
     )
@@ -54,15 +54,27 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     return backend, trainer
 
 
-def _spelling_steps(names: Sequence[str]) -> list[Any]:
-    """The steps of `tokenizer.normalize`, in the order in which they work."""
+def _spelling_steps(config: TokenizerConfig) -> list[Any]:
+    """The steps of `tokenizer.normalize` and `tokenizer.letters`, in the order in which they work.
+
+    Letters are composed before they are replaced.
+    """
     spaces = (spelling.BEFORE_SPACE, spelling.AFTER_SPACE)
     steps: dict[str, list[Any]] = {
         "nfc": [normalizers.NFC()],
         "joined_apostrophes": [normalizers.Replace(Regex(space), "") for space in spaces],
         "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
-    return [step for name, own in steps.items() if name in names for step in own]
+    names = {*config.normalize, *(["nfc"] if config.letters else [])}
+    letters = dict.fromkeys(each for old, new in config.letters.items() for each in _in_both_cases(old, new))
+    replacements = [normalizers.Replace(old, new) for old, new in letters]
+    return [step for name, own in steps.items() if name in names for step in own] + replacements
+
+
+def _in_both_cases(old: str, new: str) -> list[tuple[str, str]]:
+    """A replacement of letters, and the one of the letters in the other case if both are single characters."""
+    other = old.swapcase(), new.swapcase()
+    return [(old, new), other] if is_replacement(*other) else [(old, new)]
 
 
 _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]

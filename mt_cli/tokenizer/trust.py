@@ -19,7 +19,7 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import models
 
-from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import LETTER, sentencepiece_backend, untrained_backend
 
@@ -221,7 +221,18 @@ def has_only_own_steps(backend: tokenizers.Tokenizer) -> bool:
 
     In an untrusted file, a pattern may fail and repeated replacements may make a text endlessly long.
     """
-    return all(len(row) == len(set(row)) and _own_steps().issuperset(row) for row in _rows_of_steps(backend))
+    return all(
+        len(row) == len(set(row)) and all(step in _own_steps() or _replaces_letter(step) for step in row)
+        for row in _rows_of_steps(backend)
+    )
+
+
+def _replaces_letter(step: str) -> bool:
+    """Whether a step is one of `tokenizer.letters`, which make no text longer."""
+    match json.loads(step):
+        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new), **others}:
+            return not others and is_replacement(old, new)
+    return False
 
 
 _ALL_STEPS = {"nfkc": True, "lowercase": True, "normalize": ["nfc", "apostrophes", "joined_apostrophes"]}

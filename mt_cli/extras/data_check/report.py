@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
@@ -174,9 +175,10 @@ def _short(text: str, width: int = 150) -> str:
 
 
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
-    """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`, or any.
+    """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
 
-    Raises InputError if the corpus or the status does not exist.
+    With `any` there are, where possible, equally many pairs of each filter. Raises InputError if the corpus or the
+    status does not exist.
     """
     if name not in data.corpora:
         raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
@@ -184,11 +186,10 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         raise InputError(f"--dropped {dropped}: unknown filter; use any or one of {', '.join(_FILTERS)}")
     corpus, statuses = data.corpora[name], data.statuses(name)
     if dropped == "any":
-        rows = np.flatnonzero(statuses > HELD_OUT)
+        codes = [code for code in np.unique(statuses) if code > HELD_OUT]
     else:
-        rows = np.flatnonzero(statuses == (STATUS_CODES[dropped] if dropped else corpus.code))
-    mask = np.zeros(len(statuses), dtype=bool)
-    mask[rows[np.linspace(0, len(rows) - 1, min(number, len(rows))).astype(np.int64)]] = True
+        codes = [STATUS_CODES[dropped] if dropped else corpus.code]
+    mask = _evenly_spread(statuses, codes, number)
     shown = [
         (corpus.part_of(int(row)), *pair) for row, pair in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True)
     ]
@@ -201,6 +202,17 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
     return lines
+
+
+def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
+    """Mask of at most this many rows, of each status nearly as many as of the others, as far as there are enough."""
+    mask = np.zeros(len(statuses), dtype=bool)
+    found = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
+    for index, rows in enumerate(found):
+        share = min(-(-number // (len(found) - index)), len(rows))
+        mask[rows[np.linspace(0, len(rows) - 1, share).astype(np.int64)]] = True
+        number -= share
+    return mask
 
 
 def write_clean(data: Data, config: Config, path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import compress
@@ -10,7 +11,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, untagged
-from mt_cli.corpus.spelling import mixed_spellings
+from mt_cli.corpus.spelling import mixed_spellings, other_letters
 from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
 from mt_cli.run.data import Data, sample
 
@@ -28,6 +29,8 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     yield from _notes_on_entries(examined)
     texts = {name: _by_language(pairs) for name, pairs in examined.items()}
     yield from _notes_on_spellings(texts["train"], config)
+    compared = config.corpus.compared or "valid"
+    yield from _notes_on_letters(texts["train"], compared, texts[compared], config)
     for name in (name for name in texts if name != "train"):
         yield from _notes_on_new_words(name, texts[name], texts["train"])
     yield from _notes_on_orthography(data, config)
@@ -76,6 +79,20 @@ def _notes_on_spellings(train: Texts, config: Config) -> Iterator[str]:
             if found.option in config.tokenizer.normalize:
                 advice = f"tokenizer.normalize makes them equal ({found.option})"
             yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"
+
+
+def _notes_on_letters(train: Texts, name: str, compared: Texts, config: Config) -> Iterator[str]:
+    """Notes on letters of `train` that the text that it is compared with writes otherwise."""
+    for language, texts in train.items():
+        for found in other_letters(texts, compared.get(language, ())):
+            option = json.dumps({found.old: found.new}, ensure_ascii=False)
+            advice = f"tokenizer.letters: {option} would write them so, too"
+            if config.tokenizer.letters.get(found.old) == found.new:
+                advice = f"tokenizer.letters: {option} writes them so, too"
+            yield (
+                f"{found.num_words:,} different words of train in {language} have {found.old}, which {name} "
+                f"{f'writes {found.new}' if found.new else 'leaves out'}; as in {' · '.join(found.examples)}; {advice}"
+            )
 
 
 def _notes_on_new_words(name: str, evaluated: Texts, train: Texts) -> Iterator[str]:

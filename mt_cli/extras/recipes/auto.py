@@ -174,6 +174,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     chosen["tokenizer"] |= _vocabulary(facts)
     if facts.spellings:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train has mixed spellings; see mt data check")
+    if facts.letters:
+        chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "valid is spelled so; see mt data check")
     is_shared = chosen["tokenizer"]["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
@@ -246,7 +248,7 @@ def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, C
 
 def _shown(value: Any) -> str:
     """A value as in a config."""
-    return json.dumps(value) if isinstance(value, bool | list | None) else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | list | dict | None) else str(value)
 
 
 def values_of(choices: Choices) -> Values:

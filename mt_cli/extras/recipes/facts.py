@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, sqrt
 
 from mt_cli.batching.streamed import first_pairs
@@ -13,7 +13,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.rows import Pair
-from mt_cli.corpus.spelling import spellings_to_normalize
+from mt_cli.corpus.spelling import letters_to_replace, spellings_to_normalize
 from mt_cli.errors import CorpusError
 from mt_cli.machine.devices import pick_device
 from mt_cli.run.data import sample
@@ -45,6 +45,8 @@ class Facts:
     all words, of the language for which it is smallest."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
+    letters: Mapping[str, str] = field(default_factory=dict)
+    """`tokenizer.letters` that makes `train` like the text that it is compared with."""
 
     @property
     def is_diverse(self) -> bool:
@@ -101,6 +103,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         tuple(spellings_to_normalize([*both.values()])),
         min(_diversity([*own, *other]) for own, other in both.values()),
         num_replayed,
+        letters_to_replace([*both.values()]),
     )
 
 

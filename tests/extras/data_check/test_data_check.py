@@ -179,6 +179,17 @@ def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
     assert "clean.tsv: " in err and "new name" in err
 
 
+def test_dropped_pairs_of_each_filter_are_shown(mt, config):
+    path = config([*sentences(40), *sentences(40), ("same", "same"), ("x " * 300, "y " * 300)])
+    for number, expected in (
+        (3, ["duplicates", "identical", "max_tokens"]),
+        (7, ["duplicates"] * 5 + ["identical", "max_tokens"]),
+    ):
+        out = mt("data", "show", "--config", path, "--dropped", "any", "-n", number)[1]
+        found = [line.rpartition("dropped: ")[2] for line in out.splitlines() if ", dropped: " in line]
+        assert sorted(found) == expected
+
+
 def test_pairs_are_shown_as_the_model_sees_them(mt, config):
     path = config([*sentences(300), ("same", "same"), ("x " * 300, "y " * 300)])
     status, out, _ = mt("data", "show", "--config", path, "-n", "2")
@@ -246,6 +257,28 @@ def test_mixed_spellings_are_reported_with_counts_and_examples(mt, tmp_path):
     assert "several spellings in es" not in out
     (tmp_path / "t.yaml").write_text(config + "tokenizer: {normalize: [apostrophes]}\n", encoding="utf-8")
     assert "tokenizer.normalize makes them equal (apostrophes)" in mt("data", "check", "--config", "t.yaml")[1]
+
+
+def test_letters_that_the_compared_text_writes_otherwise_are_named(mt, tmp_path):
+    generator = random.Random(1)
+    syllables = [f"{consonant}{vowel}" for consonant in "gjkmnprst" for vowel in "aãeo"]
+    targets = [" ".join("".join(generator.choices(syllables, k=3)) for _ in range(8)) for _ in range(400)]
+    for name, texts in (("train", targets[:300]), ("dev", [text.replace("ã", "â") for text in targets[300:]])):
+        lines = (f"una casa {number}\t{text}\n" for number, text in enumerate(texts))
+        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    config = "name: t\ncorpus: {source: es, target: gn, train: {file: train.tsv}, valid: {file: dev.tsv}}\n"
+    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
+    out = mt("data", "check", "--config", "t.yaml")[1]
+    (note,) = (line for line in out.splitlines() if "different words of train" in line)
+    assert "in gn have ã, which valid writes â; as in" in note and '{"ã": "â"} would write them so, too' in note
+    (tmp_path / "t.yaml").write_text(config + "tokenizer: {letters: {ã: â}}\n", encoding="utf-8")
+    assert 'tokenizer.letters: {"ã": "â"} writes them so, too' in mt("data", "check", "--config", "t.yaml")[1]
+    status, _, err = mt(
+        "init", "--file", "train.tsv", "--valid", "dev.tsv", "--source-language", "es", "--target-language", "gn"
+    )
+    assert status == 0, err
+    (path,) = tmp_path.glob("*gn.yaml")
+    assert "letters: {ã: â}" in path.read_text(encoding="utf-8")
 
 
 def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_not(mt, tmp_path):
