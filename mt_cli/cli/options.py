@@ -211,19 +211,22 @@ def search_options(overrides: list[str] | None, **given: Any) -> dict[str, Any]:
 def target_tag(translator: Translator, language: str | None, tag: str | None = None) -> str | None:
     """The tag that asks for a target language; without a language, the given tag.
 
-    Raises InputError if the model does not translate into the language. If it needs one and none is chosen, a note says
-    so.
+    Without both, a model for several target languages translates into the target of its config, as a note says. Raises
+    InputError if the model does not translate into the language.
     """
     targets = targets_of(translator.tags)
+    source, target = translator.languages
     if language is None:
         if tag is None and len(targets) > 1:
-            say(f"note: no target language is chosen; this model translates into {', '.join(targets)}: give --to")
+            default = target if target in targets else None
+            here = f"this is {default}, and " if default else ""
+            say(f"note: no target language is chosen; {here}--to chooses one of {', '.join(targets)}")
+            return default and tag_of(default)
         return tag
     if tag is not None:
         raise InputError("give --to or --tag, not both")
     if language in targets:
         return tag_of(language)
-    source, target = translator.languages
     if not targets and primary(language) == primary(target):
         return None
     known = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"

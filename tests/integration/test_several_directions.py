@@ -58,8 +58,10 @@ def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt, tw
     own = json.loads(mt("evaluate", "--run", "runs/two", *files, "--to", "en", "--json")[1])
     assert own["chrf"]["score"] == report["directions"]["de-en"]["chrf"]["score"]
     assert mt("translate", "--to", "fr", "one")[0] == mt("translate", "--to", "de", "--tag", "<2de>", "one")[0] == 2
-    status, _, err = mt("translate", "one two")
-    assert status == 0 and "note: no target language is chosen; this model translates into de, en" in err
+    status, out, err = mt("translate", "one two")
+    assert (status, out) == (0, mt("translate", "--to", "de", "one two")[1])
+    assert "note: no target language is chosen; this is de, and --to chooses one of de, en" in err
+    assert mt("translate", "<2en> eins sieben zwei")[1] == "one seven two\n"
     assert "no target language" in mt("evaluate", "--run", "runs/two", *files)[2]
     assert "no target language" not in mt("evaluate", "--run", "runs/two")[2]
     samples = (tmp_path / "runs/two/samples.txt").read_text(encoding="utf-8")

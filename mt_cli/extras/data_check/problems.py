@@ -21,7 +21,7 @@ from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cleaning, languages
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
-from mt_cli.corpus.cleaning import KEPT, are_foreign, seem_swapped
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
 from mt_cli.corpus.rows import Languages, Row, untagged
@@ -30,6 +30,7 @@ from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
 
+_OTHER_ORTHOGRAPHY = STATUS_CODES["other_orthography"]
 _ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
 """Blocks examined of a part, evenly spread."""
@@ -68,12 +69,17 @@ class OddPair:
 
 
 def find_problems(name: str, corpus: Corpus, config: CorpusConfig) -> list[Problem]:
-    """Stretches of a corpus that are misaligned or in other languages."""
+    """Stretches of a corpus that are misaligned or in other languages, but for those left out as another spelling."""
     problems: list[Problem] = []
     for part, expected in zip(corpus.parts, config.languages_of(name), strict=True):
-        for block, _ in _blocks(corpus, part, config.tags):
+        for block, statuses in _blocks(corpus, part, config.tags):
+            used = [row[0] for row, status in zip(block, statuses, strict=True) if status != _OTHER_ORTHOGRAPHY]
             stretches = [*_misaligned_stretches(block), *_foreign_stretches(block, expected)]
-            problems.extend(Problem(name, part.name, *stretch) for stretch in stretches)
+            problems.extend(
+                Problem(name, part.name, first, last, text)
+                for first, last, text in stretches
+                if any(first <= number <= last for number in used)
+            )
     return _joined(problems)
 
 

@@ -352,3 +352,22 @@ def test_lines_in_another_orthography_are_named(mt, tmp_path):
     assert status == 0, err
     (line,) = [line for line in out.splitlines() if "unlike those of valid" in line]
     assert "lines 501 to 900, have letters in shp" in line and "other_orthography" in line
+
+
+def test_lines_left_out_as_another_orthography_are_no_problem(mt, tmp_path):
+    english = [f"sentence number {place} of the text" for place in range(1_000)]
+    foreign = [f"les chiens et la maison sont dans ce jardin {word}" for word in random_words(500, "cuaeioldrmp", 2)]
+    target = [*random_words(500, "kwbtnzyx", 1), *foreign]
+    for name, lines in (("en", english), ("shp", target)):
+        (tmp_path / f"train.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    valid = zip([f"other {line}" for line in english[:200]], random_words(200, "kwbtnzyx", 6), strict=True)
+    (tmp_path / "valid.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in valid), encoding="utf-8")
+    sets = "train: {files: [train.en, train.shp]}, valid: {file: valid.tsv}"
+    filters = "min_script_share: null, max_length_ratio: null, wrong_language: false, other_orthography: "
+    found = {}
+    for value in ("true", "false"):
+        config = f"name: t\ncorpus: {{source: en, target: shp, {sets}, filters: {{{filters}{value}}}}}\n"
+        (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
+        found[value] = mt("data", "check", "--config", "t.yaml")
+    assert found["false"][0] == 2 and "the target looks like `fr`, not `shp`" in found["false"][1]
+    assert found["true"][0] == 0 and "PROBLEM" not in "".join(map(str, found["true"]))
