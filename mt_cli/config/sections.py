@@ -16,14 +16,21 @@ from mt_cli.config.writing import to_yaml
 
 _KINDS = ("Po", "Pi", "Pf", "Sk")
 """Categories of Unicode that apostrophes have."""
+_MAX_LETTER = 4
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
 
 
 def is_replacement(old: str, new: str) -> bool:
     """Whether `tokenizer.letters` may replace one by the other: a letter or an apostrophe by another or by nothing."""
-    kinds = [unicodedata.category(each) for each in old + new]
-    return len(old) == 1 and len(new) <= 1 and old != new and all(kind[0] == "L" or kind in _KINDS for kind in kinds)
+    return old != new and _is_letter(old) and (not new or _is_letter(new))
+
+
+def _is_letter(text: str) -> bool:
+    """Whether a text is one letter, composed, with its marks, or one apostrophe."""
+    first, *marks = map(unicodedata.category, text[:_MAX_LETTER] or " ")
+    is_first = first[0] == "L" or first in _KINDS
+    return is_first and marks == ["Mn"] * (len(text) - 1) and unicodedata.is_normalized("NFC", text)
 
 
 class TokenizerConfig(Section):
@@ -84,8 +91,8 @@ class TokenizerConfig(Section):
         for old, new in self.letters.items():
             if not is_replacement(old, new) or new in self.letters:
                 yield (
-                    f"letters: {old!r}: {new!r}: give two different letters or apostrophes, each of one character, or "
-                    "one and nothing; the second one must not be replaced, too"
+                    f"letters: {old!r}: {new!r}: give two different letters (with their marks, composed) or "
+                    "apostrophes, or one and nothing; the second one must not be replaced, too"
                 )
 
     @if_complete

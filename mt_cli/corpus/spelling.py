@@ -26,7 +26,8 @@ AFTER_SPACE = (
 _ALL_APOSTROPHES = f"'{APOSTROPHES}"
 _PUNCTUATION = '.,;:!?"“”«»()'
 _LETTER = r"[^\W\d_]"
-_LETTER_OR_APOSTROPHE = re.compile(rf"{_LETTER}|(?<={_LETTER})[{_ALL_APOSTROPHES}](?={_LETTER})")
+_MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff"
+_LETTER_OR_APOSTROPHE = re.compile(rf"{_LETTER}[{_MARKS}]*|(?<={_LETTER}|[{_MARKS}])[{_ALL_APOSTROPHES}](?={_LETTER})")
 _INSIDE = re.compile(rf"(?<={_LETTER})[{_ALL_APOSTROPHES}](?={_LETTER})")
 _SPACED = re.compile(rf"(?<={_LETTER}) [{_ALL_APOSTROPHES}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})[{_ALL_APOSTROPHES}](?!{_LETTER})")
@@ -112,7 +113,7 @@ def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLe
     scale = after.total() / max(1, before.total())
     found = []
     for old in sorted(before):
-        same = _ALL_APOSTROPHES if old in _ALL_APOSTROPHES else old
+        same = [*_ALL_APOSTROPHES] if old in _ALL_APOSTROPHES else [old]
         expected, seen = (sum(counts[letter] for letter in same) for counts in (before, after))
         if scale * expected < _MIN_EXPECTED or seen > _MAX_SEEN * scale * expected:
             continue
@@ -152,7 +153,7 @@ def _distinct_words(texts: Sequence[str]) -> set[str]:
 
 
 def _letters(words: Iterable[str]) -> Counter[str]:
-    """The letters of words, and the apostrophes between letters: at the ends of a word they may be quotation marks."""
+    """The letters of words, with their marks, and the apostrophes between letters, which are no quotation marks."""
     return Counter(letter for word in words for letter in _LETTER_OR_APOSTROPHE.findall(word))
 
 

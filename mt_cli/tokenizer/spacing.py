@@ -66,13 +66,14 @@ def _spelling_steps(config: TokenizerConfig) -> list[Any]:
         "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
     names = {*config.normalize, *(["nfc"] if config.letters else [])}
-    letters = dict.fromkeys(each for old, new in config.letters.items() for each in _in_both_cases(old, new))
+    longest_first = sorted(config.letters.items(), key=lambda each: -len(each[0]))  # A letter before one of its parts.
+    letters = dict.fromkeys(each for old, new in longest_first for each in _in_both_cases(old, new))
     replacements = [normalizers.Replace(old, new) for old, new in letters]
     return [step for name, own in steps.items() if name in names for step in own] + replacements
 
 
 def _in_both_cases(old: str, new: str) -> list[tuple[str, str]]:
-    """A replacement of letters, and the one of the letters in the other case if both are single characters."""
+    """A replacement of letters, and the one of the letters in the other case."""
     other = old.swapcase(), new.swapcase()
     return [(old, new), other] if is_replacement(*other) else [(old, new)]
 
