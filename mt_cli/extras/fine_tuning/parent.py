@@ -16,6 +16,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
+from mt_cli.extras.fine_tuning.spelling import respelled
 from mt_cli.extras.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import check_trainable
@@ -24,12 +25,12 @@ from mt_cli.run.data import read, tokenizer_pairs
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
-    "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs"}),
+    "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs", "normalize", "letters"}),
     "model": frozenset(
         {"dropout", "embedding_dropout", "word_dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}
     ),
 }
-"""Options that may have other values than those of the parent; with learned positions, `max_positions` may not."""
+"""Options that may have other values than those of the parent; `_is_fixed` has the exceptions."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,18 @@ def adopt(
                 "corpus.tag: to_target"
             )
         check_trainable(run.model, config.init)
-        if config.init.vocabulary == "keep":
-            return config, RunDirectory(parent_path).tokenizers(config), ParentRun(parent_path, run, ([], []))
+        is_kept = config.init.vocabulary == "keep"
+        tokenizers = RunDirectory(parent_path).tokenizers(config) if is_kept else run.tokenizers
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
+    if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:
+        tags = config.corpus.tags if is_kept else run.config.corpus.tags
+        tokenizers = respelled(tokenizers, config.tokenizer, tags)
+    if is_kept:
+        return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
     limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
-    tokenizers = extended_pair(run.tokenizers, pairs, config.corpus.tags, limit, is_shared)
+    tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, limit, is_shared)
     source, target = (old_ids_of_entries(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, ParentRun(parent_path, run, (source, target))
 
@@ -103,13 +109,19 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
     for section, may_differ in _MAY_DIFFER.items():
         theirs, given = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
         for key, value in given.items():
-            is_fixed = key not in may_differ or (key == "max_positions" and theirs["positions"] == "learned")
-            if is_fixed and value != theirs[key]:
+            if (key not in may_differ or _is_fixed(key, theirs)) and value != theirs[key]:
                 problems.append(f"{section}.{key}: is {_shown(theirs[key])} there, not {_shown(value)}")
         tree[section] = theirs | given
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
     return parse_config(tree, origin)
+
+
+def _is_fixed(key: str, theirs: Mapping[str, Any]) -> bool:
+    """Whether the option of a parent is one that its positions or its SentencePiece model need."""
+    if key == "max_positions":
+        return bool(theirs["positions"] == "learned")
+    return key in ("normalize", "letters") and bool(theirs["algorithm"] == "sentencepiece")
 
 
 def _shown(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
 _DEFAULT_LENGTH_PENALTY = DecodingConfig().length_penalty
-_PENALTIES_AT_END = (1.0, 1.5, 2.0)
-"""With larger ones, chrF goes on rising although the translations are far too long: docs/recipes.md."""
+_PENALTIES_AT_END = (1.0, 1.5, 2.0, 2.5, 3.0)
+_LONGEST_AT_END = 1.25
+"""Largest number of characters, compared with the references: chrF goes on rising with translations that are far too
+long (docs/recipes.md)."""
 _MARGIN_AT_END = 0.1
 _PAIRS_AT_END = 2000
 
@@ -39,6 +42,8 @@ class Trial:
     length_penalty: float
     score: float
     """Of the metric that is tuned, 0-100."""
+    length_ratio: float
+    """Characters of the translations by those of the references, spaces excluded."""
     seconds: float
     """Time of the search."""
 
@@ -72,14 +77,17 @@ def sampled_pairs(
     return [pairs[index] for index in indices], [languages[index] for index in indices] if languages else []
 
 
-def choose(trials: Sequence[Trial], margin: float) -> Trial:
+def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
     """The smallest beam whose score is at most `margin` below the best one.
 
     With that beam, the default length penalty if its score is as close to the best, otherwise the one with the highest
-    score, and of equal scores the one closest to the default.
+    score, and of equal scores the one closest to the default. Of those with a length ratio above `longest`, only the
+    smallest one is an answer, if there is no other.
     """
-    best = max(each.score for each in trials)
-    near = [each for each in trials if best - each.score <= margin]
+    fitting = [each for each in trials if each.length_ratio <= longest]
+    fitting = fitting or [min(trials, key=lambda each: each.length_ratio)]
+    best = max(each.score for each in fitting)
+    near = [each for each in fitting if best - each.score <= margin]
     near = [each for each in near if each.beam_size == min(trial.beam_size for trial in near)]
     default = [each for each in near if each.length_penalty == _DEFAULT_LENGTH_PENALTY]
     return max(default or near, key=lambda each: (each.score, -abs(each.length_penalty - _DEFAULT_LENGTH_PENALTY)))
@@ -93,6 +101,7 @@ def tune(
     settings: Sequence[DecodingConfig],
     margin: float,
     languages: Sequence[Languages] = (),
+    longest: float = inf,
 ) -> dict[str, Any]:
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
@@ -103,7 +112,7 @@ def tune(
     references = [target for _, target in pairs]
     # None keeps the length penalty of the run.
     keys = [(each.beam_size, each.length_penalty if each.beam_size > 1 else None) for each in settings]
-    found: dict[tuple[int, float | None], tuple[float, float, list[str]]] = {}
+    found: dict[tuple[int, float | None], tuple[float, float, float, list[str]]] = {}
     with Progress("tune decoding", len(set(keys)) * len(pairs), "sentence") as progress:
         for size, penalty in dict.fromkeys(keys):
             started_at = time.perf_counter()
@@ -112,11 +121,11 @@ def tune(
             seconds = round(time.perf_counter() - started_at, 3)
             directions = scores_by_direction(scorer, languages, hypotheses, references, [metric])
             score = (mean_scores(directions) if directions else scorer.score(hypotheses, references, [metric]))[metric]
-            found[size, penalty] = score.score, seconds, hypotheses
+            found[size, penalty] = score.score, _length_ratio(hypotheses, references), seconds, hypotheses
             progress.show(beam=f"{size}", score=f"{score.score:.2f}")
     both = zip(settings, keys, strict=True)
-    trials = {Trial(each.beam_size, each.length_penalty, *found[key][:2]): found[key][2] for each, key in both}
-    chosen = choose(list(trials), margin)
+    trials = {Trial(each.beam_size, each.length_penalty, *found[key][:3]): found[key][3] for each, key in both}
+    chosen = choose(list(trials), margin, longest)
     return {
         "num_sentences": len(pairs),
         "metric": metric,
@@ -132,6 +141,12 @@ def tune(
     }
 
 
+def _length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """As chrF does, without counting spaces."""
+    lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, references)]
+    return round(lengths[0] / max(1, lengths[1]), 3)
+
+
 def tune_at_end(setup: Setup) -> None:
     """Choose the length penalty for the best checkpoint of a run that is locked, and write it into its config."""
     config, directory = setup.config, setup.directory
@@ -145,8 +160,12 @@ def tune_at_end(setup: Setup) -> None:
     settings = search_grid(config.decoding, [config.decoding.beam_size], penalties)
     scorer = scorer_of(config, "valid")
     metric = metric_of(config, scorer)
-    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END, languages)
-    scores = ", ".join(f"{each['score']:.2f} with {each['length_penalty']:g}" for each in found["trials"])
+    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END, languages, _LONGEST_AT_END)
+    scores = ", ".join(
+        f"{each['score']:.2f} with {each['length_penalty']:g}"
+        + (f" but {each['length_ratio']:.2f} times as long" if each["length_ratio"] > _LONGEST_AT_END else "")
+        for each in found["trials"]
+    )
     say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({METRICS[metric]} of valid: {scores})")
     write_choice(directory, config, found["chosen"])
 

@@ -385,6 +385,23 @@ def test_a_parent_with_a_tag_for_the_target_language_needs_it_in_the_child(child
     assert status == 0, err
 
 
+@pytest.mark.parametrize("vocabulary", ["keep", "extend"])
+def test_a_child_may_have_a_spelling_of_its_own(child, mt, tmp_path, vocabulary):
+    letters = "tokenizer.letters={é: e, o: ö}", f"init.vocabulary={vocabulary}"
+    assert child(*letters, "training.max_steps=2")[0] == 0
+    trained = TrainedRun.load(tmp_path / "runs/child")
+    tokenizer = trained.tokenizers[0]
+    assert tokenizer.decode(tokenizer.encode(["xo É"])) == ["xö E"]
+    parent = TrainedRun.load(tmp_path / "runs/parent").tokenizers[0]
+    assert parent.decode(parent.encode(["xo É"])) == ["xo É"]
+    assert (tokenizer.vocab_size == parent.vocab_size) == (vocabulary == "keep")
+    status, _, err = child(*letters, "training.max_steps=4")
+    assert status == 0 and "before the first step" not in err, "resumes"
+    assert child(f"init.vocabulary={vocabulary}", "training.max_steps=4")[0] == 0, "has its letters from the run"
+    report = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))
+    assert "normalize:é>e+o>ö" in report["bleu"]["signature"]
+
+
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
     assert child("training.max_steps=1")[0] == 0
     status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")

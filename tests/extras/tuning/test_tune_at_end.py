@@ -11,7 +11,9 @@ from mt_cli.extras.tuning import tuning
 def train(mt, trained, tmp_path, monkeypatch):
     """Runs `mt train` for the trained run with options. The smallest penalty is chosen; `choose` has its own tests."""
     monkeypatch.setattr(tuning, "_PENALTIES_AT_END", (0.25,))
-    monkeypatch.setattr(tuning, "choose", lambda trials, margin: min(trials, key=lambda each: each.length_penalty))
+    monkeypatch.setattr(
+        tuning, "choose", lambda trials, margin, longest: min(trials, key=lambda each: each.length_penalty)
+    )
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     (tmp_path / "runs/tiny/report.json").unlink()
     shutil.copy(trained / "config.yaml", tmp_path / "tiny.yaml")
@@ -61,3 +63,9 @@ def test_without_a_beam_there_is_nothing_to_tune(train, tmp_path, option):
     status, _, err = train(option)
     assert status == 0 and "of valid: " not in err
     assert penalty_of(tmp_path / "runs/tiny") == 1.0
+
+
+def test_penalties_with_translations_that_are_too_long_are_named(train, monkeypatch):
+    monkeypatch.setattr(tuning, "_LONGEST_AT_END", 0.5)
+    status, _, err = train()
+    assert status == 0 and " with 0.25 but " in err and " times as long" in err

@@ -11,7 +11,7 @@ SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, s
 
 
 def trials_of(scores):
-    return [Trial(size, penalty, score, 1.0) for (size, penalty), score in scores.items()]
+    return [Trial(size, penalty, score, 1.0, 1.0) for (size, penalty), score in scores.items()]
 
 
 @given(
@@ -38,6 +38,12 @@ def test_a_larger_margin_gives_a_smaller_beam_and_the_default_penalty(margin, ex
     scores = {(1, 1.0): 38.0, (4, 0.5): 39.0, (4, 1.0): 39.25, (4, 1.5): 39.5, (8, 0.5): 39.5625, (8, 1.0): 39.5}
     chosen = choose(trials_of(scores), margin)
     assert (chosen.beam_size, chosen.length_penalty) == expected
+
+
+def test_translations_that_are_too_long_are_not_chosen_unless_all_are():
+    trials = [Trial(4, penalty, penalty, penalty / 2, 1.0) for penalty in (1.0, 1.5, 2.0, 3.0)]
+    for longest, expected in ((9.0, 3.0), (1.25, 2.0), (0.75, 1.5), (0.1, 1.0)):
+        assert choose(trials, 0.0, longest).length_penalty == expected
 
 
 def test_the_grid_has_every_setting_once_in_order_and_keeps_other_options():
