@@ -33,6 +33,8 @@ _SPACED = re.compile(rf"(?<={_LETTER}) [{_ALL_APOSTROPHES}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})[{_ALL_APOSTROPHES}](?!{_LETTER})")
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
 _MIN_SPACED = 50
+_MIN_USED = 0.1
+"""A validation text uses apostrophes if it has this share of those that it would have by the training text."""
 _NUM_EXAMPLES, _CONTEXT = 3, 12
 _MIN_EXPECTED, _MAX_SEEN = 20, 0.05
 """A letter is missing in a text if it should occur so often by its share in the other one, and occurs at most in this
@@ -164,12 +166,12 @@ def _differ_in_marks(one: str, other: str) -> bool:
 
 
 def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str | None:
-    """That of the validation text or, without any there, of the training text; None if neither has any."""
-    for texts in (valid, train):
-        inside, spaced = _counted_apostrophes(texts, {})
-        if (forms := inside + spaced).total() >= _MIN_COUNT:
-            return forms.most_common(1)[0][0]
-    return None
+    """That of the validation text or, without any or nearly any there, of the training text; None if both lack them."""
+    forms, own = (sum(_counted_apostrophes(texts, {}), Counter[str]()) for texts in (valid, train))
+    scale = sum(map(len, valid)) / max(1, sum(map(len, train)))
+    if forms.total() < max(_MIN_COUNT, _MIN_USED * scale * own.total()):
+        forms = own
+    return forms.most_common(1)[0][0] if forms.total() >= _MIN_COUNT else None
 
 
 def _counted_apostrophes(texts: Sequence[str], examples: dict[str, list[str]]) -> tuple[Counter[str], Counter[str]]:

@@ -109,6 +109,12 @@ def test_the_validation_text_says_which_apostrophe_is_wanted():
     assert spellings_to_normalize(both) == [], "one language has mostly others"
 
 
+def test_a_few_accents_in_a_text_without_apostrophes_say_nothing():
+    other = [word.replace("'", "’") for word in WORDS * 200]
+    unused = (WORDS * 200, [*["jach ´a"] * 9, *["jacha"] * 200])
+    assert spellings_to_normalize([(other, WORDS * 20), unused]) == ["apostrophes"]
+
+
 def test_the_character_that_a_text_has_most_is_not_replaced():
     texts = [*WORDS * 4, *(word.replace("'", "ʼ") for word in WORDS * 40)]
     assert options(texts) == ["apostrophes"] and spellings_to_normalize([(texts, [])]) == []
