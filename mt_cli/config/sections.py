@@ -14,8 +14,8 @@ from mt_cli.config.corpora import CorpusConfig, Section
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 
-_KINDS = ("Po", "Pi", "Pf", "Sk")
-"""Categories of Unicode that apostrophes have."""
+ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
+"""The apostrophe and characters that are written for it inside words."""
 _MAX_LETTER = 4
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
@@ -28,9 +28,10 @@ def is_replacement(old: str, new: str) -> bool:
 
 def _is_letter(text: str) -> bool:
     """Whether a text is one letter, composed, with its marks, or one apostrophe."""
-    first, *marks = map(unicodedata.category, text[:_MAX_LETTER] or " ")
-    is_first = first[0] == "L" or first in _KINDS
-    return is_first and marks == ["Mn"] * (len(text) - 1) and unicodedata.is_normalized("NFC", text)
+    first, marks = text[:1], text[1:_MAX_LETTER]
+    is_first = bool(first) and (unicodedata.category(first)[0] == "L" or first in ALL_APOSTROPHES)
+    has_marks = len(text) <= _MAX_LETTER and all(unicodedata.category(mark) == "Mn" for mark in marks)
+    return is_first and has_marks and unicodedata.is_normalized("NFC", text)
 
 
 class TokenizerConfig(Section):
@@ -84,16 +85,28 @@ class TokenizerConfig(Section):
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
         """What is made equal in texts, for signatures of scores."""
-        return (*self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+        nfc = ["nfc"] if self.letters and "nfc" not in self.normalize else []
+        return (*nfc, *self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
+
+    @property
+    def letters_in_both_cases(self) -> list[tuple[str, str]]:
+        """The replacements of `letters` in lower and upper case, a letter before others that are parts of it."""
+        pairs = [pair for old, new in self.letters.items() for pair in ((old, new), (old.swapcase(), new.swapcase()))]
+        return sorted(dict.fromkeys(pair for pair in pairs if is_replacement(*pair)), key=lambda pair: -len(pair[0]))
 
     @if_complete
     def _replaces_letters(self) -> Iterator[str]:
         for old, new in self.letters.items():
-            if not is_replacement(old, new) or new in self.letters:
+            if not is_replacement(old, new):
                 yield (
                     f"letters: {old!r}: {new!r}: give two different letters (with their marks, composed) or "
-                    "apostrophes, or one and nothing; the second one must not be replaced, too"
+                    "apostrophes, or one and nothing"
                 )
+        both = self.letters_in_both_cases
+        olds = [old for old, _ in both]
+        for old in olds:
+            if olds.count(old) > 1 or any(old in new for _, new in both):
+                yield f"letters: {old!r} is replaced twice, perhaps in its other case"
 
     @if_complete
     def _samples_what_it_has(self) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mt_cli.config.sections import TokenizerConfig, is_replacement
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus import spelling
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
@@ -66,16 +66,8 @@ def _spelling_steps(config: TokenizerConfig) -> list[Any]:
         "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
     names = {*config.normalize, *(["nfc"] if config.letters else [])}
-    longest_first = sorted(config.letters.items(), key=lambda each: -len(each[0]))  # A letter before one of its parts.
-    letters = dict.fromkeys(each for old, new in longest_first for each in _in_both_cases(old, new))
-    replacements = [normalizers.Replace(old, new) for old, new in letters]
+    replacements = [normalizers.Replace(*pair) for pair in config.letters_in_both_cases]
     return [step for name, own in steps.items() if name in names for step in own] + replacements
-
-
-def _in_both_cases(old: str, new: str) -> list[tuple[str, str]]:
-    """A replacement of letters, and the one of the letters in the other case."""
-    other = old.swapcase(), new.swapcase()
-    return [(old, new), other] if is_replacement(*other) else [(old, new)]
 
 
 _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]

@@ -221,20 +221,26 @@ def has_only_own_steps(backend: tokenizers.Tokenizer) -> bool:
 
     In an untrusted file, a pattern may fail and repeated replacements may make a text endlessly long.
     """
-    return all(
-        len(row) == len(set(row)) and all(step in _own_steps() or _replaces_letter(step) for step in row)
-        for row in _rows_of_steps(backend)
+    rows = _rows_of_steps(backend)
+    letters = [pair for row in rows for step in row for pair in _replaced_letter(step)]
+    are_letters_final = not any(old in new for old, _ in letters for _, new in letters)
+    return (
+        all(len(row) == len(set(row)) for row in rows)
+        and all(step in _own_steps() or _replaced_letter(step) for row in rows for step in row)
+        and are_letters_final
+        and len(letters) <= _MAX_LETTERS
     )
 
 
-def _replaces_letter(step: str) -> bool:
-    """Whether a step is one of `tokenizer.letters`, which make no text longer."""
+def _replaced_letter(step: str) -> list[tuple[str, str]]:
+    """What a step of `tokenizer.letters` replaces, and by what; nothing for another step."""
     match json.loads(step):
         case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new), **others}:
-            return not others and is_replacement(old, new)
-    return False
+            return [(old, new)] if not others and is_replacement(old, new) else []
+    return []
 
 
+_MAX_LETTERS = 200
 _ALL_STEPS = {"nfkc": True, "lowercase": True, "normalize": ["nfc", "apostrophes", "joined_apostrophes"]}
 
 

@@ -136,6 +136,7 @@ class LineSplitter(NamedTuple):
     def _segments(self, before: str, body: str, start: int, glue: str) -> Iterator[Segment]:
         text = before + body if body else ""
         (ids,) = self.tokenizer.encode([text])
+        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may leave nothing of a line.
         if len(ids) - bool(before) <= self.max_tokens or len(body) < 2:
             yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
             return

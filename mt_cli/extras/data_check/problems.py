@@ -30,7 +30,8 @@ from mt_cli.extras.data_check import problems as suspicion
 from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
 
-_OTHER_ORTHOGRAPHY = STATUS_CODES["other_orthography"]
+_LEFT_OUT = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
+"""Statuses of rows that make no stretch a problem."""
 _ROWS_PER_BLOCK = 10_000
 _MAX_BLOCKS = 50
 """Blocks examined of a part, evenly spread."""
@@ -73,7 +74,7 @@ def find_problems(name: str, corpus: Corpus, config: CorpusConfig) -> list[Probl
     problems: list[Problem] = []
     for part, expected in zip(corpus.parts, config.languages_of(name), strict=True):
         for block, statuses in _blocks(corpus, part, config.tags):
-            used = [row[0] for row, status in zip(block, statuses, strict=True) if status != _OTHER_ORTHOGRAPHY]
+            used = [row[0] for row, status in zip(block, statuses, strict=True) if status not in _LEFT_OUT]
             stretches = [*_misaligned_stretches(block), *_foreign_stretches(block, expected)]
             problems.extend(
                 Problem(name, part.name, first, last, text)

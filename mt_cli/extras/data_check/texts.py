@@ -9,9 +9,10 @@ from itertools import compress
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.letters import other_letters
 from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, untagged
-from mt_cli.corpus.spelling import mixed_spellings, other_letters
+from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
 from mt_cli.run.data import Data, sample
 

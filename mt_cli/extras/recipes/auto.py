@@ -175,7 +175,7 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     if facts.spellings:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train has mixed spellings; see mt data check")
     if facts.letters:
-        chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "valid is spelled so; see mt data check")
+        chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test is spelled; see mt data check")
     is_shared = chosen["tokenizer"]["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)

@@ -12,8 +12,9 @@ from mt_cli.config import presets
 from mt_cli.config.sections import Config
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
+from mt_cli.corpus.letters import letters_to_replace
 from mt_cli.corpus.rows import Pair
-from mt_cli.corpus.spelling import letters_to_replace, spellings_to_normalize
+from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError
 from mt_cli.machine.devices import pick_device
 from mt_cli.run.data import sample

@@ -1,0 +1,168 @@
+import json
+import random
+from itertools import pairwise
+from unicodedata import normalize
+
+import pytest
+
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.letters import letters_to_replace, other_letters
+from mt_cli.errors import RunError
+from mt_cli.evaluation.texts import Scorer
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.tokenizer.trust import has_only_own_steps
+
+
+def made_up(number, vowels, seed=1, apostrophe=""):
+    """Words of four syllables, with each vowel in its share."""
+    generator = random.Random(seed)
+    syllables = [f"{consonant}{vowel}" for consonant in "gjkmnprst" for vowel in vowels]
+    return [
+        " ".join(
+            "".join(generator.choices(syllables, k=2)) + apostrophe + "".join(generator.choices(syllables, k=2))
+            for _ in range(10)
+        )
+        for _ in range(number)
+    ]
+
+
+def test_letters_with_other_marks_in_the_compared_text_are_found():
+    train, valid = made_up(300, "aãeou"), made_up(60, "aâeou", 2)
+    (found,) = other_letters(train, valid)
+    assert (found.old, found.new) == ("ã", "â") and found.num_words > 1_000
+    assert 1 <= len(found.examples) <= 3 and all("ã" in example for example in found.examples)
+    assert letters_to_replace([(train, valid)]) == {"ã": "â"}
+    assert letters_to_replace([(train, [text.upper() for text in valid])]) == {"ã": "â"}
+    assert letters_to_replace([([text.replace("ã", "a\u0303") for text in train], valid)]) == {"ã": "â"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("g\u0303", "ĝ"), ("a\u0331", "ã"), ("ã", "a\u0331"), ("e\u0323\u0301", "é")])
+def test_letters_may_have_marks_of_their_own(old, new):
+    train, valid = (made_up(number, f"{letter} o u i".split(), number) for number, letter in ((300, old), (60, new)))
+    assert letters_to_replace([(train, valid)]) == {normalize("NFC", old): new}
+    config = TokenizerConfig(algorithm="bpe", vocab_size=400, letters={normalize("NFC", old): new})
+    tokenizer = train_tokenizer(train, config, ())
+    assert tokenizer.decode(tokenizer.encode([f"k{old}k {old.upper()}"])) == [f"k{new}k {new.upper()}"]
+    assert has_only_own_steps(tokenizer._backend)
+
+
+@pytest.mark.parametrize(
+    ("train", "valid"),
+    [
+        (made_up(300, "aãeou"), made_up(60, "aãeou", 2)),
+        (made_up(300, "aãâeou"), made_up(60, "aãâeou", 2)),
+        (made_up(300, "aãeou"), made_up(60, "aeou", 2)),
+        (made_up(300, "aãeou"), made_up(1, "aâeou", 2)),
+        (["ãx"] * 3_000 + made_up(300, "aeou"), made_up(60, "aâeou", 2)),
+        (made_up(300, "aeou"), made_up(60, "aâeou", 2)),
+        (made_up(30, "aãeou"), []),
+        ([], made_up(30, "aãeou")),
+    ],
+    ids=["same", "both", "no other letter", "short", "one word", "only compared", "nothing compared", "no train"],
+)
+def test_letters_without_evidence_stay(train, valid):
+    assert other_letters(train, valid) == []
+
+
+def test_apostrophes_are_left_out_where_the_compared_text_has_none():
+    train, plain = made_up(300, "aeou", apostrophe="'"), made_up(60, "aeou", 2)
+    assert letters_to_replace([(train, plain)]) == {"'": ""}
+    for valid in (made_up(60, "aeou", 2, "'"), made_up(60, "aeou", 2, "’")):
+        assert letters_to_replace([(train, valid)]) == {}
+    quoting = [f"'{text}'" for text in made_up(300, "aeou")]
+    assert letters_to_replace([(quoting, plain)]) == {}, "quotation marks around sentences"
+
+
+def test_what_is_written_for_an_apostrophe_or_stands_alone_is_one():
+    train = made_up(300, "aeou", apostrophe="'")
+    for written in (" ' ", "' ", " '", "&apos;", "ʾ", "ˈ"):
+        assert letters_to_replace([(train, made_up(60, "aeou", 2, written))]) == {}, written
+    foreign = made_up(300, "aeiou", 3, "'"), made_up(60, "aeiou", 4, "’")
+    assert letters_to_replace([(train, made_up(60, "aeou", 2)), foreign]) == {}
+
+
+def test_syllables_of_korean_are_no_letters_with_marks():
+    train, valid = (
+        made_up(number, syllables, number) for number, syllables in ((300, "로든놀에은"), (60, "럽다년요을"))
+    )
+    assert letters_to_replace([(train, valid)]) == {} and letters_to_replace([(valid * 5, train)]) == {}
+
+
+def test_a_letter_that_lost_marks_is_the_one_with_the_other_marks():
+    """As in Yoruba with tones, compared with text without tones: `é` is `e`, although `ẹ` became more frequent, too."""
+    vowels = ["a", "é", "è", "ẹ\u0301", "ẹ\u0300", "o"]
+    plain = ["a", "e", "e", "ẹ", "ẹ", "o"]
+    found = letters_to_replace([(made_up(300, vowels), made_up(60, plain, 2))])
+    assert found == {"é": "e", "è": "e", "ẹ\u0301": "ẹ", "ẹ\u0300": "ẹ"}
+    two = letters_to_replace([(made_up(300, "aéèo"), made_up(60, "aêêo", 2))])
+    assert two == {}, "which of both is it?"
+
+
+def test_a_letter_of_another_language_stays():
+    own = (made_up(300, "aãeou"), made_up(60, "aâeou", 2))
+    assert letters_to_replace([own, (made_up(300, "aãeiou", 3), [])]) == {}, "no text to compare"
+    other = (made_up(300, "aãeiou", 3), made_up(60, "aãeiou", 4))
+    assert letters_to_replace([own, other]) == {}
+    assert letters_to_replace([(made_up(300, "aiou", 3), made_up(60, "aiou", 4)), own]) == {"ã": "â"}
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram", "char", "word_level"])
+def test_letters_are_replaced_in_both_cases_and_such_a_tokenizer_is_trusted(tmp_path, algorithm):
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=400, letters={"ã": "â", "'": ""})
+    tokenizer = train_tokenizer(["tetã TETÃ m'bae â Â"] * 9, config, ())
+    texts = ["tetã TETÃ", "teta\u0303 m'bae"]
+    assert tokenizer.decode(tokenizer.encode(texts)) == ["tetâ TETÂ", "tetâ mbae"]
+    ends = [end for _, end in tokenizer.spans(texts[1])]
+    assert ends == sorted(ends) and ends[-1] == len(texts[1])
+    (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    assert has_only_own_steps(Tokenizer.load(tmp_path / "tokenizer.json")._backend)
+
+
+@pytest.mark.parametrize("content", ["ab", "▁", " ", "\n", "1"])
+def test_a_tokenizer_that_replaces_a_letter_by_anything_else_is_not_trusted(tmp_path, content):
+    state = json.loads(train_tokenizer(["tetã"], TokenizerConfig(algorithm="char", letters={"ã": "â"}), ()).to_json())
+    step = next(each for each in state["normalizer"]["normalizers"] if each.get("pattern") == {"String": "ã"})
+    step["content"] = content
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(RunError, match="splits or joins text in a way that no"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize(
+    "letters",
+    [
+        *({"ã": "ab"}, {"ab": "c"}, {"a": "a"}, {"a": " "}, {" ": ""}, {"": "a"}, {"▁": ""}, {"!": ""}),
+        *({"1": "2"}, {"'": "#"}, {"a\u0303": "â"}, {"a\u0331\u0332\u0333\u0331": "a"}, {"\u0331": "a"}),
+    ],
+)
+def test_what_is_no_replacement_of_a_letter_is_a_config_error(letters):
+    with pytest.raises(ValueError, match="give two different letters"):
+        TokenizerConfig(letters=letters)
+
+
+@pytest.mark.parametrize(
+    "letters", [{"a": "b", "b": "c"}, {"ã": "ä", "Ä": "Ã"}, {"ã": "â", "Ã": "A"}, {"x": "x\u0331"}]
+)
+def test_replacements_of_what_another_one_made_are_a_config_error(letters):
+    with pytest.raises(ValueError, match="is replaced twice"):
+        TokenizerConfig(letters=letters)
+
+
+def test_many_steps_that_make_a_text_longer_are_not_trusted(tmp_path):
+    state = json.loads(train_tokenizer(["tetã"], TokenizerConfig(algorithm="char", letters={"ã": "â"}), ()).to_json())
+    steps = state["normalizer"]["normalizers"]
+    marks = [chr(code) for code in range(0x300, 0x33C)]
+    replace = {"type": "Replace", "pattern": {"String": "x"}, "content": ""}
+    steps += [replace | {"content": f"x{one}{other}"} for one, other in pairwise(marks)]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(RunError, match="splits or joins text in a way that no"):
+        Tokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_a_score_names_the_letters_that_were_replaced():
+    config = TokenizerConfig(normalize=["nfc"], letters={"ã": "â", "'": ""})
+    scores = Scorer("gn", "13a", spelling=config.changes_of_spelling).score(["a"], ["a"])
+    assert scores["bleu"].signature.endswith("|normalize:nfc+ã>â+'>")
+    assert TokenizerConfig(letters={"ã": "â"}).changes_of_spelling == ("nfc", "ã>â"), "letters are composed, too"
+    assert TokenizerConfig().changes_of_spelling == ()
