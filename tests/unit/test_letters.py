@@ -12,6 +12,7 @@ from mt_cli.evaluation.texts import Scorer
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.tokenizer.trust import has_only_own_steps
+from mt_cli.translation.lines import LineSplitter
 
 
 def made_up(number, vowels, seed=1, apostrophe=""):
@@ -117,6 +118,15 @@ def test_letters_are_replaced_in_both_cases_and_such_a_tokenizer_is_trusted(tmp_
     assert ends == sorted(ends) and ends[-1] == len(texts[1])
     (tmp_path / "tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     assert has_only_own_steps(Tokenizer.load(tmp_path / "tokenizer.json")._backend)
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram", "char", "word_level"])
+def test_a_line_of_which_nothing_is_left_is_blank(algorithm):
+    config = TokenizerConfig(algorithm=algorithm, vocab_size=400, letters={"'": ""})
+    tokenizer = train_tokenizer(["m'bae <2gn>"] * 9, config, ("<2gn>",))
+    splitter = LineSplitter(tokenizer, 50, ("<2gn>",), ("es", "gn"))
+    for line, tag in (("'", None), ("''", "<2gn>"), ("<2gn> '", None)):
+        assert [segment.ids for segment in splitter.split(line, tag, False).segments] == [[]]
 
 
 @pytest.mark.parametrize("content", ["ab", "▁", " ", "\n", "1"])
