@@ -196,7 +196,7 @@ def init(
     options |= {"columns": columns} if columns else {}
     source = source_of(kind, {kind: given[kind], **options})
     sources = evaluation_sources(evaluation, source)
-    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), sources)
+    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), sources, RUNS)
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from textwrap import wrap
 
 from mt_cli import hooks
 from mt_cli.config.corpora import CorpusConfig, DatasetSource, FilesSource, FolderSource, HeldOut, Source
-from mt_cli.config.loading import config_of_text, parse_config
+from mt_cli.config.loading import config_of_text, load_config, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
@@ -20,7 +22,7 @@ from mt_cli.corpus.languages import is_common, primary
 from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
-from mt_cli.errors import ColumnError, CorpusError, InputError
+from mt_cli.errors import ColumnError, CorpusError, InputError, MtError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
@@ -30,6 +32,8 @@ _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
 _LARGEST_SHARE, _PAIRS_HELD_OUT = 0.1, 1_000
 _MAX_NAME_BYTES = 200
+_FEW_WORDS = 300_000
+"""Target words up to which another run to begin with is named."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,12 @@ def new_config(
     name: str | None,
     cache: Cache,
     evaluation: Mapping[str, Source] | None = None,
+    runs: Path | None = None,
 ) -> NewConfig:
     """A config that trains on a source; `languages`, `name` and `evaluation` are used where they are given.
 
-    `evaluation` has the sources of `valid` and `test`. Raises CorpusError if a source cannot be read, and InputError if
+    `evaluation` has the sources of `valid` and `test`. For few pairs, a note names a run below `runs` to begin with.
+    Raises CorpusError if a source cannot be read, and InputError if
     its languages cannot be found.
     """
     corpus, sides = _corpus_of(source, languages, evaluation or {})
@@ -74,7 +80,10 @@ def new_config(
     lines += [f"note: {note}" for note in sides.notes]
     lines += [f"note: {note}" for note in _notes_on(stretches, config.corpus, is_left_out)]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
-    return NewConfig(found.config, text, [*lines, *describe(found.facts, found.choices, config, found.config)])
+    lines += describe(found.facts, found.choices, config, found.config)
+    if runs is not None and found.facts.num_target_words <= _FEW_WORDS:
+        lines += [f"note: {note}" for note in islice(_notes_on_parents(runs, both), 1)]
+    return NewConfig(found.config, text, lines)
 
 
 def config_of_folder(folder: str, cache: Cache) -> Config:
@@ -95,6 +104,21 @@ def _notes_on(stretches: Sequence[Stretch], config: CorpusConfig, are_left_out: 
     for each in stretches:
         letters = f"letters in {each.language} unlike those of {config.compared} ({each.difference})"
         yield f"{each}: {letters}, as in another orthography; {end}"
+
+
+def _notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
+    """Notes on trained runs from the same source language into another language, the newest one first."""
+    weights = [path for path in runs.glob("*/checkpoints/best.safetensors") if path.is_file()]
+    for path in sorted(weights, key=lambda path: path.stat().st_mtime, reverse=True):
+        run = path.parent.parent
+        with suppress(MtError):  # A run that cannot be read is none to begin with.
+            source, target = load_config(run / "config.yaml").corpus.languages
+            if source == languages[0] and target != languages[1]:
+                yield (
+                    f"{run} translates from {source}, too, into {target}: to begin with it often helps more than any "
+                    f"option; put `init: {{run: {run}}}` in place of `model` and of `tokenizer`, of which only "
+                    "`normalize` and `letters` may stay (docs/fine_tuning.md)"
+                )
 
 
 def _described(config: Config, given: Collection[str]) -> Iterator[tuple[str, str]]:

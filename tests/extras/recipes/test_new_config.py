@@ -1,9 +1,11 @@
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import yaml
 from pyarrow import parquet
 
 from mt_cli.config.corpora import FileSource, FilesSource
@@ -309,3 +311,22 @@ def test_a_part_in_another_orthography_is_left_out_and_named(mt, tmp_path):
     status, _, err = mt("init", "--files", "train.es", "train.shp", "--output", "other.yaml")
     assert status == 0 and "not left out, as it is most of train" in err
     assert not load_config(tmp_path / "other.yaml").corpus.filters.other_orthography
+
+
+def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_path):
+    for name, texts in (("en", "one two"), ("it", "uno due"), ("xx", "ONE TWO")):
+        (tmp_path / f"train.{name}").write_text("".join(f"{texts} {n}.\n" for n in range(60)), encoding="utf-8")
+    assert " to begin with it" not in mt("init", "--files", "train.en", "train.it", "--output", "first.yaml")[2]
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    (tmp_path / "runs" / "damaged" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "runs" / "damaged" / "checkpoints" / "best.safetensors").touch()
+    status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
+    assert status == 0 and "note: runs/tiny translates from en, too, into xx: to begin with it" in err, err
+    assert " to begin with it" not in mt("init", "--files", "train.en", "train.xx", "--output", "third.yaml")[2]
+    tree = yaml.safe_load((tmp_path / "second.yaml").read_text(encoding="utf-8"))
+    del tree["model"], tree["tokenizer"]
+    tree |= {"name": "child", "init": {"run": "runs/tiny"}}
+    tree["training"] |= {"max_epochs": None, "max_steps": 2}
+    (tmp_path / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = mt("train", "--config", "child.yaml")
+    assert status == 0 and "begins with runs/tiny" in err, err
