@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,17 +79,14 @@ class Corpus:
         parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
         return [of_parts[part] for part in parts[self.statuses == self.code]]
 
-    def texts_by_language(
+    def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
-    ) -> dict[str, list[str]]:
-        """The texts of the rows of a mask, by default the corpus, without tags, given the languages of each part."""
+    ) -> list[tuple[Languages, Pair]]:
+        """The pairs of a mask, by default the corpus, without tags, each with the languages of its part."""
         mask = self.statuses == self.code if mask is None else mask
-        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])[mask]
-        texts = defaultdict[str, list[str]](list)
-        for part, (_, source, target) in zip(parts.tolist(), self.rows(mask), strict=True):
-            for language, text in zip(of_parts[part], (untagged(source, tags), target), strict=True):
-                texts[language].append(text)
-        return dict(texts)
+        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])[mask].tolist()
+        rows = zip(parts, self.rows(mask), strict=True)
+        return [(of_parts[part], (untagged(source, tags), target)) for part, (_, source, target) in rows]
 
     @cached_property
     def pairs(self) -> list[Pair]:

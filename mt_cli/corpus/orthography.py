@@ -22,7 +22,7 @@ from mt_cli.config.corpora import CorpusConfig, FilesSource, Source
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.corpus.rows import Row, untagged
+from mt_cli.corpus.rows import Row, by_language, untagged
 from mt_cli.corpus.sources import in_blocks
 from mt_cli.corpus.spelling import APOSTROPHES
 
@@ -96,7 +96,7 @@ def find_stretches(
     """
     if compared is None or config.compared is None:
         return
-    texts = compared.texts_by_language(config.languages_of(config.compared), config.tags)
+    texts = by_language(compared.untagged_pairs(config.languages_of(config.compared), config.tags))
     languages = config.languages_of("train")
     for number in parts:
         part, source = train.parts[number], config.train[number]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 Pair = tuple[str, str]
@@ -21,6 +22,15 @@ class Names(NamedTuple):
     names: list[str]
     are_languages: bool
     """Whether they can be nothing but languages; otherwise they are columns, or the first cells of a table."""
+
+
+def by_language(pairs: Iterable[tuple[Languages, Pair]]) -> dict[str, list[str]]:
+    """The texts of each language in pairs with their languages."""
+    texts = defaultdict[str, list[str]](list)
+    for languages, pair in pairs:
+        for language, text in zip(languages, pair, strict=True):
+            texts[language].append(text)
+    return dict(texts)
 
 
 def untagged(text: str, tags: Sequence[str]) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import compress
 
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.letters import other_letters
 from mt_cli.corpus.orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Pair, untagged
+from mt_cli.corpus.rows import Languages, Pair, by_language
 from mt_cli.corpus.spelling import mixed_spellings
 from mt_cli.extras.data_check.likeness import has_many_entries, new_words, share_of_entries
 from mt_cli.run.data import Data, sample
@@ -28,7 +26,7 @@ def notes_on_texts(data: Data, config: Config) -> Iterator[str]:
     """The notes on all corpora, made from a sample of each; on orthographies, from all pairs."""
     examined = {name: _examined(data, name, config) for name in data.corpora}
     yield from _notes_on_entries(examined)
-    texts = {name: _by_language(pairs) for name, pairs in examined.items()}
+    texts = {name: by_language(pairs) for name, pairs in examined.items()}
     yield from _notes_on_spellings(texts["train"], config)
     compared = config.corpus.compared or "valid"
     yield from _notes_on_letters(texts["train"], compared, texts[compared], config)
@@ -41,20 +39,7 @@ def _examined(data: Data, name: str, config: Config) -> Examined:
     """The pairs of a corpus or a sample of them, of one direction if both have the same text."""
     corpus = data.corpora[name].of_parts(config.corpus.once(name))
     mask = sample(corpus, _PAIRS_EXAMINED, config.training.seed)
-    languages = compress(corpus.languages(config.corpus.languages_of(name)), mask[corpus.statuses == corpus.code])
-    rows = corpus.rows(mask)
-    return [
-        (both, (untagged(source, config.corpus.tags), target))
-        for both, (_, source, target) in zip(languages, rows, strict=True)
-    ]
-
-
-def _by_language(examined: Examined) -> Texts:
-    texts = defaultdict[str, list[str]](list)
-    for languages, pair in examined:
-        for language, text in zip(languages, pair, strict=True):
-            texts[language].append(text)
-    return texts
+    return corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags, mask)
 
 
 def _notes_on_entries(examined: Mapping[str, Examined]) -> Iterator[str]:

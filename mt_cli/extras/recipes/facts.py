@@ -13,7 +13,7 @@ from mt_cli.config.sections import Config
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
 from mt_cli.corpus.letters import letters_to_replace
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError
 from mt_cli.machine.devices import pick_device
@@ -84,14 +84,14 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         train = whole.of_parts(once)
         num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
         mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
-        pairs = [(source, target) for _, source, target in train.rows(mask)]
-        texts = train.texts_by_language(config.corpus.languages_of("train"), config.corpus.tags, mask)
+        found = train.untagged_pairs(config.corpus.languages_of("train"), config.corpus.tags, mask)
+        pairs, texts = [pair for _, pair in found], by_language(found)
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     sides = tuple(zip(*pairs, strict=True))
     name = config.corpus.compared or "valid"
     evaluated = corpora[name].of_parts(config.corpus.once(name))
-    others = evaluated.texts_by_language(config.corpus.languages_of(name), config.corpus.tags)
+    others = by_language(evaluated.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
     both = {language: (own, others.get(language, [])) for language, own in texts.items()}
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
