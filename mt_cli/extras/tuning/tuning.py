@@ -17,7 +17,7 @@ from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
 from mt_cli.evaluation.directions import mean_scores, scores_by_direction
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.texts import METRICS, Scorer, scorer_of
+from mt_cli.evaluation.texts import METRICS, Score, Scorer, scorer_of
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
@@ -107,7 +107,8 @@ def tune(
 
     Each score is that of `mt evaluate` with the same options: of several directions, by the `languages` of each pair,
     their mean. The length penalty does not change greedy search, which is done once. For other beams each setting is a
-    search of its own: the penalty decides when a search ends.
+    search of its own: the penalty decides when a search ends. Of those with a larger length ratio than `longest`, none
+    is chosen unless all are.
     """
     references = [target for _, target in pairs]
     # None keeps the length penalty of the run.
@@ -119,8 +120,7 @@ def tune(
             options = {"beam_size": size, "length_penalty": penalty}
             hypotheses = translations_of(translator, pairs, progress.advance, **options)
             seconds = round(time.perf_counter() - started_at, 3)
-            directions = scores_by_direction(scorer, languages, hypotheses, references, [metric])
-            score = (mean_scores(directions) if directions else scorer.score(hypotheses, references, [metric]))[metric]
+            score = _score(scorer, metric, hypotheses, references, languages)
             found[size, penalty] = score.score, _length_ratio(hypotheses, references), seconds, hypotheses
             progress.show(beam=f"{size}", score=f"{score.score:.2f}")
     both = zip(settings, keys, strict=True)
@@ -139,6 +139,14 @@ def tune(
             "score": chosen.score,
         },
     }
+
+
+def _score(
+    scorer: Scorer, metric: str, hypotheses: list[str], references: list[str], languages: Sequence[Languages]
+) -> Score:
+    """The score of all translations; of several directions, the mean of theirs."""
+    directions = scores_by_direction(scorer, languages, hypotheses, references, [metric])
+    return (mean_scores(directions) if directions else scorer.score(hypotheses, references, [metric]))[metric]
 
 
 def _length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
