@@ -107,8 +107,7 @@ def tune(
 
     Each score is that of `mt evaluate` with the same options: of several directions, by the `languages` of each pair,
     their mean. The length penalty does not change greedy search, which is done once. For other beams each setting is a
-    search of its own: the penalty decides when a search ends. Of those with a larger length ratio than `longest`, none
-    is chosen unless all are.
+    search of its own: the penalty decides when a search ends. `longest`: see `choose`.
     """
     references = [target for _, target in pairs]
     # None keeps the length penalty of the run.
@@ -117,8 +116,7 @@ def tune(
     with Progress("tune decoding", len(set(keys)) * len(pairs), "sentence") as progress:
         for size, penalty in dict.fromkeys(keys):
             started_at = time.perf_counter()
-            options = {"beam_size": size, "length_penalty": penalty}
-            hypotheses = translations_of(translator, pairs, progress.advance, **options)
+            hypotheses = translations_of(translator, pairs, progress.advance, beam_size=size, length_penalty=penalty)
             seconds = round(time.perf_counter() - started_at, 3)
             score = _score(scorer, metric, hypotheses, references, languages)
             found[size, penalty] = score.score, _length_ratio(hypotheses, references), seconds, hypotheses
