@@ -60,8 +60,8 @@ class TokenizerConfig(Section):
     apostrophe inside a word (`jach 'a`, `ch ' ama`). `mt data check` counts what each would change."""
     letters: dict[str, str] = Field(default_factory=dict)
     """Replace letters in training and in translating, not in references, where `train` is spelled unlike the text that
-    will be compared: `{ã: â}` (in lower and upper case). An apostrophe may be left out: `{"'": ""}`. `mt data check`
-    names such letters."""
+    will be compared: `{ã: â}` (in lower and upper case, after `nfc`). An apostrophe may be left out: `{"'": ""}`. `mt
+    data check` names such letters."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
     """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
     are segmented differently in each epoch."""
@@ -91,8 +91,9 @@ class TokenizerConfig(Section):
     @property
     def letters_in_both_cases(self) -> list[tuple[str, str]]:
         """The replacements of `letters` in lower and upper case, a letter before others that are parts of it."""
-        pairs = [pair for old, new in self.letters.items() for pair in ((old, new), (old.swapcase(), new.swapcase()))]
-        return sorted(dict.fromkeys(pair for pair in pairs if is_replacement(*pair)), key=lambda pair: -len(pair[0]))
+        others = [(old.swapcase(), new.swapcase()) for old, new in self.letters.items() if old.swapcase() != old]
+        pairs = [pair for pair in (*self.letters.items(), *others) if is_replacement(*pair)]
+        return sorted(dict.fromkeys(pairs), key=lambda pair: -len(pair[0]))
 
     @if_complete
     def _replaces_letters(self) -> Iterator[str]:

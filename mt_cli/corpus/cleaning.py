@@ -6,7 +6,6 @@ are named like the options of `corpus.filters`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import FilterConfig
-from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of
+from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -38,7 +37,6 @@ _ADDED_CHARACTERS = 10
 _DEFAULT_SCRIPT_SHARE = 0.5
 _HASH_MULTIPLIER = np.int64(-7046029254386353131)
 """2^64 over the golden ratio, an odd multiplier: combines two hashes so that their order matters."""
-_WORD = re.compile(r"[^\W\d_]+")
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def _in_another_language(side: pa.StringArray, texts: Sequence[str], language: s
     # Related languages such as Norwegian, Danish and Swedish share words; these do not count.
     others = [common - own for other, common in COMMON_WORDS.items() if other != code]
     for row in np.flatnonzero(mask).tolist():
-        words = set(_WORD.findall(texts[row].lower()))
+        words = words_of(texts[row])
         mask[row] = not words & own and any(len(words & common) >= 3 for common in others)
     return mask
 

@@ -13,6 +13,7 @@ from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
+_WORD = re.compile(r"(?:[^\W\d_][\u0300-\u036f]*)+")
 TABLE = Path(__file__).with_name("languages.tsv")
 
 _ROWS = [line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]]
@@ -168,6 +169,11 @@ def language_by_script(texts: str) -> str | None:
         return "zh"
     codes = [code for code, own in _SCRIPTS.items() if scripts and scripts <= {*own} and {own[0], own[-1]} & scripts]
     return codes[0] if len(codes) == 1 else None
+
+
+def words_of(text: str) -> set[str]:
+    """The different words of a text in lower case, composed; letters keep marks that no composed letter has."""
+    return set(_WORD.findall(unicodedata.normalize("NFC", text).lower()))
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:

@@ -10,6 +10,7 @@ from mt_cli.corpus.languages import (
     is_known,
     marks_words,
     primary,
+    words_of,
     writes_spaces,
 )
 
@@ -67,3 +68,8 @@ def test_what_is_no_language_is_no_code():
     names = ("xqz", "qq", "und", "mul", "zxx", "qaa", "en-yor", "en_test", "de_Xxxx", "english", "", "a")
     for name in (*names, *NO_CODES):
         assert not is_known(name) and not is_common(name), name
+
+
+def test_words_are_composed_and_keep_their_marks():
+    assert words_of("Àwo\u0323n o\u0323\u0300ro\u0323\u0300, café 2") == {"àwọn", "ọ\u0300rọ\u0300", "café"}
+    assert words_of("a\u0331b a\u0331") == {"a\u0331b", "a\u0331"}

@@ -159,6 +159,10 @@ def test_replacements_of_what_another_one_made_are_a_config_error(letters):
         TokenizerConfig(letters=letters)
 
 
+def test_a_character_without_case_may_become_one_with_case():
+    assert TokenizerConfig(letters={"'": "ꞌ"}).letters_in_both_cases == [("'", "ꞌ")]
+
+
 def test_many_steps_that_make_a_text_longer_are_not_trusted(tmp_path):
     state = json.loads(train_tokenizer(["tetã"], TokenizerConfig(algorithm="char", letters={"ã": "â"}), ()).to_json())
     steps = state["normalizer"]["normalizers"]

@@ -23,7 +23,7 @@ from mt_cli.corpus import cleaning, languages
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
-from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary
+from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.extras.data_check import problems as suspicion
@@ -38,7 +38,6 @@ _MAX_BLOCKS = 50
 _WINDOW = 500
 _FOREIGN_SHARE = 0.25
 _MIN_LINES = 10
-_WORD = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
 _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
 
@@ -138,7 +137,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[t
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
     """The language of most texts by their common words; None if unclear."""
-    guesses = [language_of(set(_WORD.findall(text.lower()))) for text in texts]
+    guesses = [language_of(words_of(text)) for text in texts]
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):
         if COMMON_WORDS.get(expected) == COMMON_WORDS[code]:
@@ -203,7 +202,7 @@ def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -
         if numbers_differ:
             why["digits"] = 1.5
         for side, text, language in (("source", row[1], languages[0]), ("target", row[2], languages[1])):
-            words = set(_WORD.findall(text.lower()))
+            words = words_of(text)
             own = COMMON_WORDS.get(primary(language))
             found = language_of(words)
             if own and found and found != primary(language) and not words & own:

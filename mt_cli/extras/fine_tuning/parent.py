@@ -103,11 +103,14 @@ def adopt(
 def inherited(config: Config, previous: Config, origin: str) -> Config:
     """The config with `tokenizer` and `model` of another one, except where it sets options that may differ.
 
-    Raises ConfigError with every other option that differs.
+    `tokenizer.letters` is for the languages of the other one: in others, letters stay as they are. Raises ConfigError
+    with every other option that differs.
     """
     tree, problems = config.model_dump(mode="json", exclude_unset=True), list[str]()
     for section, may_differ in _MAY_DIFFER.items():
         theirs, given = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
+        if section == "tokenizer" and not _languages_of(config) <= _languages_of(previous):
+            theirs["letters"] = {}
         for key, value in given.items():
             if (key not in may_differ or _is_fixed(key, theirs)) and value != theirs[key]:
                 problems.append(f"{section}.{key}: is {_shown(theirs[key])} there, not {_shown(value)}")
@@ -115,6 +118,10 @@ def inherited(config: Config, previous: Config, origin: str) -> Config:
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
     return parse_config(tree, origin)
+
+
+def _languages_of(config: Config) -> set[str]:
+    return {language for both in config.corpus.languages_of("train") for language in both}
 
 
 def _is_fixed(key: str, theirs: Mapping[str, Any]) -> bool:

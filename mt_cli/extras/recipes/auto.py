@@ -173,9 +173,9 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     }
     chosen["tokenizer"] |= _vocabulary(facts)
     if facts.spellings:
-        chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train has mixed spellings; see mt data check")
+        chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
-        chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test is spelled; see mt data check")
+        chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
     is_shared = chosen["tokenizer"]["shared"].value
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)

@@ -31,7 +31,7 @@ _LONGEST_AT_END = 1.25
 """Largest number of characters, compared with the references: chrF goes on rising with translations that are far too
 long (docs/recipes.md)."""
 _MARGIN_AT_END = 0.1
-_PAIRS_AT_END = 2000
+_PAIRS_AT_END = 1000
 
 
 @dataclass(frozen=True)
@@ -167,12 +167,14 @@ def tune_at_end(setup: Setup) -> None:
     scorer = scorer_of(config, "valid")
     metric = metric_of(config, scorer)
     found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END, languages, _LONGEST_AT_END)
-    scores = ", ".join(
-        f"{each['score']:.2f} with {each['length_penalty']:g}"
-        + (f" but {each['length_ratio']:.2f} times as long" if each["length_ratio"] > _LONGEST_AT_END else "")
-        for each in found["trials"]
-    )
-    say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({METRICS[metric]} of valid: {scores})")
+    scores, too_long = list[str](), list[str]()
+    for each in found["trials"]:
+        row = f"{each['score']:.2f} with {each['length_penalty']:g}"
+        is_long = each["length_ratio"] > _LONGEST_AT_END
+        (too_long if is_long else scores).append(f"{row}, {each['length_ratio']:.2f}" if is_long else row)
+    refused = f"; translations too long, compared with the references: {'; '.join(too_long)}" if too_long else ""
+    line = f"{METRICS[metric]} of valid: {', '.join(scores)}{refused}"
+    say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({line})")
     write_choice(directory, config, found["chosen"])
 
 

@@ -399,7 +399,16 @@ def test_a_child_may_have_a_spelling_of_its_own(child, mt, tmp_path, vocabulary)
     assert status == 0 and "before the first step" not in err, "resumes"
     assert child(f"init.vocabulary={vocabulary}", "training.max_steps=4")[0] == 0, "has its letters from the run"
     report = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))
-    assert "normalize:é>e+o>ö" in report["bleu"]["signature"]
+    assert "normalize:nfc+é>e+o>ö" in report["bleu"]["signature"]
+
+
+def test_letters_of_a_parent_are_not_those_of_another_language(child, tmp_path):
+    assert child("tokenizer.letters={o: ö}", "training.max_steps=2", "name=lettered")[0] == 0
+    for target, expected in (("xx", {"o": "ö"}), ("yy", {})):
+        settings = f"corpus.target={target}", f"name=child-{target}", "init.run=runs/lettered", "training.max_steps=2"
+        status, _, err = child(*settings)
+        assert status == 0, err
+        assert load_config(tmp_path / f"runs/child-{target}/config.yaml").tokenizer.letters == expected
 
 
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
