@@ -19,6 +19,7 @@ from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_
 from mt_cli.cli.streams import Output, input_lines, show
 from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
+from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
@@ -193,6 +194,8 @@ def evaluate(
     if config is not None:
         scorer = scorer_of(config, name, bleu_tokenizer)
         scorer = scorer.for_language(to) if to else scorer
+        if note := scoring.note_on_spelling(config.tokenizer, [target for _, target in pairs]):
+            say(f"note: {note}")
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     model = hooks.load_comet(comet) if comet else None
     found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, **search)

@@ -9,15 +9,18 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import MtError
 from mt_cli.evaluation.directions import DirectionScores, mean_scores, scores_by_direction
 from mt_cli.evaluation.texts import METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
+from mt_cli.tokenizer.spacing import respelled
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
+_MANY_OTHERS = 0.05
 
 
 class _Scores(BaseModel):
@@ -127,6 +130,20 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
         write_text(path, "".join(f"{hypothesis}\n" for hypothesis in hypotheses))
     except (OSError, ValueError, MtError) as error:  # A test set may have a name that no file can have.
         say(f"The translations were not written to {path}: {error}")
+
+
+def note_on_spelling(config: TokenizerConfig, references: Sequence[str]) -> str | None:
+    """A note if more than a few references have spellings that translations cannot have."""
+    both = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
+    others = [(old, new) for old, new in both if old != new]
+    if not others or len(others) < _MANY_OTHERS * len(references):
+        return None
+    words = zip(*(text.split() for text in others[0]), strict=False)
+    old, new = next((pair for pair in words if pair[0] != pair[1]), others[0])
+    return (
+        f"{len(others):,} of {len(references):,} references are spelled as this run never writes "
+        f"({', '.join(config.changes_of_spelling)}), as in {old} instead of {new}: its scores are too low"
+    )
 
 
 def format_scores(found: SplitScores) -> str:

@@ -54,6 +54,11 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     return backend, trainer
 
 
+def respelled(text: str, config: TokenizerConfig) -> str:
+    """The text with the spelling of `tokenizer.normalize` and `tokenizer.letters`."""
+    return str(normalizers.Sequence(_spelling_steps(config)).normalize_str(text))
+
+
 def _spelling_steps(config: TokenizerConfig) -> list[Any]:
     """The steps of `tokenizer.normalize` and `tokenizer.letters`, in the order in which they work.
 

@@ -8,6 +8,7 @@ import pytest
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.letters import letters_to_replace, other_letters
 from mt_cli.errors import RunError
+from mt_cli.evaluation.evaluate import note_on_spelling
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
@@ -180,3 +181,16 @@ def test_a_score_names_the_letters_that_were_replaced():
     assert scores["bleu"].signature.endswith("|normalize:nfc+ã>â+'>")
     assert TokenizerConfig(letters={"ã": "â"}).changes_of_spelling == ("nfc", "ã>â"), "letters are composed, too"
     assert TokenizerConfig().changes_of_spelling == ()
+
+
+def test_references_that_are_spelled_otherwise_are_named_unless_they_are_few():
+    config = TokenizerConfig(letters={"ã": "â"})
+    note = note_on_spelling(config, ["tetã guasu", "oga"])
+    assert note == (
+        "1 of 2 references are spelled as this run never writes (nfc, ã>â), as in tetã instead of tetâ: its scores are "
+        "too low"
+    )
+    assert "cafe\u0301 instead of café" in note_on_spelling(config, ["un cafe\u0301"])
+    for references in (["tetâ"], ["tetã", *["tetâ"] * 30], []):
+        assert note_on_spelling(config, references) is None
+    assert note_on_spelling(TokenizerConfig(), ["cafe\u0301"]) is None

@@ -16,7 +16,7 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.extras.fine_tuning.spelling import respelled
+from mt_cli.extras.fine_tuning.spelling import with_spelling
 from mt_cli.extras.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import check_trainable
@@ -90,7 +90,7 @@ def adopt(
         raise RunError(f"init.run: {error}") from None
     if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
-        tokenizers = respelled(tokenizers, config.tokenizer, tags)
+        tokenizers = with_spelling(tokenizers, config.tokenizer, tags)
     if is_kept:
         return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)

@@ -11,7 +11,7 @@ from mt_cli.tokenizer.spacing import untrained_backend
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 
-def respelled(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
+def with_spelling(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
     """Tokenizers with the same entries that change the spelling of text as a config says; not SentencePiece models."""
     source, target = pair
     normalizer = json.loads(untrained_backend(config)[0].to_str())["normalizer"]
