@@ -56,13 +56,13 @@ def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLe
     """The letters of a training text that another text in the same language writes otherwise.
 
     These are letters with marks that it never has, where it has one with other marks or without, as in Guarani `tetã`
-    and `tetâ`; and apostrophes where it has none.
+    and `tetâ`; and apostrophes where it has none or, always, another one.
     """
     words = _distinct_words(train)
     before, after = _letters(words), _letters(_distinct_words(compared))
-    num_letters, shares = max(1, before.total()), _shares_of_apostrophes(words, train, compared)
+    num_letters, share = max(1, before.total()), _share_of_apostrophes(train)
     found = {old: (new, before[old] / num_letters) for old, new in _substitutes(before, after).items()}
-    found |= {old: ("", share) for old, share in shares.items()}
+    found |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
     result = []
     for old, (new, share) in sorted(found.items()):
         having = sorted(word for word in words if old in word)
@@ -82,10 +82,10 @@ def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> 
     for index, (train, compared) in enumerate(sides):
         others = [number for number in range(len(sides)) if number != index]
         for each in other_letters(train, compared):
-            if each.new:
-                is_own = all(letters[n][each.old] <= _MAX_FOREIGN * each.share * letters[n].total() for n in others)
-            else:
+            if each.old in ALL_APOSTROPHES:
                 is_own = all(_share_of_apostrophes(texts[n]) <= _MAX_FOREIGN * each.share for n in others)
+            else:
+                is_own = all(letters[n][each.old] <= _MAX_FOREIGN * each.share * letters[n].total() for n in others)
             if is_own:
                 found.setdefault(each.old, each.new)
     return {old: new for old, new in found.items() if new not in found}
@@ -141,14 +141,27 @@ def _is_enough(new: str, missing: float, gains: Mapping[str, float], expected: M
     return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * own))
 
 
-def _shares_of_apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str]) -> dict[str, float]:
-    """The apostrophes inside words of a training text, if the compared text has none, with the share of all of them."""
-    share, here = _share_of_apostrophes(train), _share_of_apostrophes(compared)
-    inside = Counter(each for word in words for each in _INSIDE.findall(word))
-    scale = sum(map(len, compared)) / max(1, sum(map(len, train)))
-    if scale * inside.total() < _MIN_EXPECTED or here > _MAX_APOSTROPHES * share:
+def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str]) -> dict[str, str]:
+    """For the apostrophes inside words of a training text, the one of the compared text; nothing if it has none.
+
+    Of apostrophes that the compared text has, only letters such as `ꞌ` count, which are never quotation marks. The
+    result is empty if the training text has them, too: what is mixed, `tokenizer.normalize` makes equal.
+    """
+    here, there = (
+        Counter(mark for word in each for mark in _INSIDE.findall(word)) for each in (words, _distinct_words(compared))
+    )
+    expected = sum(map(len, compared)) / max(1, sum(map(len, train))) * here.total()
+    if expected < _MIN_EXPECTED:
         return {}
-    return dict.fromkeys(inside, share)
+    if _share_of_apostrophes(compared) <= _MAX_APOSTROPHES * _share_of_apostrophes(train):
+        return dict.fromkeys(here, "")
+    ((new, number),) = there.most_common(1) or [("'", 0)]
+    is_other = (
+        unicodedata.category(new)[0] == "L"
+        and here[new] <= _MAX_SEEN * here.total()
+        and number >= (1 - _MAX_SEEN) * there.total()
+    )
+    return dict.fromkeys(here - Counter({new: here[new]}), new) if is_other and number >= _MIN_GAIN * expected else {}
 
 
 def _share_of_apostrophes(texts: Sequence[str]) -> float:

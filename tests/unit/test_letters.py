@@ -76,6 +76,20 @@ def test_apostrophes_are_left_out_where_the_compared_text_has_none():
     assert letters_to_replace([(quoting, plain)]) == {}, "quotation marks around sentences"
 
 
+def test_an_apostrophe_that_is_always_another_one_is_replaced():
+    train = [*made_up(300, "aeou", apostrophe="'"), *made_up(30, "aeou", 7, "’")]
+    valid = made_up(60, "aeou", 2, "ꞌ")
+    assert letters_to_replace([(train, valid)]) == {"'": "ꞌ", "’": "ꞌ"}
+    assert letters_to_replace([(train, valid), (["l'un d'eux"] * 99, ["l'un d'eux"] * 9)]) == {}
+    for other in (
+        made_up(60, "aeou", 2, "'"),
+        [*valid, *made_up(60, "aeou", 3, "'")],
+        [*valid[:9], *made_up(50, "aeou")],
+    ):
+        assert letters_to_replace([(train, other)]) == {}
+    assert letters_to_replace([([*train, *made_up(90, "aeou", 8, "ꞌ")], valid)]) == {}, "train has both"
+
+
 def test_what_is_written_for_an_apostrophe_or_stands_alone_is_one():
     train = made_up(300, "aeou", apostrophe="'")
     for written in (" ' ", "' ", " '", "&apos;", "ʾ", "ˈ"):
