@@ -76,17 +76,18 @@ class Corpus:
 
     def languages(self, of_parts: Sequence[Languages]) -> list[Languages]:
         """The languages of each pair, given those of each part."""
-        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
-        return [of_parts[part] for part in parts[self.statuses == self.code]]
+        return [of_parts[part] for part in self._part_of_each_row()[self.statuses == self.code]]
 
     def untagged_pairs(
         self, of_parts: Sequence[Languages], tags: Sequence[str], mask: NDArray[np.bool_] | None = None
     ) -> list[tuple[Languages, Pair]]:
         """The pairs of a mask, by default the corpus, without tags, each with the languages of its part."""
         mask = self.statuses == self.code if mask is None else mask
-        parts = np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])[mask].tolist()
-        rows = zip(parts, self.rows(mask), strict=True)
+        rows = zip(self._part_of_each_row()[mask].tolist(), self.rows(mask), strict=True)
         return [(of_parts[part], (untagged(source, tags), target)) for part, (_, source, target) in rows]
+
+    def _part_of_each_row(self) -> NDArray[np.intp]:
+        return np.repeat(np.arange(len(self.parts)), [part.num_rows for part in self.parts])
 
     @cached_property
     def pairs(self) -> list[Pair]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from mt_cli.config.sections import ALL_APOSTROPHES
+from mt_cli.corpus.spelling import INSIDE
 
 _MIN_EXPECTED, _MAX_SEEN = 20, 0.05
 """A letter is missing in a text if it should occur so often by its share in the other one, and occurs at most in this
@@ -32,7 +33,6 @@ _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff"
 _LETTER = re.compile(rf"[^\W\d_][{_MARKS}]*")
 _WITH_MARKS = re.compile(rf".[{_MARKS}]*")
 _ANY_APOSTROPHE = re.compile(rf"[{ALL_APOSTROPHES}ʾʿ‛ˈ]|&apos;|&#39;")
-_INSIDE = re.compile(rf"(?<=[^\W\d_])[{ALL_APOSTROPHES}](?=[^\W\d_])")
 _PUNCTUATION = '.,;:!?"“”«»()'
 _NUM_EXAMPLES = 3
 
@@ -148,7 +148,7 @@ def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str])
     result is empty if the training text has them, too: what is mixed, `tokenizer.normalize` makes equal.
     """
     here, there = (
-        Counter(mark for word in each for mark in _INSIDE.findall(word)) for each in (words, _distinct_words(compared))
+        Counter(mark for word in each for mark in INSIDE.findall(word)) for each in (words, _distinct_words(compared))
     )
     expected = sum(map(len, compared)) / max(1, sum(map(len, train))) * here.total()
     if expected < _MIN_EXPECTED:

@@ -24,7 +24,8 @@ AFTER_SPACE = (
 )
 """A space before an apostrophe and a word without a closing one, which would be a quotation of one word."""
 _LETTER = r"[^\W\d_]"
-_INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
+INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
+"""An apostrophe, or what is written for it, between letters: no quotation mark."""
 _SPACED = re.compile(rf"(?<={_LETTER}) [{ALL_APOSTROPHES}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?!{_LETTER})")
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
@@ -91,7 +92,7 @@ def _counted_apostrophes(texts: Sequence[str], examples: dict[str, list[str]]) -
     """How often each apostrophe is inside a word, and inside with a space before it; adds examples of each."""
     inside, spaced = Counter[str](), Counter[str]()
     for text in texts:
-        for match in _INSIDE.finditer(text):
+        for match in INSIDE.finditer(text):
             inside[match[0]] += 1
             _add_example(examples, match[0], text, match.start())
         if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.

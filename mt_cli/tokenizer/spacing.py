@@ -70,9 +70,8 @@ def _spelling_steps(config: TokenizerConfig) -> list[Any]:
         "joined_apostrophes": [normalizers.Replace(Regex(space), "") for space in spaces],
         "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
-    names = {*config.normalize, *(["nfc"] if config.letters else [])}
     replacements = [normalizers.Replace(*pair) for pair in config.letters_in_both_cases]
-    return [step for name, own in steps.items() if name in names for step in own] + replacements
+    return [step for name, own in steps.items() if name in config.changes_of_spelling for step in own] + replacements
 
 
 _Spacing = tuple[list[tuple[Any, str]], Any, list[Any]]
