@@ -213,7 +213,8 @@ def begins_with_run(tree: Mapping[str, Any]) -> bool:
 
 def _sets_length_penalty(tree: Mapping[str, Any]) -> bool:
     decoding = tree.get("decoding")
-    return isinstance(decoding, Mapping) and decoding.get("length_penalty") is not None
+    names = ("length_penalty", "length_penalties")
+    return isinstance(decoding, Mapping) and any(decoding.get(name) is not None for name in names)
 
 
 def _tokenizer_is_separate(tree: Mapping[str, Any]) -> bool:

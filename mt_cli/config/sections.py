@@ -188,6 +188,8 @@ class DecodingConfig(Section):
     """Number of hypotheses kept per sentence; 1 is greedy search."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """0 favours short translations, larger values longer ones (Wu et al. 2016, equation 14: their alpha)."""
+    length_penalties: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(default_factory=dict)
+    """Length penalties of sentences with these tags, such as `{<2es>: 1.0}`, in place of `length_penalty`."""
     max_length_ratio: float = Field(default=3.0, gt=0, le=100)
     """Maximum length of a translation as a multiple of the number of source tokens, plus 10."""
     min_length: int = Field(default=0, ge=0)
@@ -215,7 +217,7 @@ class DecodingConfig(Section):
     @property
     def greedy(self) -> DecodingConfig:
         """A copy for greedy search."""
-        return self.model_copy(update={"beam_size": 1, "sample": False})
+        return self.model_copy(update={"beam_size": 1, "sample": False, "length_penalties": {}})
 
     @without_problems
     def _options_fit(self) -> Iterator[str]:
@@ -315,6 +317,9 @@ class Config(Section):
                 f"model.max_positions: {self.model.max_positions} learned positions are too few for "
                 f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
             )
+        for tag in self.decoding.length_penalties.keys() - set(self.corpus.tags):
+            known = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
+            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {known}"
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
                 yield "training.validate_every_steps: missing; an epoch of a stream may never end"

@@ -89,8 +89,9 @@ class TrainingConfig(Section):
     tune_length_penalty: Changeable[bool] = False
     """At the end, translate the validation pairs with `decoding.beam_size` and the length penalties 1, 1.5, 2, 2.5, 3
     and that of `decoding`, and keep the best one by `best_metric` in the config of the run, of those whose translations
-    are at most a quarter longer than the references. For models of few pairs, whose beam search prefers translations
-    that are too short. Greedy search and sampling have none to tune; for a finished run, use `mt tune-decoding`."""
+    are at most a quarter longer than the references; with several directions, one for each tag. For models of few
+    pairs, whose beam search prefers translations that are too short. Greedy search and sampling have none to tune; for
+    a finished run, use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
     returns to the last good state with half the learning rate, at most twice."""

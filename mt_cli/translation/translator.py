@@ -112,8 +112,9 @@ class Translator:
     ) -> list[str]:
         """The translation of each sentence; an empty sentence stays empty.
 
-        `decoding` changes options of that section of the config, such as `beam_size=1`; None keeps the option. `tag`
-        is put before sentences that do not begin with a tag. Every translation begins with `prefix`.
+        `decoding` changes options of that section of the config, such as `beam_size=1`; None keeps the option. A
+        `length_penalty` is that of all tags. `tag` is put before sentences that do not begin with a tag. Every
+        translation begins with `prefix`.
         """
         return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
 
@@ -138,6 +139,8 @@ class Translator:
         if tag is not None and tag not in self.tags:
             known = ", ".join(self.tags) or "none"
             raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
+        if decoding.get("length_penalty") is not None:
+            decoding = {"length_penalties": {}} | decoding
         settings = changed_section(self.decoding, decoding)
         splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
@@ -195,12 +198,26 @@ class Translator:
         segments = [segment for line in lines for segment in line.searched]
         prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
-        found = self.engine.search([segment.ids for segment in segments], decoding, num_best, prefix_ids)
+        found = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, found, strict=True)
         rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
         hypotheses = ([TextHypothesis(next(texts), hypothesis) for hypothesis in each] for each in found)
         return [line.with_hypotheses(hypotheses) for line in lines]
+
+    def _hypotheses(
+        self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Sequence[int]]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each segment; there is a search for each length penalty."""
+        tags = (segment.text.partition(" ")[0] for segment in segments)
+        penalties = [decoding.length_penalties.get(tag, decoding.length_penalty) for tag in tags]
+        found: dict[int, list[Hypothesis]] = {}
+        for penalty in dict.fromkeys(penalties):
+            rows = [row for row, own in enumerate(penalties) if own == penalty]
+            ids, prefixes = [segments[row].ids for row in rows], [prefix_ids[row] for row in rows if prefix_ids]
+            settings = decoding.model_copy(update={"length_penalty": penalty})
+            found.update(zip(rows, self.engine.search(ids, settings, num_best, prefixes), strict=True))
+        return [found[row] for row in range(len(segments))]
 
     def _texts(self, rows: Sequence[tuple[Segment, str, Hypothesis]], is_copied: bool) -> Iterator[str]:
         """The text of each hypothesis for a segment and a prefix.

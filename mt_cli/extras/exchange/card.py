@@ -113,6 +113,9 @@ def _search(config: Config) -> Iterator[str]:
         "`generate` (`length_penalty`), which favours long translations more. Without a penalty (0), or with one beam, "
         "there is no difference."
     )
+    if decoding.length_penalties:
+        listed = ", ".join(f"{penalty:g} with `{tag}`" for tag, penalty in decoding.length_penalties.items())
+        yield f"- Length penalties by tag. `mt` has {listed}; `generate` has one for all."
     yield (
         f"- Maximum length. `mt` stops at {longest}; `generate` at {MAX_LENGTH} tokens for any source, the first one "
         "counted (`max_length`)."

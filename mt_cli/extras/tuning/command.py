@@ -92,10 +92,10 @@ def tune_decoding(
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid)
         _, pairs, languages = _pairs_of(config, _SPLIT, None, None)
-        pairs, languages = tuning.sampled_pairs(pairs, languages, max_sentences, config.training.seed)
         scorer = scorer_of(config, _SPLIT)
-        metric = tuning.metric_of(config, scorer)
-        result = tuning.tune(translator, pairs, scorer, metric, settings, margin, languages)
+        compared = tuning.TuningSet(pairs, languages, scorer, tuning.metric_of(config, scorer))
+        compared = compared.sampled(max_sentences, config.training.seed)
+        result = tuning.tune(translator, compared, settings, margin)
         result = {"run": real_path(path).name, "split": _SPLIT, **result, "is_written": not dry_run}
         changes = tuning.write_choice(directory, config, result["chosen"]) if not dry_run else []
     show(json.dumps(result) if as_json else f"{result['run']}: {tuning.format_tuning(result)}")

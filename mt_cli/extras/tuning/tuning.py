@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from mt_cli.config.loading import changed_section, differences
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
-from mt_cli.evaluation.directions import mean_scores, scores_by_direction
+from mt_cli.evaluation.directions import mean_scores, rows_by_direction, scores_by_direction
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.texts import METRICS, Score, Scorer, scorer_of
 from mt_cli.machine.console import Progress, say
@@ -32,6 +32,7 @@ _LONGEST_AT_END = 1.25
 long (docs/recipes.md)."""
 _MARGIN_AT_END = 0.1
 _PAIRS_AT_END = 1000
+_PAIRS_OF_TAG_AT_END = 300
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,66 @@ def metric_of(config: Config, scorer: Scorer) -> str:
     return scorer.default_metric if metric in ("auto", "loss") else metric
 
 
-def sampled_pairs(
-    pairs: Sequence[Pair], languages: Sequence[Languages], number: int, seed: int
-) -> tuple[list[Pair], list[Languages]]:
-    """A random sample of at most `number` pairs, in their order, with their languages if these are given."""
-    if len(pairs) <= number:
-        return list(pairs), list(languages)
-    indices = sorted(np.random.default_rng(seed).choice(len(pairs), number, replace=False))
-    return [pairs[index] for index in indices], [languages[index] for index in indices] if languages else []
+@dataclass(frozen=True)
+class TuningSet:
+    """The pairs that settings are compared on."""
+
+    pairs: Sequence[Pair]
+    languages: Sequence[Languages]
+    """Of each pair; empty if there is only one direction."""
+    scorer: Scorer
+    metric: str
+
+    def sampled(self, number: int, seed: int) -> TuningSet:
+        """A random sample of at most `number` pairs, in their order."""
+        if len(self.pairs) <= number:
+            return self
+        return self._of_rows(sorted(np.random.default_rng(seed).choice(len(self.pairs), number, replace=False)))
+
+    @property
+    def references(self) -> list[str]:
+        """The targets."""
+        return [target for _, target in self.pairs]
+
+    @property
+    def tags(self) -> list[str]:
+        """The first word of each source, which is its tag if it has one."""
+        return [source.partition(" ")[0] for source, _ in self.pairs]
+
+    def score(self, hypotheses: Sequence[str]) -> Score:
+        """The score of translations of all pairs, as `mt evaluate` has it: of several directions, the mean."""
+        texts, names = (hypotheses, self.references), [self.metric]
+        directions = scores_by_direction(self.scorer, self.languages, *texts, names)
+        return (mean_scores(directions) if directions else self.scorer.score(*texts, names))[self.metric]
+
+    def confidence(self, hypotheses: Sequence[str]) -> float:
+        """Half the width of the 95 % confidence interval of the score of all pairs together."""
+        return self.scorer.confidence(hypotheses, self.references, [self.metric])[self.metric]
+
+    def length_ratio(self, hypotheses: Sequence[str]) -> float:
+        """Characters of translations by those of the references; as in chrF, spaces do not count."""
+        lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, self.references)]
+        return round(lengths[0] / max(1, lengths[1]), 3)
+
+    def trials_by_tag(self, trials: Mapping[Trial, Sequence[str]], tags: Sequence[str]) -> dict[str, list[Trial]]:
+        """The trials as they are for the pairs of each tag alone; empty if there is only one direction.
+
+        `trials` have the translations of all pairs.
+        """
+        found: dict[str, list[Trial]] = {}
+        for tag in sorted(set(tags) & set(self.tags)) if rows_by_direction(self.languages) else []:
+            rows = [row for row, own in enumerate(self.tags) if own == tag]
+            own = self._of_rows(rows)
+            for trial, all_texts in trials.items():
+                texts = [all_texts[row] for row in rows]
+                score, ratio = own.score(texts).score, own.length_ratio(texts)
+                found.setdefault(tag, []).append(replace(trial, score=score, length_ratio=ratio))
+        return found
+
+    def _of_rows(self, rows: Sequence[int]) -> TuningSet:
+        languages = [self.languages[row] for row in rows] if self.languages else []
+        scorer = self.scorer.for_language(languages[0][1]) if languages else self.scorer
+        return replace(self, pairs=[self.pairs[row] for row in rows], languages=languages, scorer=scorer)
 
 
 def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
@@ -95,21 +148,50 @@ def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Tria
 
 def tune(
     translator: Translator,
-    pairs: Sequence[Pair],
-    scorer: Scorer,
-    metric: str,
+    compared: TuningSet,
     settings: Sequence[DecodingConfig],
     margin: float,
-    languages: Sequence[Languages] = (),
     longest: float = inf,
 ) -> dict[str, Any]:
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
-    Each score is that of `mt evaluate` with the same options: of several directions, by the `languages` of each pair,
-    their mean. The length penalty does not change greedy search, which is done once. For other beams each setting is a
-    search of its own: the penalty decides when a search ends. `longest`: see `choose`.
+    `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own, chosen
+    among those of the beam that is chosen for all pairs together.
     """
-    references = [target for _, target in pairs]
+    trials = _trials(translator, compared, settings)
+    chosen = choose(list(trials), margin, longest)
+    of_beam = {trial: texts for trial, texts in trials.items() if trial.beam_size == chosen.beam_size > 1}
+    tags = compared.trials_by_tag(of_beam, translator.tags)
+    penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
+    texts_of = {trial.length_penalty: texts for trial, texts in of_beam.items()}
+    rows = [texts_of.get(penalties.get(tag), trials[chosen]) for tag in compared.tags]
+    hypotheses = [texts[row] for row, texts in enumerate(rows)]
+    score = compared.score(hypotheses)
+    return {
+        "num_sentences": len(compared.pairs),
+        "metric": compared.metric,
+        "signature": score.signature,
+        "confidence_95": compared.confidence(hypotheses),
+        "margin": margin,
+        "trials": [vars(each) for each in trials],
+        "tags": {tag: [vars(each) for each in of_tag] for tag, of_tag in tags.items()},
+        "chosen": {
+            "beam_size": chosen.beam_size,
+            # None keeps those of the run.
+            "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,
+            "length_penalties": penalties if chosen.beam_size > 1 else None,
+            "score": score.score,
+        },
+    }
+
+
+def _trials(translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig]) -> dict[Trial, list[str]]:
+    """The trial of each setting and its translations.
+
+    The length penalty does not change greedy search, which is done once. For other beams each setting is a search of
+    its own: the penalty decides when a search ends.
+    """
+    pairs = compared.pairs
     # None keeps the length penalty of the run.
     keys = [(each.beam_size, each.length_penalty if each.beam_size > 1 else None) for each in settings]
     found: dict[tuple[int, float | None], tuple[float, float, float, list[str]]] = {}
@@ -118,69 +200,49 @@ def tune(
             started_at = time.perf_counter()
             hypotheses = translations_of(translator, pairs, progress.advance, beam_size=size, length_penalty=penalty)
             seconds = round(time.perf_counter() - started_at, 3)
-            score = _score(scorer, metric, hypotheses, references, languages)
-            found[size, penalty] = score.score, _length_ratio(hypotheses, references), seconds, hypotheses
-            progress.show(beam=f"{size}", score=f"{score.score:.2f}")
+            score = compared.score(hypotheses).score
+            found[size, penalty] = score, compared.length_ratio(hypotheses), seconds, hypotheses
+            progress.show(beam=f"{size}", score=f"{score:.2f}")
     both = zip(settings, keys, strict=True)
-    trials = {Trial(each.beam_size, each.length_penalty, *found[key][:3]): found[key][3] for each, key in both}
-    chosen = choose(list(trials), margin, longest)
-    return {
-        "num_sentences": len(pairs),
-        "metric": metric,
-        "signature": score.signature,
-        "confidence_95": scorer.confidence(trials[chosen], references, [metric])[metric],
-        "margin": margin,
-        "trials": [vars(each) for each in trials],
-        "chosen": {
-            "beam_size": chosen.beam_size,
-            "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,  # Keeps that of the run.
-            "score": chosen.score,
-        },
-    }
-
-
-def _score(
-    scorer: Scorer, metric: str, hypotheses: list[str], references: list[str], languages: Sequence[Languages]
-) -> Score:
-    """The score of all translations; of several directions, the mean of theirs."""
-    directions = scores_by_direction(scorer, languages, hypotheses, references, [metric])
-    return (mean_scores(directions) if directions else scorer.score(hypotheses, references, [metric]))[metric]
-
-
-def _length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """As chrF does, without counting spaces."""
-    lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, references)]
-    return round(lengths[0] / max(1, lengths[1]), 3)
+    return {Trial(each.beam_size, each.length_penalty, *found[key][:3]): found[key][3] for each, key in both}
 
 
 def tune_at_end(setup: Setup) -> None:
-    """Choose the length penalty for the best checkpoint of a run that is locked, and write it into its config."""
+    """Choose length penalties for the best checkpoint of a run that is locked, and write them into its config."""
     config, directory = setup.config, setup.directory
     if config.decoding.sample or config.decoding.beam_size == 1:
         return
     translator = Translator.load(directory.path, str(setup.device), setup.precision)
-    valid = setup.data.corpora["valid"]
+    valid, scorer = setup.data.corpora["valid"], scorer_of(config, "valid")
     languages = valid.languages(config.corpus.languages_of("valid"))
-    pairs, languages = sampled_pairs(valid.pairs, languages, _PAIRS_AT_END, config.training.seed)
-    penalties = [*_PENALTIES_AT_END, config.decoding.length_penalty]
+    compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
+    compared = compared.sampled(max(_PAIRS_AT_END, _PAIRS_OF_TAG_AT_END * len(translator.tags)), config.training.seed)
+    penalties = [*_PENALTIES_AT_END, config.decoding.length_penalty, *config.decoding.length_penalties.values()]
     settings = search_grid(config.decoding, [config.decoding.beam_size], penalties)
-    scorer = scorer_of(config, "valid")
-    metric = metric_of(config, scorer)
-    found = tune(translator, pairs, scorer, metric, settings, _MARGIN_AT_END, languages, _LONGEST_AT_END)
+    found = tune(translator, compared, settings, _MARGIN_AT_END, _LONGEST_AT_END)
+    chosen, label = found["chosen"], METRICS[found["metric"]]
+    say(f"decoding.length_penalty {chosen['length_penalty']:g} ({label} of valid: {_listed(found['trials'])})")
+    for tag, of_tag in found["tags"].items():
+        say(f"  {tag}  {chosen['length_penalties'][tag]:g} ({_listed(of_tag)})")
+    if found["tags"]:
+        say(f"  each tag with its own (decoding.length_penalties): {label} {chosen['score']:.2f}")
+    write_choice(directory, config, chosen)
+
+
+def _listed(trials: Sequence[Mapping[str, Any]]) -> str:
+    """The score of each length penalty, and which make translations that are too long."""
     scores, too_long = list[str](), list[str]()
-    for each in found["trials"]:
+    for each in trials:
         row = f"{each['score']:.2f} with {each['length_penalty']:g}"
         is_long = each["length_ratio"] > _LONGEST_AT_END
         (too_long if is_long else scores).append(f"{row}, {each['length_ratio']:.2f}" if is_long else row)
     refused = f"; translations too long, compared with the references: {'; '.join(too_long)}" if too_long else ""
-    line = f"{METRICS[metric]} of valid: {', '.join(scores)}{refused}"
-    say(f"decoding.length_penalty {found['chosen']['length_penalty']:g} ({line})")
-    write_choice(directory, config, found["chosen"])
+    return f"{', '.join(scores)}{refused}"
 
 
 def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:
     """Write the chosen options into `config.yaml` of a run that is locked; return a line about each option."""
-    options = {name: chosen[name] for name in ("beam_size", "length_penalty")}
+    options = {name: chosen[name] for name in ("beam_size", "length_penalty", "length_penalties")}
     tuned = config.model_copy(update={"decoding": changed_section(config.decoding, options)})
     changed = differences(config, tuned)
     if not changed:
@@ -205,6 +267,9 @@ def format_tuning(result: Mapping[str, Any]) -> str:
     if chosen["length_penalty"] is not None:
         choice += f", length_penalty {chosen['length_penalty']:g}"
         reason = f"length penalty {_DEFAULT_LENGTH_PENALTY:g} is preferred if it was tried and is within it, too"
+    if chosen["length_penalties"]:
+        listed = ", ".join(f"{tag} {penalty:g}" for tag, penalty in chosen["length_penalties"].items())
+        choice += f"; each tag with its own, score {chosen['score']:.2f}: {listed}"
     return "\n".join(
         [
             *lines,

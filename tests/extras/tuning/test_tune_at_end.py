@@ -69,3 +69,36 @@ def test_penalties_with_translations_that_are_too_long_are_named(train, monkeypa
     monkeypatch.setattr(tuning, "_LONGEST_AT_END", 0.5)
     status, _, err = train()
     assert status == 0 and "translations too long, compared with the references: " in err and " with 0.25, " in err
+
+
+def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_path, monkeypatch):
+    choices = iter([1.5, 2.5, 2.0])  # For all pairs, then for the tags in their order.
+
+    def choose(trials, margin, longest):
+        penalty = next(choices)
+        return next(each for each in trials if each.length_penalty == penalty)
+
+    monkeypatch.setattr(tuning, "choose", choose)
+    options = ["tag=to_target", "both_directions=true"]
+    settings = [*(f"corpus.{each}" for each in options), "training.tune_length_penalty=true", "training.max_epochs=1"]
+    command = ("train", "--config", tiny_config, *(part for each in settings for part in ("--set", each)))
+    status, _, err = mt(*command)
+    assert status == 0, err
+    assert "\ndecoding.length_penalty 1.5 (BLEU of valid: " in err and "each tag with its own" in err
+    assert "\n  <2en>  2.5 (" in err and "\n  <2xx>  2 (" in err
+    path = tmp_path / "runs/tiny/config.yaml"
+    decoding = yaml.safe_load(path.read_text(encoding="utf-8"))["decoding"]
+    penalties = {"<2en>": 2.5, "<2xx>": 2.0}
+    assert (decoding["length_penalty"], decoding["length_penalties"]) == (1.5, penalties)
+    for tag, penalty in penalties.items():
+        translate = ("translate", "one two three.", "--tag", tag, "--json")
+        own = mt(*translate)[1]
+        assert own == mt(*translate, "--length-penalty", penalty)[1]
+        assert own != mt(*translate, "--length-penalty", 1)[1]  # The score depends on the penalty.
+    status, _, err = mt(*command)
+    assert status == 0 and "nothing is left to do" in err
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["decoding"] == decoding
+    status, _, err = mt(*command, "--set", "decoding.length_penalties={<2xx>: 1}")
+    assert status == 0 and "note: decoding.length_penalties is {'<2en>': 2.5, '<2xx>': 2.0}, as training" in err
+    status, _, err = mt(*command, "--set", "decoding.length_penalties={<2yy>: 1}")
+    assert status == 2 and "decoding.length_penalties: '<2yy>' is no tag of the corpus; it has <2xx>, <2en>" in err

@@ -49,7 +49,12 @@ def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
     old = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     found, err = tune(mt, run, "--beam-sizes", "3", "--length-penalties", "0.25")
     assert found["is_written"]
-    assert found["chosen"] == {"beam_size": 3, "length_penalty": 0.25, "score": found["trials"][0]["score"]}
+    assert found["chosen"] == {
+        "beam_size": 3,
+        "length_penalty": 0.25,
+        "length_penalties": {},
+        "score": found["trials"][0]["score"],
+    }
     assert "decoding.beam_size was 4, now 3" in err
     assert "decoding.length_penalty was 1.0, now 0.25" in err
     old["decoding"] |= {"beam_size": 3, "length_penalty": 0.25}

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.texts import Scorer
-from mt_cli.extras.tuning.tuning import Trial, choose, sampled_pairs, search_grid, tune
+from mt_cli.extras.tuning.tuning import Trial, TuningSet, choose, format_tuning, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
 
@@ -63,24 +63,66 @@ def test_settings_that_decoding_does_not_allow_are_refused():
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 3))
 def test_a_sample_has_distinct_pairs_in_their_order_and_depends_on_the_seed_alone(number, limit, seed):
     pairs = [(str(index), str(index)) for index in range(number)]
-    found, languages = sampled_pairs(pairs, pairs, limit, seed)
-    assert len(found) == min(number, limit) and languages == found
-    assert (sorted(set(found), key=pairs.index), []) == (found, []) == sampled_pairs(pairs, [], limit, seed)
+    found = compared_on(pairs, pairs).sampled(limit, seed)
+    assert len(found.pairs) == min(number, limit) and found.languages == found.pairs
+    assert sorted(set(found.pairs), key=pairs.index) == found.pairs
+    assert compared_on(pairs).sampled(limit, seed).pairs == found.pairs
+
+
+def compared_on(pairs, languages=()):
+    return TuningSet(pairs, languages, Scorer.of("en"), "chrf")
 
 
 class Copying:
-    """Translates each text into itself."""
+    """Translates each text into itself, for those with `<2de>` the longer, the larger the length penalty."""
 
-    def translate(self, sources, **decoding):
-        return list(sources)
+    tags = ("<2en>", "<2de>")
+
+    def translate(self, sources, length_penalty, **decoding):
+        return [
+            text.replace("<2de> ", "").strip() + int(length_penalty) * " was" if "<2de>" in text else text[6:]
+            for text in sources
+        ]
+
+
+PAIRS = [(f"<2en> a house {number}", f"a house {number}") for number in range(3)]
+PAIRS += [(f"<2de> un jardin {number}", f"der Garten {number} was was") for number in range(9)]
+LANGUAGES = [("xx", "en")] * 3 + [("fr", "de")] * 9
 
 
 def test_the_score_of_several_directions_is_their_mean():
-    pairs = [(f"a house {number}", f"a house {number}") for number in range(3)]
-    pairs += [(f"un jardin {number}", f"der Garten {number}") for number in range(9)]
-    languages = [("xx", "en")] * 3 + [("fr", "de")] * 9
-    found = tune(Copying(), pairs, Scorer.of("en"), "chrf", [DecodingConfig(beam_size=2)], 0.1, languages)
+    settings = [DecodingConfig(beam_size=2, length_penalty=0)]
+    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), settings, 0.1)
+    hypotheses = Copying().translate([source for source, _ in PAIRS], 0)
     score = Scorer.of("en").score
-    of_each = [score(*map(list, zip(*some, strict=True)), ["chrf"])["chrf"].score for some in (pairs[:3], pairs[3:])]
+    of_each = [
+        score(hypotheses[rows], [target for _, target in PAIRS[rows]], ["chrf"])["chrf"].score
+        for rows in (slice(3), slice(3, None))
+    ]
     assert found["chosen"]["score"] == pytest.approx(sum(of_each) / 2, abs=1e-3)
     assert found["signature"].startswith("mean:2|")
+
+
+def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
+    settings = [DecodingConfig(beam_size=2, length_penalty=penalty) for penalty in (1, 2, 9)]
+    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), settings, 0)
+    assert found["chosen"]["length_penalties"] == {"<2de>": 2, "<2en>": 1}
+    scores = {tag: max(each["score"] for each in trials) for tag, trials in found["tags"].items()}
+    assert scores["<2en>"] == 100
+    assert found["chosen"]["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
+    assert "each tag with its own" in format_tuning(found | {"split": "valid"})
+
+
+def test_one_direction_and_greedy_search_have_no_penalties_by_tag():
+    settings = [DecodingConfig(beam_size=2, length_penalty=penalty) for penalty in (1, 2)]
+    found = tune(Copying(), compared_on(PAIRS[3:], LANGUAGES[3:]), settings, 0)
+    assert found["chosen"]["length_penalties"] == {} == found["tags"] and found["chosen"]["length_penalty"] == 2
+    greedy = DecodingConfig(beam_size=1)
+    chosen = tune(Greedy(), compared_on(PAIRS, LANGUAGES), [greedy], 0)["chosen"]
+    assert chosen["length_penalty"] is None is chosen["length_penalties"]
+
+
+class Greedy(Copying):
+    def translate(self, sources, length_penalty, **decoding):
+        assert length_penalty is None
+        return super().translate(sources, 0)
