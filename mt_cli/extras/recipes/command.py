@@ -152,6 +152,16 @@ def init(
             rich_help_panel=_FOUND,
         ),
     ] = None,
+    begin_with: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            callback=utf8,
+            help="Run whose weights training begins with.",
+            show_default="random weights",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = None,
     name: Annotated[
         str | None,
         Option(
@@ -183,7 +193,7 @@ def init(
     check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
-        if name or source_language or target_language or valid or test:
+        if name or source_language or target_language or valid or test or begin_with:
             raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
         return _write(output or Path(f"{example}.yaml"), _example(example))
     if output == Path():
@@ -196,7 +206,8 @@ def init(
     options |= {"columns": columns} if columns else {}
     source = source_of(kind, {kind: given[kind], **options})
     sources = evaluation_sources(evaluation, source)
-    found = new_config(source, (source_language, target_language), name, Cache(RUNS / ".cache", say), sources, RUNS)
+    languages, cache = (source_language, target_language), Cache(RUNS / ".cache", say)
+    found = new_config(source, languages, name, cache, sources, RUNS, begin_with)
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:

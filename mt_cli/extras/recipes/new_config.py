@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,7 +11,7 @@ from textwrap import wrap
 
 from mt_cli import hooks
 from mt_cli.config.corpora import CorpusConfig, DatasetSource, FilesSource, FolderSource, HeldOut, Source
-from mt_cli.config.loading import config_of_text, load_config, parse_config
+from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
@@ -22,8 +21,9 @@ from mt_cli.corpus.languages import is_common, primary
 from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
-from mt_cli.errors import ColumnError, CorpusError, InputError, MtError
+from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
+from mt_cli.extras.recipes.child import begun_with, notes_on_parents
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
 from mt_cli.run.data import read
@@ -53,12 +53,13 @@ def new_config(
     cache: Cache,
     evaluation: Mapping[str, Source] | None = None,
     runs: Path | None = None,
+    parent: Path | None = None,
 ) -> NewConfig:
     """A config that trains on a source; `languages`, `name` and `evaluation` are used where they are given.
 
-    `evaluation` has the sources of `valid` and `test`. For few pairs, a note names a run below `runs` to begin with.
-    Raises CorpusError if a source cannot be read, and InputError if
-    its languages cannot be found.
+    `evaluation` has the sources of `valid` and `test`. Training begins with the run `parent`; without one, for few
+    pairs, a note names a run below `runs` to begin with. Raises CorpusError if a source cannot be read, InputError if
+    its languages cannot be found, and the errors of `begun_with`.
     """
     corpus, sides = _corpus_of(source, languages, evaluation or {})
     both = sides.languages
@@ -69,20 +70,25 @@ def new_config(
         if is_left_out:
             corpus["filters"] = {"other_orthography": True}
             config = parse_config(tree, "mt init")
-        found = decide(config, cache)
+        if parent is None:
+            found = decide(config, cache)
+        else:
+            tree, found = begun_with(parent, tree, cache)
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
-    heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}. Expect {expectation(found.facts)}"
+    end = f"; begins with {parent}." if parent else f". Expect {expectation(found.facts)}"
+    heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}{end}"
     text = _as_yaml(tree, found, heading, ", ".join(" ".join(f"{each}".split()) for each in stretches))
-    if config_of_text(text, "mt init") != found.config:
+    written = config_of_text(text, "mt init")
+    if (written if parent is None else hooks.inherited(written, found.config, "mt init")) != found.config:
         raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {sides.origins[0]}, {both[1]} {sides.origins[1]})"]
     lines += [f"note: {note}" for note in sides.notes]
     lines += [f"note: {note}" for note in _notes_on(stretches, config.corpus, is_left_out)]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
-    lines += describe(found.facts, found.choices, config, found.config)
-    if runs is not None and found.facts.num_target_words <= _FEW_WORDS:
-        lines += [f"note: {note}" for note in islice(_notes_on_parents(runs, both), 1)]
+    lines += describe(found.facts, found.choices, parse_config(tree, "mt init"), found.config)
+    if runs is not None and parent is None and found.facts.num_target_words <= _FEW_WORDS:
+        lines += [f"note: {note}" for note in islice(notes_on_parents(runs, both), 1)]
     return NewConfig(found.config, text, lines)
 
 
@@ -104,21 +110,6 @@ def _notes_on(stretches: Sequence[Stretch], config: CorpusConfig, are_left_out: 
     for each in stretches:
         letters = f"letters in {each.language} unlike those of {config.compared} ({each.difference})"
         yield f"{each}: {letters}, as in another orthography; {end}"
-
-
-def _notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
-    """Notes on trained runs from the same source language into another language, the newest one first."""
-    weights = [path for path in runs.glob("*/checkpoints/best.safetensors") if path.is_file()]
-    for path in sorted(weights, key=lambda path: path.stat().st_mtime, reverse=True):
-        run = path.parent.parent
-        with suppress(MtError):  # A run that cannot be read is none to begin with.
-            source, target = load_config(run / "config.yaml").corpus.languages
-            if source == languages[0] and target != languages[1]:
-                yield (
-                    f"{run} translates from {source}, too, into {target}: to begin with it often helps more than any "
-                    f"option; put `init: {{run: {run}}}` in place of `model` and of `tokenizer`, of which only "
-                    "`normalize` and `letters` may stay (docs/fine_tuning.md)"
-                )
 
 
 def _described(config: Config, given: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -245,6 +236,8 @@ def _as_yaml(tree: Tree, found: Decision, heading: str, left_out: str) -> str:
 
 def _lines(tree: Tree, found: Decision, left_out: str) -> Iterator[str]:
     yield f"name: {on_one_line(tree['name'])}  # the directory below runs"
+    if "init" in tree:
+        yield f"init: {on_one_line(tree['init'])}  # its weights, tokenizer and model"
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}

@@ -164,8 +164,8 @@ def tune(
     tags = compared.trials_by_tag(of_beam, translator.tags)
     penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
     texts_of = {trial.length_penalty: texts for trial, texts in of_beam.items()}
-    rows = [texts_of.get(penalties.get(tag), trials[chosen]) for tag in compared.tags]
-    hypotheses = [texts[row] for row, texts in enumerate(rows)]
+    texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
+    hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
     score = compared.score(hypotheses)
     return {
         "num_sentences": len(compared.pairs),

@@ -322,11 +322,43 @@ def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_pa
     (tmp_path / "runs" / "damaged" / "checkpoints" / "best.safetensors").touch()
     status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
     assert status == 0 and "note: runs/tiny translates from en, too, into xx: to begin with it" in err, err
+    assert "mt init --begin-with runs/tiny writes such a config" in err
     assert " to begin with it" not in mt("init", "--files", "train.en", "train.xx", "--output", "third.yaml")[2]
-    tree = yaml.safe_load((tmp_path / "second.yaml").read_text(encoding="utf-8"))
-    del tree["model"], tree["tokenizer"]
-    tree |= {"name": "child", "init": {"run": "runs/tiny"}}
-    tree["training"] |= {"max_epochs": None, "max_steps": 2}
-    (tmp_path / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
-    status, _, err = mt("train", "--config", "child.yaml")
+
+
+def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_text(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "runs" / "tiny")
+    words = ["lo", "mang'", "gn", "er", "jach", "qull"]
+    for name, apostrophe in (("train", "\u2019"), ("valid", "'")):
+        texts = [f"{words[n % 6]} d{apostrophe}un {words[n // 6 % 6]} l{apostrophe}altro {n}." for n in range(60)]
+        (tmp_path / f"{name}.it").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(60)), encoding="utf-8")
+    command = ("init", "--files", "train.en", "train.it", "--name", "child", "--begin-with")
+    status, _, err = mt(*command, "runs/tiny")
+    assert status == 0 and "of runs/tiny  tokenizer, model" in err and "expect" not in err, err
+    text = (tmp_path / "child.yaml").read_text(encoding="utf-8")
+    assert "init: {run: runs/tiny, vocabulary: extend}" in text and "begins with runs/tiny." in text
+    assert "normalize: [apostrophes" in text and "model:" not in text
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
     assert status == 0 and "begins with runs/tiny" in err, err
+    own = load_config(tmp_path / "runs/child/config.yaml")
+    assert own.model.d_model == 32 and "apostrophes" in own.tokenizer.normalize
+    status, _, err = mt(*command, "runs/tinny", "--output", "other.yaml")
+    assert status == 2 and "--begin-with: runs/tinny: no such run directory, did you mean runs/tiny?" in err
+    assert mt("init", "--example", "quickstart", "--begin-with", "runs/tiny")[0] == 2
+
+
+def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, tiny_tree, tmp_path):
+    tree = tiny_tree | {"name": "several"}
+    tree["corpus"] |= {"tag": "to_target", "both_directions": True}
+    tree["training"]["max_epochs"] = 1
+    (tmp_path / "several.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert mt("train", "--config", "several.yaml")[0] == 0
+    for name, texts in (("en", "one two"), ("it", "uno due")):
+        (tmp_path / f"train.{name}").write_text("".join(f"{texts} {n}.\n" for n in range(60)), encoding="utf-8")
+    status, _, err = mt("init", "--files", "train.en", "train.it", "--name", "child", "--begin-with", "runs/several")
+    assert status == 0, err
+    assert "tag: to_target" in (tmp_path / "child.yaml").read_text(encoding="utf-8")
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
+    assert status == 0 and "new source entries" in err, err
+    assert mt("translate", "--run", "runs/child", "--to", "it", "one two")[0] == 0

@@ -1,0 +1,76 @@
+"""`mt init --begin-with`: what a config takes from the run that training begins with, its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from mt_cli import hooks
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.config.directions import TO_TARGET, targets_of
+from mt_cli.config.loading import load_config, parse_config
+from mt_cli.config.sections import Config, TokenizerConfig
+from mt_cli.corpus.cache import Cache
+from mt_cli.errors import MtError, RunError
+from mt_cli.extras.recipes.auto import Circumstances, Decision, decide
+from mt_cli.extras.recipes.facts import find_facts
+from mt_cli.run.data import read
+
+Tree = dict[str, Any]
+
+
+def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
+    """Notes on trained runs from the same source language into another language, the newest one first."""
+    weights = [path for path in runs.glob("*/checkpoints/best.safetensors") if path.is_file()]
+    for path in sorted(weights, key=lambda path: path.stat().st_mtime, reverse=True):
+        run = path.parent.parent
+        with suppress(MtError):  # A run that cannot be read is none to begin with.
+            source, target = load_config(run / "config.yaml").corpus.languages
+            if source == languages[0] and target != languages[1]:
+                yield (
+                    f"{run} translates from {source}, too, into {target}: to begin with it often helps more than any "
+                    f"option (docs/fine_tuning.md); mt init --begin-with {run} writes such a config"
+                )
+
+
+def begun_with(run: Path, tree: Tree, cache: Cache) -> tuple[Tree, Decision]:
+    """The tree of a config that begins with a run, and the values for `preset: auto`, of which only `training` counts.
+
+    Added are `init`, a tag if the run has tags for the target language, and spellings of the text that the run does not
+    make equal. Raises RunError if there is no such run, and the errors of `hooks.adopt` and `decide`.
+    """
+    hooks.require("adopt")
+    parent = _config_of(run)
+    has_own_pieces = parent.tokenizer.algorithm != "sentencepiece"
+    corpus = dict(tree["corpus"])
+    if all(targets_of([source.tag or ""]) for source in parent.corpus.train):
+        corpus["tag"] = TO_TARGET
+    init = {"run": str(run)} | ({"vocabulary": "extend"} if has_own_pieces else {})
+    tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
+    config, _, _ = hooks.adopt(parse_config(tree, "mt init"), cache, None, None)
+    if has_own_pieces and (own := _spelling(config, cache)):
+        tree["tokenizer"] = own
+    config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, None, None)
+    found = decide(config, cache, Circumstances(tokenizers=tokenizers))
+    spelling = {key: choice for key, choice in found.choices["tokenizer"].items() if key in tree.get("tokenizer", {})}
+    choices = {"tokenizer": spelling} if spelling else {}
+    return tree, replace(found, choices={**choices, "training": found.choices["training"]})
+
+
+def _config_of(run: Path) -> Config:
+    try:
+        return RunDirectory(run).config()
+    except RunError as error:
+        raise RunError(f"--begin-with: {error}") from None
+
+
+def _spelling(config: Config, cache: Cache) -> Mapping[str, Any]:
+    """The options of `tokenizer` that make spellings of the text equal and are not in the config."""
+    facts = find_facts(config, read(config, cache))
+    own: TokenizerConfig = config.tokenizer
+    normalize = list(dict.fromkeys([*own.normalize, *facts.spellings]))
+    values = {"normalize": normalize, "letters": {**own.letters, **facts.letters}}
+    return {key: value for key, value in values.items() if value != own.model_dump(mode="json")[key]}
