@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.sharding.fsdp import skeleton as skeleton
     from mt_cli.extras.sharding.sharded_state import ShardedState as ShardedState
     from mt_cli.extras.subword_sampling.pairs import resegmented as resegmented
-    from mt_cli.extras.tuning.tuning import tune_at_end as tune_at_end
+    from mt_cli.extras.tuning.at_end import tune_at_end as tune_at_end
 
 COMMANDS = (
     "mt_cli.extras.recipes.command",
@@ -78,7 +78,7 @@ HOOKS = {
     "ShardedState": ("mt_cli.extras.sharding.sharded_state", "training.shard_model"),
     "skeleton": ("mt_cli.extras.sharding.fsdp", "training.shard_model"),
     "TMX": ("mt_cli.extras.localisation.tmx", "a .tmx file"),
-    "tune_at_end": ("mt_cli.extras.tuning.tuning", "training.tune_length_penalty"),
+    "tune_at_end": ("mt_cli.extras.tuning.at_end", "training.tune_decoding"),
     "unsupported": ("mt_cli.extras.exchange.huggingface", "mt export --format huggingface"),
     "with_replay": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
 }
@@ -117,7 +117,7 @@ def require_for(config: Config, num_processes: int) -> None:
         "resegmented": config.tokenizer.is_sampled,
         "resolve_preset": config.preset is not None,
         "ShardedState": config.training.is_sharded(num_processes),
-        "tune_at_end": config.training.tune_length_penalty,
+        "tune_at_end": config.training.tune_decoding,
         "with_replay": config.init.replay is not None,
     }
     for name, is_needed in needed.items():

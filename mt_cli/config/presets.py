@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
+from mt_cli.config.sections import TUNED
+
 Values = Mapping[str, Mapping[str, Any]]
 """Values of options by section and key."""
 
@@ -139,7 +141,7 @@ _DIVERSE = replace(
     changes={
         "tokenizer": dict(bpe_dropout=0.1),
         "model": dict(dropout=0.1, feed_forward_dropout=0.1),
-        "training": dict(batch_tokens=3072, best_metric="chrf", tune_length_penalty=True),
+        "training": dict(batch_tokens=3072, best_metric="chrf", tune_decoding=True),
     },
     why_dropout="with more, the words of diverse text are aligned late",
 )
@@ -199,8 +201,8 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
             own["tie_embeddings"] = "target"
         if section == "training" and any(given.get(name) is not None for name in _LIMITS):
             own |= dict.fromkeys(("max_steps", "max_epochs"))
-        if section == "training" and _sets_length_penalty(tree):
-            own.pop("tune_length_penalty", None)
+        if section == "training" and _sets_tuned(tree):
+            own.pop("tune_decoding", None)
         result[section] = own | dict(given)
     return result
 
@@ -211,10 +213,9 @@ def begins_with_run(tree: Mapping[str, Any]) -> bool:
     return isinstance(init, Mapping) and init.get("run") is not None
 
 
-def _sets_length_penalty(tree: Mapping[str, Any]) -> bool:
+def _sets_tuned(tree: Mapping[str, Any]) -> bool:
     decoding = tree.get("decoding")
-    names = ("length_penalty", "length_penalties")
-    return isinstance(decoding, Mapping) and any(decoding.get(name) is not None for name in names)
+    return isinstance(decoding, Mapping) and any(decoding.get(name) is not None for name in TUNED)
 
 
 def _tokenizer_is_separate(tree: Mapping[str, Any]) -> bool:

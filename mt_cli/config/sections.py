@@ -16,6 +16,8 @@ from mt_cli.config.writing import to_yaml
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe and characters that are written for it inside words."""
+TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
+"""The options of `decoding` that `training.tune_decoding` chooses."""
 _MAX_LETTER = 4
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
@@ -197,7 +199,8 @@ class DecodingConfig(Section):
     max_length: int | None = Field(default=None, ge=1)
     """Maximum length of a translation in tokens; `null`: only `max_length_ratio` limits it."""
     no_repeat_ngram: int | None = Field(default=None, ge=1)
-    """Length in tokens of sequences that may not occur twice in a translation."""
+    """Length in tokens of sequences that may not occur twice in a translation. 3 stops weak models from repeating
+    themselves."""
     sample: bool = False
     """Sample each token instead of searching. The same sentence and seed give the same sample."""
     temperature: float = Field(default=1.0, ge=0.001, le=100)

@@ -86,12 +86,12 @@ class TrainingConfig(Section):
     average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
     """At the end, average this number of the last validated checkpoints, and of the best ones (they are then kept).
     The better mean becomes the best checkpoint if its validation is better than that of any step; `null`: no mean."""
-    tune_length_penalty: Changeable[bool] = False
-    """At the end, translate the validation pairs with `decoding.beam_size` and the length penalties 1, 1.5, 2, 2.5, 3
-    and that of `decoding`, and keep the best one by `best_metric` in the config of the run, of those whose translations
-    are at most a quarter longer than the references; with several directions, one for each tag. For models of few
-    pairs, whose beam search prefers translations that are too short. Greedy search and sampling have none to tune; for
-    a finished run, use `mt tune-decoding`."""
+    tune_decoding: Changeable[bool] = False
+    """At the end, translate validation pairs with `decoding.beam_size`, the length penalties 1, 1.5, 2, 2.5, 3, and
+    without and with `no_repeat_ngram: 3`, besides the values of `decoding`. Keep the best ones by `best_metric` in the
+    config of the run, of those whose translations are at most a quarter longer than the references; with several
+    directions, a length penalty for each tag. For models of few pairs, whose beam search makes translations that are
+    too short or repeat themselves. Not for greedy search and sampling; for a finished run, use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
     returns to the last good state with half the learning rate, at most twice."""

@@ -13,7 +13,7 @@ from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.lineage import ancestor_of
 from mt_cli.checkpoint.state import RunState
-from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
@@ -112,15 +112,15 @@ def _with_commits(config: Config, previous: Config | None = None) -> Config:
     return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
 
 
-def _with_tuned_length_penalties(config: Config, chosen: DecodingConfig) -> Config:
-    """The config with the length penalties that were chosen when the run ended, and a note if it names others."""
-    values = {name: getattr(chosen, name) for name in ("length_penalty", "length_penalties")}
+def _with_tuned_decoding(config: Config, chosen: DecodingConfig) -> Config:
+    """The config with the options of the search that were chosen when the run ended, and a note if it names others."""
+    values = {name: getattr(chosen, name) for name in TUNED}
     for name, value in values.items():
         given = getattr(config.decoding, name)
         if given != value and name in config.decoding.model_fields_set:
             say(
-                f"note: decoding.{name} is {value}, as training.tune_length_penalty chose, and not {given} as "
-                "in the config; set training.tune_length_penalty to false to change it"
+                f"note: decoding.{name} is {value}, as training.tune_decoding chose, and not {given} as "
+                "in the config; set training.tune_decoding to false to change it"
             )
     return config.model_copy(update={"decoding": config.decoding.model_copy(update=values)})
 
@@ -135,7 +135,7 @@ def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
 def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Plan:
     """The plan to resume the run in a directory with a config; raises RunError if it cannot.
 
-    What the run chose for `preset: auto`, `batch_tokens: auto` and `tune_length_penalty` is kept.
+    What the run chose for `preset: auto`, `batch_tokens: auto` and `tune_decoding` is kept.
     """
     try:
         previous = directory.config()
@@ -153,8 +153,8 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
         config, _ = hooks.resolve_preset(config, cache, known)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
-    if config.training.tune_length_penalty and directory.report_path.exists():
-        config = _with_tuned_length_penalties(config, previous.decoding)
+    if config.training.tune_decoding and directory.report_path.exists():
+        config = _with_tuned_decoding(config, previous.decoding)
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)

@@ -79,7 +79,7 @@ def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
     try:
         if setup.config.training.average_checkpoints is not None:
             hooks.average_at_end(setup, state)
-        if setup.config.training.tune_length_penalty:
+        if setup.config.training.tune_decoding:
             hooks.tune_at_end(setup)
         return write_report(setup, state, stopped_because)
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,12 @@ class Translator:
         transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)
         return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
+
+    def with_decoding(self, decoding: DecodingConfig) -> Translator:
+        """The same translator with other options of the search."""
+        other = copy(self)
+        other.decoding = decoding
+        return other
 
     @property
     def model(self) -> Transformer:

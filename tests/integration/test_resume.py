@@ -817,7 +817,7 @@ CHANGES = {
     **{"training.best_metric": "loss", "training.validate_every_steps": 2, "training.save_every_minutes": 1e-9},
     **{"training.keep_last": 0, "training.max_bad_steps": 1, "training.log_every_steps": 3, "training.num_samples": 0},
     **{"training.num_pictures": 1, "evaluation.num_resamples": 5},
-    **{"training.keep_validated": 2, "training.average_checkpoints": 2, "training.tune_length_penalty": "true"},
+    **{"training.keep_validated": 2, "training.average_checkpoints": 2, "training.tune_decoding": "true"},
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"training.recompute_layers": "true", "training.shard_model": "true"},
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},

@@ -109,7 +109,7 @@ def test_the_core_trains_resumes_and_translates_alone(core, tmp_path):
             "subword_sampling",
         ),
         (["training.average_checkpoints=2"], "training.average_checkpoints", "averages"),
-        (["training.tune_length_penalty=true"], "training.tune_length_penalty", "tuning"),
+        (["training.tune_decoding=true"], "training.tune_decoding", "tuning"),
         (["corpus.train={file: a.tmx}"], "a .tmx file", "localisation"),
         (["corpus.train={file: a.po}"], "a .po file", "localisation"),
     ],

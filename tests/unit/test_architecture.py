@@ -122,7 +122,7 @@ CONFIG = {
         ("resegmented", {"tokenizer": {"algorithm": "bpe", "vocab_size": 500, "bpe_dropout": 0.1}}, 1),
         ("resolve_preset", {"preset": "auto"}, 1),
         ("ShardedState", {"training": {"shard_model": True}}, 2),
-        ("tune_at_end", {"training": {"tune_length_penalty": True}}, 1),
+        ("tune_at_end", {"training": {"tune_decoding": True}}, 1),
         ("with_replay", {"init": {"run": "runs/other", "replay": 0.5}}, 1),
     ],
 )

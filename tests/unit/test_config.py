@@ -326,7 +326,7 @@ def test_options_that_may_change_on_resume_are_marked():
             "keep_last",
             "keep_validated",
             "average_checkpoints",
-            "tune_length_penalty",
+            "tune_decoding",
             "max_bad_steps",
             "log_every_steps",
             "num_samples",

@@ -157,14 +157,14 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     if not hooks.has("resegmented"):
         base["tokenizer"].pop("bpe_dropout", None)
     if not hooks.has("tune_at_end"):
-        base["training"].pop("tune_length_penalty", None)
+        base["training"].pop("tune_decoding", None)
     reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
     reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
     reasons |= dict.fromkeys(("attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
     reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
     reasons["dropout"] = level.why_dropout
     reasons["best_metric"] = "BLEU says little about poor translations"
-    reasons["tune_length_penalty"] = "the beam search of a weak model prefers translations that are too short"
+    reasons["tune_decoding"] = "a weak model makes translations that are too short or repeat themselves"
     reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
     reasons["label_smoothing"] = "the fewer pairs, the more"
     chosen = {

@@ -57,6 +57,15 @@ def tune_decoding(
     length_penalties: Annotated[
         str, Option(metavar="X,X,...", help="Length penalties to try.", rich_help_panel=SEARCH)
     ] = "0,0.5,1,1.5,2",
+    no_repeat_ngrams: Annotated[
+        str | None,
+        Option(
+            metavar="N,N,...",
+            help="Values of no_repeat_ngram to try; off is one.",
+            show_default="that of the run",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
     margin: Annotated[
         float, Option(metavar="X", help="Loss of score that a smaller beam is worth.", rich_help_panel=SEARCH)
     ] = 0.1,
@@ -74,13 +83,14 @@ def tune_decoding(
     progress: options.ProgressOption = "auto",
     split: Annotated[str | None, Option(hidden=True, callback=_refuse, help="Had one value; is refused.")] = None,
 ) -> None:
-    """Choose beam size and length penalty on the validation set.
+    """Choose beam size, length penalty and no_repeat_ngram on the validation set.
 
     Writes them into config.yaml of the run, from which mt translate takes its defaults.
     """
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
+    given = no_repeat_ngrams and _numbers("--no-repeat-ngrams", no_repeat_ngrams, _ngram)
     path = run_path(run)
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
@@ -90,7 +100,7 @@ def tune_decoding(
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
-        settings = tuning.search_grid(config.decoding, *grid)
+        settings = tuning.search_grid(config.decoding, *grid, given or [config.decoding.no_repeat_ngram])
         _, pairs, languages = _pairs_of(config, _SPLIT, None, None)
         scorer = scorer_of(config, _SPLIT)
         compared = tuning.TuningSet(pairs, languages, scorer, tuning.metric_of(config, scorer))
@@ -109,5 +119,9 @@ def _numbers(option: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        example = "1,2,4" if kind is int else "0,0.5,1"
+        example = "1,2,4" if kind is int else "0,0.5,1" if kind is float else "off,3,4"
         raise InputError(f"{option} {text!r}: write numbers with commas between them, such as {example}") from None
+
+
+def _ngram(text: str) -> int | None:
+    return None if text.strip() == "off" else int(text)

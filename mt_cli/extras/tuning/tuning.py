@@ -1,10 +1,11 @@
-"""Choosing beam size and length penalty on the validation set, after or at the end of training."""
+"""Choosing options of the search on the validation set, after or at the end of training."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -12,27 +13,20 @@ import numpy as np
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.loading import changed_section, differences
-from mt_cli.config.sections import Config, DecodingConfig
+from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.rows import Languages, Pair
 from mt_cli.errors import InputError
 from mt_cli.evaluation.directions import mean_scores, rows_by_direction, scores_by_direction
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.texts import METRICS, Score, Scorer, scorer_of
-from mt_cli.machine.console import Progress, say
+from mt_cli.evaluation.texts import METRICS, Score, Scorer
+from mt_cli.machine.console import Progress
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from mt_cli.run.setup import Setup
+    pass
 
-_DEFAULT_LENGTH_PENALTY = DecodingConfig().length_penalty
-_PENALTIES_AT_END = (1.0, 1.5, 2.0, 2.5, 3.0)
-_LONGEST_AT_END = 1.25
-"""Largest number of characters, compared with the references: chrF goes on rising with translations that are far too
-long (docs/recipes.md)."""
-_MARGIN_AT_END = 0.1
-_PAIRS_AT_END = 1000
-_PAIRS_OF_TAG_AT_END = 300
+_DEFAULT_PENALTY = DecodingConfig().length_penalty
 
 
 @dataclass(frozen=True)
@@ -47,19 +41,29 @@ class Trial:
     """Characters of the translations by those of the references, spaces excluded."""
     seconds: float
     """Time of the search."""
+    no_repeat_ngram: int | None = None
 
 
 def search_grid(
-    decoding: DecodingConfig, beam_sizes: Sequence[int], length_penalties: Sequence[float]
+    decoding: DecodingConfig,
+    beam_sizes: Sequence[int],
+    length_penalties: Sequence[float],
+    no_repeat_ngrams: Sequence[int | None],
 ) -> list[DecodingConfig]:
-    """The settings to try, by beam size, then length penalty; the other options are those of `decoding`.
+    """The settings to try, by beam size, `no_repeat_ngram` and length penalty.
 
-    Raises InputError for sampling and for a value that `decoding` does not allow.
+    The other options are those of `decoding`, but without `length_penalties`. Raises InputError for sampling and for a
+    value that `decoding` does not allow.
     """
     if decoding.sample:
         raise InputError("decoding.sample is true in the config of this run; only a search has a beam to tune")
-    pairs = [(size, penalty) for size in sorted(set(beam_sizes)) for penalty in sorted(set(length_penalties))]
-    return [changed_section(decoding, {"beam_size": size, "length_penalty": penalty}) for size, penalty in pairs]
+    ngrams = sorted(set(no_repeat_ngrams), key=lambda each: each or 0)
+    grid = product(sorted(set(beam_sizes)), ngrams, sorted(set(length_penalties)))
+    plain = decoding.model_copy(update={"no_repeat_ngram": None, "length_penalties": {}})
+    return [
+        changed_section(plain, {"beam_size": size, "no_repeat_ngram": ngram, "length_penalty": penalty})
+        for size, ngram, penalty in grid
+    ]
 
 
 def metric_of(config: Config, scorer: Scorer) -> str:
@@ -133,17 +137,20 @@ class TuningSet:
 def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
     """The smallest beam whose score is at most `margin` below the best one.
 
-    With that beam, the default length penalty if its score is as close to the best, otherwise the one with the highest
-    score, and of equal scores the one closest to the default. Of those with a length ratio above `longest`, only the
-    smallest one is an answer, if there is no other.
+    With that beam, the default length penalty and no `no_repeat_ngram`, or one of both, if their score is as close to
+    the best; then the highest score, and of equal scores the penalty closest to the default. Of those with a length
+    ratio above `longest`, only the smallest one is an answer, if there is no other.
     """
     fitting = [each for each in trials if each.length_ratio <= longest]
     fitting = fitting or [min(trials, key=lambda each: each.length_ratio)]
     best = max(each.score for each in fitting)
     near = [each for each in fitting if best - each.score <= margin]
     near = [each for each in near if each.beam_size == min(trial.beam_size for trial in near)]
-    default = [each for each in near if each.length_penalty == _DEFAULT_LENGTH_PENALTY]
-    return max(default or near, key=lambda each: (each.score, -abs(each.length_penalty - _DEFAULT_LENGTH_PENALTY)))
+    return max(near, key=lambda each: (_num_defaults(each), each.score, -abs(each.length_penalty - _DEFAULT_PENALTY)))
+
+
+def _num_defaults(trial: Trial) -> int:
+    return (trial.length_penalty == _DEFAULT_PENALTY) + (trial.no_repeat_ngram is None)
 
 
 def tune(
@@ -155,15 +162,16 @@ def tune(
 ) -> dict[str, Any]:
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
-    `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own, chosen
-    among those of the beam that is chosen for all pairs together.
+    `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own; the other
+    options are chosen for all pairs together.
     """
     trials = _trials(translator, compared, settings)
     chosen = choose(list(trials), margin, longest)
-    of_beam = {trial: texts for trial, texts in trials.items() if trial.beam_size == chosen.beam_size > 1}
-    tags = compared.trials_by_tag(of_beam, translator.tags)
+    search = chosen.beam_size, chosen.no_repeat_ngram
+    alike = {each: texts for each, texts in trials.items() if (each.beam_size, each.no_repeat_ngram) == search}
+    tags = compared.trials_by_tag(alike, translator.tags) if chosen.beam_size > 1 else {}
     penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
-    texts_of = {trial.length_penalty: texts for trial, texts in of_beam.items()}
+    texts_of = {trial.length_penalty: texts for trial, texts in alike.items()}
     texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
     hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
     score = compared.score(hypotheses)
@@ -177,6 +185,7 @@ def tune(
         "tags": {tag: [vars(each) for each in of_tag] for tag, of_tag in tags.items()},
         "chosen": {
             "beam_size": chosen.beam_size,
+            "no_repeat_ngram": chosen.no_repeat_ngram,
             # None keeps those of the run.
             "length_penalty": chosen.length_penalty if chosen.beam_size > 1 else None,
             "length_penalties": penalties if chosen.beam_size > 1 else None,
@@ -191,59 +200,29 @@ def _trials(translator: Translator, compared: TuningSet, settings: Sequence[Deco
     The length penalty does not change greedy search, which is done once. For other beams each setting is a search of
     its own: the penalty decides when a search ends.
     """
-    pairs = compared.pairs
-    # None keeps the length penalty of the run.
-    keys = [(each.beam_size, each.length_penalty if each.beam_size > 1 else None) for each in settings]
-    found: dict[tuple[int, float | None], tuple[float, float, float, list[str]]] = {}
-    with Progress("tune decoding", len(set(keys)) * len(pairs), "sentence") as progress:
-        for size, penalty in dict.fromkeys(keys):
+    keys = [(each.beam_size, each.no_repeat_ngram, each.length_penalty * (each.beam_size > 1)) for each in settings]
+    by_key = dict(zip(keys, settings, strict=True))
+    found: dict[tuple[int, int | None, float], tuple[float, float, float]] = {}
+    hypotheses: dict[tuple[int, int | None, float], list[str]] = {}
+    with Progress("tune decoding", len(by_key) * len(compared.pairs), "sentence") as progress:
+        for key, each in by_key.items():
             started_at = time.perf_counter()
-            hypotheses = translations_of(translator, pairs, progress.advance, beam_size=size, length_penalty=penalty)
+            texts = translations_of(translator.with_decoding(each), compared.pairs, progress.advance)
             seconds = round(time.perf_counter() - started_at, 3)
-            score = compared.score(hypotheses).score
-            found[size, penalty] = score, compared.length_ratio(hypotheses), seconds, hypotheses
-            progress.show(beam=f"{size}", score=f"{score:.2f}")
-    both = zip(settings, keys, strict=True)
-    return {Trial(each.beam_size, each.length_penalty, *found[key][:3]): found[key][3] for each, key in both}
-
-
-def tune_at_end(setup: Setup) -> None:
-    """Choose length penalties for the best checkpoint of a run that is locked, and write them into its config."""
-    config, directory = setup.config, setup.directory
-    if config.decoding.sample or config.decoding.beam_size == 1:
-        return
-    translator = Translator.load(directory.path, str(setup.device), setup.precision)
-    valid, scorer = setup.data.corpora["valid"], scorer_of(config, "valid")
-    languages = valid.languages(config.corpus.languages_of("valid"))
-    compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
-    compared = compared.sampled(max(_PAIRS_AT_END, _PAIRS_OF_TAG_AT_END * len(translator.tags)), config.training.seed)
-    penalties = [*_PENALTIES_AT_END, config.decoding.length_penalty, *config.decoding.length_penalties.values()]
-    settings = search_grid(config.decoding, [config.decoding.beam_size], penalties)
-    found = tune(translator, compared, settings, _MARGIN_AT_END, _LONGEST_AT_END)
-    chosen, label = found["chosen"], METRICS[found["metric"]]
-    say(f"decoding.length_penalty {chosen['length_penalty']:g} ({label} of valid: {_listed(found['trials'])})")
-    for tag, of_tag in found["tags"].items():
-        say(f"  {tag}  {chosen['length_penalties'][tag]:g} ({_listed(of_tag)})")
-    if found["tags"]:
-        say(f"  each tag with its own (decoding.length_penalties): {label} {chosen['score']:.2f}")
-    write_choice(directory, config, chosen)
-
-
-def _listed(trials: Sequence[Mapping[str, Any]]) -> str:
-    """The score of each length penalty, and which make translations that are too long."""
-    scores, too_long = list[str](), list[str]()
-    for each in trials:
-        row = f"{each['score']:.2f} with {each['length_penalty']:g}"
-        is_long = each["length_ratio"] > _LONGEST_AT_END
-        (too_long if is_long else scores).append(f"{row}, {each['length_ratio']:.2f}" if is_long else row)
-    refused = f"; translations too long, compared with the references: {'; '.join(too_long)}" if too_long else ""
-    return f"{', '.join(scores)}{refused}"
+            score = compared.score(texts).score
+            found[key], hypotheses[key] = (score, compared.length_ratio(texts), seconds), texts
+            progress.show(beam=f"{each.beam_size}", score=f"{score:.2f}")
+    return {
+        Trial(each.beam_size, each.length_penalty, *found[key], each.no_repeat_ngram): hypotheses[key]
+        for each, key in zip(settings, keys, strict=True)
+    }
 
 
 def write_choice(directory: RunDirectory, config: Config, chosen: Mapping[str, Any]) -> list[str]:
     """Write the chosen options into `config.yaml` of a run that is locked; return a line about each option."""
-    options = {name: chosen[name] for name in ("beam_size", "length_penalty", "length_penalties")}
-    tuned = config.model_copy(update={"decoding": changed_section(config.decoding, options)})
+    options = {name: chosen[name] for name in ("beam_size", *TUNED) if chosen[name] is not None}
+    options["no_repeat_ngram"] = chosen["no_repeat_ngram"]
+    tuned = config.model_copy(update={"decoding": config.decoding.model_copy(update=options)})
     changed = differences(config, tuned)
     if not changed:
         return [f"{directory.config_path}: has these values already"]
@@ -255,18 +234,23 @@ def format_tuning(result: Mapping[str, Any]) -> str:
     """The scores as a table, beam sizes by length penalties, and the choice, for people, several lines."""
     label, trials, chosen = METRICS[result["metric"]], result["trials"], result["chosen"]
     penalties = sorted({each["length_penalty"] for each in trials})
+    searches = dict.fromkeys((each["beam_size"], each["no_repeat_ngram"]) for each in trials)
+    titles = {each: f"beam {each[0]}" + (f", no_repeat_ngram {each[1]}" if each[1] else "") for each in searches}
+    width = max(map(len, ("length penalty", *titles.values())))
     lines = [
         f"{label} of {result['num_sentences']:,} sentences of {result['split']}  {result['signature']}",
-        f"{'length penalty':<14}" + "".join(f"{penalty:>8g}" for penalty in penalties) + f"{'seconds':>10}",
+        f"{'length penalty':<{width}}" + "".join(f"{penalty:>8g}" for penalty in penalties) + f"{'seconds':>10}",
     ]
-    for size in dict.fromkeys(each["beam_size"] for each in trials):
-        row = [each for each in trials if each["beam_size"] == size]
+    for search, title in titles.items():
+        row = [each for each in trials if (each["beam_size"], each["no_repeat_ngram"]) == search]
         scores = "".join(f"{each['score']:>8.2f}" for each in row)
-        lines.append(f"{f'beam {size}':<14}{scores}{sum(each['seconds'] for each in row) / len(row):>10.1f}")
+        lines.append(f"{title:<{width}}{scores}{sum(each['seconds'] for each in row) / len(row):>10.1f}")
     choice, reason = f"beam_size {chosen['beam_size']}", "greedy search has no length penalty"
     if chosen["length_penalty"] is not None:
         choice += f", length_penalty {chosen['length_penalty']:g}"
-        reason = f"length penalty {_DEFAULT_LENGTH_PENALTY:g} is preferred if it was tried and is within it, too"
+        reason = f"length penalty {_DEFAULT_PENALTY:g} is preferred if it was tried and is within it, too"
+    if chosen["no_repeat_ngram"]:
+        choice += f", no_repeat_ngram {chosen['no_repeat_ngram']}"
     if chosen["length_penalties"]:
         listed = ", ".join(f"{tag} {penalty:g}" for tag, penalty in chosen["length_penalties"].items())
         choice += f"; each tag with its own, score {chosen['score']:.2f}: {listed}"

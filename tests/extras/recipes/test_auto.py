@@ -140,15 +140,15 @@ def test_diverse_text_gets_less_dropout_a_smaller_vocabulary_and_a_tuned_length(
     plain, diverse = chosen(FACTS), chosen(replace(FACTS, diversity=presets.DIVERSE))
     assert diverse["model.dropout"] < plain["model.dropout"]
     assert diverse["tokenizer.vocab_size"] < plain["tokenizer.vocab_size"]
-    assert (plain["training.tune_length_penalty"], diverse["training.tune_length_penalty"]) == (False, True)
+    assert (plain["training.tune_decoding"], diverse["training.tune_decoding"]) == (False, True)
     assert (plain["training.best_metric"], diverse["training.best_metric"]) == ("auto", "chrf")
 
 
 @pytest.mark.parametrize("decoding", [{"length_penalty": 1.0}, {"length_penalty": 0.5}])
 def test_a_length_penalty_of_the_config_is_not_tuned(decoding):
     diverse = replace(FACTS, diversity=presets.DIVERSE)
-    assert chosen(diverse, decoding={"beam_size": 8})["training.tune_length_penalty"]
-    assert not chosen(diverse, decoding=decoding)["training.tune_length_penalty"]
+    assert chosen(diverse, decoding={"beam_size": 8})["training.tune_decoding"]
+    assert not chosen(diverse, decoding=decoding)["training.tune_decoding"]
 
 
 def test_the_diversity_is_guirauds_index_of_train_and_valid_in_the_less_diverse_language(tmp_path):

@@ -4,13 +4,14 @@ import shutil
 import pytest
 import yaml
 
-from mt_cli.extras.tuning import tuning
+from mt_cli.extras.tuning import at_end, tuning
 
 
 @pytest.fixture
 def train(mt, trained, tmp_path, monkeypatch):
     """Runs `mt train` for the trained run with options. The smallest penalty is chosen; `choose` has its own tests."""
-    monkeypatch.setattr(tuning, "_PENALTIES_AT_END", (0.25,))
+    monkeypatch.setattr(at_end, "_PENALTIES", (0.25,))
+    monkeypatch.setattr(at_end, "_NGRAMS", ())
     monkeypatch.setattr(
         tuning, "choose", lambda trials, margin, longest: min(trials, key=lambda each: each.length_penalty)
     )
@@ -19,7 +20,7 @@ def train(mt, trained, tmp_path, monkeypatch):
     shutil.copy(trained / "config.yaml", tmp_path / "tiny.yaml")
 
     def run(*settings):
-        settings = ["training.tune_length_penalty=true", *settings]
+        settings = ["training.tune_decoding=true", *settings]
         return mt("train", "--config", "tiny.yaml", *(part for each in settings for part in ("--set", each)))
 
     return run
@@ -52,9 +53,9 @@ def test_the_penalty_of_the_config_is_tried_and_one_that_is_not_used_is_named(tr
     status, _, err = train("decoding.length_penalty=0.125")
     assert status == 0 and "decoding.length_penalty 0.125 (BLEU of valid: " in err and " with 0.25)" in err
     status, _, err = train("decoding.length_penalty=0.5")
-    assert status == 0 and "note: decoding.length_penalty is 0.125, as training.tune_length_penalty chose" in err
+    assert status == 0 and "note: decoding.length_penalty is 0.125, as training.tune_decoding chose" in err
     assert penalty_of(tmp_path / "runs/tiny") == 0.125
-    status, _, err = train("decoding.length_penalty=0.5", "training.tune_length_penalty=false")
+    status, _, err = train("decoding.length_penalty=0.5", "training.tune_decoding=false")
     assert status == 0 and penalty_of(tmp_path / "runs/tiny") == 0.5
 
 
@@ -66,7 +67,7 @@ def test_without_a_beam_there_is_nothing_to_tune(train, tmp_path, option):
 
 
 def test_penalties_with_translations_that_are_too_long_are_named(train, monkeypatch):
-    monkeypatch.setattr(tuning, "_LONGEST_AT_END", 0.5)
+    monkeypatch.setattr(at_end, "_LONGEST", 0.5)
     status, _, err = train()
     assert status == 0 and "translations too long, compared with the references: " in err and " with 0.25, " in err
 
@@ -80,7 +81,7 @@ def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_p
 
     monkeypatch.setattr(tuning, "choose", choose)
     options = ["tag=to_target", "both_directions=true"]
-    settings = [*(f"corpus.{each}" for each in options), "training.tune_length_penalty=true", "training.max_epochs=1"]
+    settings = [*(f"corpus.{each}" for each in options), "training.tune_decoding=true", "training.max_epochs=1"]
     command = ("train", "--config", tiny_config, *(part for each in settings for part in ("--set", each)))
     status, _, err = mt(*command)
     assert status == 0, err
@@ -102,3 +103,16 @@ def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_p
     assert status == 0 and "note: decoding.length_penalties is {'<2en>': 2.5, '<2xx>': 2.0}, as training" in err
     status, _, err = mt(*command, "--set", "decoding.length_penalties={<2yy>: 1}")
     assert status == 2 and "decoding.length_penalties: '<2yy>' is no tag of the corpus; it has <2xx>, <2en>" in err
+
+
+def test_a_limit_of_repetitions_is_tried_and_kept_if_it_is_chosen(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(at_end, "_NGRAMS", (None, 3))
+    monkeypatch.setattr(tuning, "choose", lambda trials, margin, longest: trials[-1])
+    status, _, err = train()
+    assert status == 0 and "decoding.length_penalty 1, no_repeat_ngram 3 (BLEU of valid: " in err
+    assert "\n  without no_repeat_ngram: " in err
+    run = tmp_path / "runs/tiny"
+    decoding = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"]
+    assert (decoding["no_repeat_ngram"], decoding["length_penalty"]) == (3, 1.0)
+    assert train()[0] == 0
+    assert yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"] == decoding

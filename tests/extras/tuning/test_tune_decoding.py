@@ -51,6 +51,7 @@ def test_the_choice_is_written_and_mt_translate_uses_it(mt, run):
     assert found["is_written"]
     assert found["chosen"] == {
         "beam_size": 3,
+        "no_repeat_ngram": None,
         "length_penalty": 0.25,
         "length_penalties": {},
         "score": found["trials"][0]["score"],
@@ -70,6 +71,16 @@ def test_greedy_search_keeps_the_length_penalty_of_the_run(mt, run):
     assert "decoding.beam_size was 4, now 1" in err
     assert "length_penalty" not in err
     assert Translator.load(run).decoding.length_penalty == 1.0
+
+
+def test_a_limit_of_repetitions_is_chosen_too(mt, run):
+    options = ("--beam-sizes", "2", "--length-penalties", "1", "--no-repeat-ngrams")
+    assert tune(mt, run, *options, "3")[0]["chosen"]["no_repeat_ngram"] == 3
+    assert Translator.load(run).decoding.no_repeat_ngram == 3
+    found, err = tune(mt, run, *options, "off,3", "--margin", "100")
+    assert [each["no_repeat_ngram"] for each in found["trials"]] == [None, 3]
+    assert found["chosen"]["no_repeat_ngram"] is None and "decoding.no_repeat_ngram was 3, now None" in err
+    assert Translator.load(run).decoding.no_repeat_ngram is None
 
 
 def test_a_dry_run_writes_nothing_and_chooses_the_same(mt, run):
@@ -125,6 +136,8 @@ def test_a_run_that_is_being_trained_is_refused_unless_nothing_is_written(mt, ru
         (("--length-penalties", ""), "--length-penalties ''"),
         (("--length-penalties", "1,99"), "length_penalty: found 99"),
         (("--length-penalties", "nan"), "length_penalty: found nan"),
+        (("--no-repeat-ngrams", "none,3"), "--no-repeat-ngrams 'none,3': write numbers with commas"),
+        (("--no-repeat-ngrams", "0"), "no_repeat_ngram: found 0"),
         (("--margin", "-1"), "--margin -1: use 0 to 100"),
         (("--margin", "nan"), "--margin nan"),
         (("--max-sentences", "0"), "--max-sentences"),

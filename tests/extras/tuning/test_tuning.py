@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,17 +49,17 @@ def test_translations_that_are_too_long_are_not_chosen_unless_all_are():
 
 
 def test_the_grid_has_every_setting_once_in_order_and_keeps_other_options():
-    grid = search_grid(DecodingConfig(no_repeat_ngram=3), [4, 1, 4], [1.0, 0.0])
+    grid = search_grid(DecodingConfig(max_length=3), [4, 1, 4], [1.0, 0.0], [None])
     assert [(each.beam_size, each.length_penalty) for each in grid] == [(1, 0.0), (1, 1.0), (4, 0.0), (4, 1.0)]
-    assert {each.no_repeat_ngram for each in grid} == {3}
+    assert {each.max_length for each in grid} == {3}
 
 
 def test_settings_that_decoding_does_not_allow_are_refused():
     for sizes, penalties, key in (([0], [1.0], "beam_size"), ([1], [-1.0], "length_penalty")):
         with pytest.raises(ConfigError, match=key):
-            search_grid(DecodingConfig(), sizes, penalties)
+            search_grid(DecodingConfig(), sizes, penalties, [None])
     with pytest.raises(InputError, match=r"decoding\.sample"):
-        search_grid(DecodingConfig(sample=True), [1], [1.0])
+        search_grid(DecodingConfig(sample=True), [1], [1.0], [None])
 
 
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 3))
@@ -74,15 +76,22 @@ def compared_on(pairs, languages=()):
 
 
 class Copying:
-    """Translates each text into itself, for those with `<2de>` the longer, the larger the length penalty."""
+    """Translates each text into itself.
+
+    What begins with `<2de>` is the longer, the larger the length penalty, and repeats itself if it may.
+    """
 
     tags = ("<2en>", "<2de>")
+    decoding = DecodingConfig()
 
-    def translate(self, sources, length_penalty, **decoding):
-        return [
-            text.replace("<2de> ", "").strip() + int(length_penalty) * " was" if "<2de>" in text else text[6:]
-            for text in sources
-        ]
+    def with_decoding(self, decoding):
+        other = Copying()
+        other.decoding = decoding
+        return other
+
+    def translate(self, sources):
+        end = int(self.decoding.length_penalty) * " was" + " hm" * (self.decoding.no_repeat_ngram is None)
+        return [text[6:] + end * text.startswith("<2de>") for text in sources]
 
 
 PAIRS = [(f"<2en> a house {number}", f"a house {number}") for number in range(3)]
@@ -90,10 +99,14 @@ PAIRS += [(f"<2de> un jardin {number}", f"der Garten {number} was was") for numb
 LANGUAGES = [("xx", "en")] * 3 + [("fr", "de")] * 9
 
 
+def grid(penalties, ngrams=(3,), size=2):
+    return search_grid(DecodingConfig(), [size], penalties, ngrams)
+
+
 def test_the_score_of_several_directions_is_their_mean():
-    settings = [DecodingConfig(beam_size=2, length_penalty=0)]
-    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), settings, 0.1)
-    hypotheses = Copying().translate([source for source, _ in PAIRS], 0)
+    (setting,) = grid([0])
+    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), [setting], 0.1)
+    hypotheses = Copying().with_decoding(setting).translate([source for source, _ in PAIRS])
     score = Scorer.of("en").score
     of_each = [
         score(hypotheses[rows], [target for _, target in PAIRS[rows]], ["chrf"])["chrf"].score
@@ -104,25 +117,26 @@ def test_the_score_of_several_directions_is_their_mean():
 
 
 def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
-    settings = [DecodingConfig(beam_size=2, length_penalty=penalty) for penalty in (1, 2, 9)]
-    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), settings, 0)
-    assert found["chosen"]["length_penalties"] == {"<2de>": 2, "<2en>": 1}
+    found = tune(Copying(), compared_on(PAIRS, LANGUAGES), grid([1, 2, 9], [None, 3]), 0)
+    chosen = found["chosen"]
+    assert chosen["length_penalties"] == {"<2de>": 2, "<2en>": 1} and chosen["no_repeat_ngram"] == 3
     scores = {tag: max(each["score"] for each in trials) for tag, trials in found["tags"].items()}
-    assert scores["<2en>"] == 100
-    assert found["chosen"]["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
-    assert "each tag with its own" in format_tuning(found | {"split": "valid"})
+    assert scores["<2en>"] == 100 and {each["no_repeat_ngram"] for each in found["tags"]["<2en>"]} == {3}
+    assert chosen["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
+    text = format_tuning(found | {"split": "valid"})
+    assert "each tag with its own" in text and "beam 2, no_repeat_ngram 3 " in text
 
 
 def test_one_direction_and_greedy_search_have_no_penalties_by_tag():
-    settings = [DecodingConfig(beam_size=2, length_penalty=penalty) for penalty in (1, 2)]
-    found = tune(Copying(), compared_on(PAIRS[3:], LANGUAGES[3:]), settings, 0)
+    found = tune(Copying(), compared_on(PAIRS[3:], LANGUAGES[3:]), grid([1, 2]), 0)
     assert found["chosen"]["length_penalties"] == {} == found["tags"] and found["chosen"]["length_penalty"] == 2
-    greedy = DecodingConfig(beam_size=1)
-    chosen = tune(Greedy(), compared_on(PAIRS, LANGUAGES), [greedy], 0)["chosen"]
+    chosen = tune(Copying(), compared_on(PAIRS, LANGUAGES), grid([1, 2], size=1), 0)["chosen"]
     assert chosen["length_penalty"] is None is chosen["length_penalties"]
 
 
-class Greedy(Copying):
-    def translate(self, sources, length_penalty, **decoding):
-        assert length_penalty is None
-        return super().translate(sources, 0)
+def test_no_limit_of_repetitions_is_preferred_if_it_is_as_good():
+    plain = trials_of({(2, 1.0): 7, (2, 2.0): 8})
+    ngrams = [replace(each, no_repeat_ngram=3, score=each.score + 0.05) for each in plain]
+    for margin, expected in ((0.1, None), (0.01, 3)):
+        chosen = choose([*plain, *ngrams], margin)
+        assert (chosen.length_penalty, chosen.no_repeat_ngram) == (2.0, expected)
