@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any, NamedTuple
 
@@ -134,9 +134,14 @@ def _with_choices(config: Config, choices: Choices, previous: Config | None) -> 
 
 
 def level_of(facts: Facts) -> Level:
-    """The level of a corpus by its size and diversity; for a stream, the last one."""
-    levels = presets.DIVERSE_LEVELS if facts.is_diverse else presets.LEVELS
-    return next(level for level in levels if facts.num_target_words <= level.max_target_words)
+    """The level of a corpus by its size and diversity; for a stream, the last one.
+
+    Diverse text of several languages has the level of one of them, on average, and as many updates for each direction.
+    """
+    if not facts.is_diverse:
+        return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
+    level = next(level for level in presets.DIVERSE_LEVELS if facts.words_of_language <= level.max_target_words)
+    return replace(level, num_updates=level.num_updates * facts.num_directions)
 
 
 def expectation(facts: Facts) -> str:

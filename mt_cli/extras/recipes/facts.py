@@ -48,11 +48,19 @@ class Facts:
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
     """`tokenizer.letters` that makes `train` like the text that it is compared with."""
+    num_directions: int = 1
+    num_language_pairs: int = 1
+    """As `num_directions`, but both directions between two languages count once."""
 
     @property
     def is_diverse(self) -> bool:
         """Whether a word is seldom repeated."""
         return self.diversity >= presets.DIVERSE
+
+    @property
+    def words_of_language(self) -> float:
+        """Target words of a language pair, on average."""
+        return self.num_target_words / self.num_language_pairs
 
     def __str__(self) -> str:
         if self.num_pairs is None:
@@ -62,7 +70,8 @@ class Facts:
         words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
-        return f"{self.num_pairs:,} pairs, {words}, {self.device}{limit}{replayed}"
+        directions = f", {self.num_directions} directions" if self.num_directions > 1 else ""
+        return f"{self.num_pairs:,} pairs, {words}{directions}, {self.device}{limit}{replayed}"
 
 
 def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | None = None) -> Facts:
@@ -88,6 +97,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         pairs, texts = [pair for _, pair in found], by_language(found)
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
+    directions = set(config.corpus.languages_of("train")[:num_own])
     sides = tuple(zip(*pairs, strict=True))
     name = config.corpus.compared or "valid"
     evaluated = corpora[name].of_parts(config.corpus.once(name))
@@ -105,6 +115,8 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         min(_diversity([*own, *other]) for own, other in both.values()),
         num_replayed,
         letters_to_replace([*both.values()]),
+        len(directions),
+        len({frozenset(each) for each in directions}),
     )
 
 

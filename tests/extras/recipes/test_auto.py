@@ -344,3 +344,14 @@ def test_a_preset_counts_the_text_of_both_directions_once(tmp_path):
         config = parse_config({"name": "x", "preset": "auto", "corpus": corpus | {"both_directions": both}}, "f.yaml")
         found.append(find_facts(config, read(config, Cache(tmp_path / "cache"))))
     assert found[1].num_pairs < 1.1 * found[0].num_pairs and found[1].num_replayed == 0
+    assert [(each.num_directions, each.num_language_pairs) for each in found] == [(1, 1), (2, 1)]
+    assert ", 2 directions, " in str(found[1])
+
+
+def test_diverse_text_of_several_languages_has_the_recipe_of_one_and_updates_for_each_direction():
+    one = replace(FACTS, diversity=presets.DIVERSE, num_target_words=120_000)
+    several = replace(one, num_target_words=4 * 120_000, num_language_pairs=4, num_directions=8)
+    assert level_of(several) == replace(level_of(one), num_updates=8 * level_of(one).num_updates)
+    assert chosen(several)["model.dropout"] == chosen(one)["model.dropout"]
+    captions = replace(several, diversity=25)
+    assert level_of(captions) == level_of(replace(captions, num_language_pairs=1, num_directions=1))
