@@ -87,7 +87,7 @@ class TrainingConfig(Section):
     """At the end, average this number of the last validated checkpoints, and of the best ones (they are then kept).
     The better mean becomes the best checkpoint if its validation is better than that of any step; `null`: no mean."""
     tune_decoding: Changeable[bool] = False
-    """At the end, translate validation pairs with `decoding.beam_size`, the length penalties 1, 1.5, 2, 2.5, 3, and
+    """At the end, translate validation pairs with `decoding.beam_size`, the length penalties 1, 1.5, 2, 3, 4, and
     without and with `no_repeat_ngram: 3`, besides the values of `decoding`. Keep the best ones by `best_metric` in the
     config of the run, of those whose translations are at most a quarter longer than the references; with several
     directions, a length penalty for each tag. For models of few pairs, whose beam search makes translations that are

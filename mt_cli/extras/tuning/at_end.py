@@ -13,7 +13,7 @@ from mt_cli.translation.translator import Translator
 if TYPE_CHECKING:
     from mt_cli.run.setup import Setup
 
-_PENALTIES = (1.0, 1.5, 2.0, 2.5, 3.0)
+_PENALTIES = (1.0, 1.5, 2.0, 3.0, 4.0)
 _NGRAMS = (None, 3)
 _LONGEST = 1.25
 """Largest number of characters, compared with the references: chrF goes on rising with translations that are far too
