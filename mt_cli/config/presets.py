@@ -80,7 +80,7 @@ class Level:
 _FEW_PAIRS: Values = {
     "model": dict(num_heads=2, num_encoder_layers=3, num_decoder_layers=3)
     | dict(dropout=0.3, attention_dropout=0.1, feed_forward_dropout=0.1),
-    "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2),
+    "training": dict(batch_tokens=2048, learning_rate=3e-3, warmup_steps=400, label_smoothing=0.2, tune_decoding=True),
 }
 LEVELS = (
     Level(
@@ -108,7 +108,7 @@ LEVELS = (
         {
             "tokenizer": dict(bpe_dropout=0.1),
             "model": dict(feed_forward_dropout=0.1),
-            "training": dict(batch_tokens=3072),
+            "training": dict(batch_tokens=3072, tune_decoding=True),
         },
     ),
     Level(
@@ -116,6 +116,7 @@ LEVELS = (
         "tiny",
         9_000,
         "good translations of short sentences like those of train, such as captions, and poor ones of other text.",
+        {"training": dict(tune_decoding=True)},
     ),
     Level(1_500_000, "small", 5_000, "useful translations of text like that of train, and poor ones of other text."),
     Level(8_000_000, "small", 30_000, "useful translations of text like that of train, and fair ones of other text."),

@@ -116,10 +116,21 @@ def mt(arguments: argparse.Namespace, folder: Path, source: str, target: str) ->
 
 def marian(arguments: argparse.Namespace, folder: Path, source: str, target: str) -> tuple[int, list[str]]:
     """Train with Marian; return the number of updates and the translations of the validation set."""
+    vocabulary = str(folder / "marian" / "joint.spm")
+    num_updates, model = train_marian(arguments, folder, (source, target), vocabulary)
+    options = f"--models {model} --vocabs {vocabulary} {vocabulary} --beam-size 5 --normalize 1 --cpu-threads 1"
+    text = (folder / f"dev.{source}").read_bytes()
+    decoding = [arguments.marian, "-c", DECODER, options]
+    translated = subprocess.run(decoding, input=text, capture_output=True, check=True)
+    return num_updates, translated.stdout.decode().split("\n")[:-1]
+
+
+def train_marian(
+    arguments: argparse.Namespace, folder: Path, sides: tuple[str, str], vocabulary: str
+) -> tuple[int, Path]:
+    """Train with Marian for the minutes of the command line; return the number of updates and the best model."""
     model = folder / "marian" / "model.npz"
     model.parent.mkdir()
-    vocabulary = str(model.parent / "joint.spm")
-    sides = (source, target)
     options = RECIPE | {
         "model": model,
         "train-sets": " ".join(f"train.{side}" for side in sides),
@@ -150,16 +161,12 @@ def marian(arguments: argparse.Namespace, folder: Path, source: str, target: str
                 process.send_signal(signal.SIGTERM)
                 process.wait(300)
             time.sleep(0.5)
+    shown = [line.split("Up. ")[1].split(" ")[0] for line in lines(log) if "Up. " in line]
     best = Path(f"{model}.best-ce-mean-words.npz")
     chosen = best if best.exists() else model
     if not chosen.exists():
         sys.exit(f"Marian saved no model; see {log}")
-    shown = [line.split("Up. ")[1].split(" ")[0] for line in lines(log) if "Up. " in line]
-    options = f"--models {chosen} --vocabs {vocabulary} {vocabulary} --beam-size 5 --normalize 1 --cpu-threads 1"
-    text = (folder / f"dev.{source}").read_bytes()
-    decoding = [arguments.marian, "-c", DECODER, options]
-    translated = subprocess.run(decoding, input=text, capture_output=True, check=True)
-    return int(shown[-1].replace(",", "")), translated.stdout.decode().split("\n")[:-1]
+    return int(shown[-1].replace(",", "")), chosen
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ def train(mt, trained, tmp_path, monkeypatch):
     """Runs `mt train` for the trained run with options. The smallest penalty is chosen; `choose` has its own tests."""
     monkeypatch.setattr(at_end, "_PENALTIES", (0.25,))
     monkeypatch.setattr(at_end, "_NGRAMS", ())
+    monkeypatch.setattr(at_end, "_FEWEST_PAIRS", 1)
     monkeypatch.setattr(
         tuning, "choose", lambda trials, margin, longest: min(trials, key=lambda each: each.length_penalty)
     )
@@ -73,23 +74,24 @@ def test_penalties_with_translations_that_are_too_long_are_named(train, monkeypa
 
 
 def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_path, monkeypatch):
-    choices = iter([1.5, 2.5, 2.0])  # For all pairs, then for the tags in their order.
+    choices = iter([1.5, 4.0, 2.0])  # For all pairs, then for the tags in their order.
 
     def choose(trials, margin, longest):
         penalty = next(choices)
         return next(each for each in trials if each.length_penalty == penalty)
 
     monkeypatch.setattr(tuning, "choose", choose)
+    monkeypatch.setattr(at_end, "_FEWEST_PAIRS", 1)
     options = ["tag=to_target", "both_directions=true"]
     settings = [*(f"corpus.{each}" for each in options), "training.tune_decoding=true", "training.max_epochs=1"]
     command = ("train", "--config", tiny_config, *(part for each in settings for part in ("--set", each)))
     status, _, err = mt(*command)
     assert status == 0, err
     assert "\ndecoding.length_penalty 1.5 (BLEU of valid: " in err and "each tag with its own" in err
-    assert "\n  <2en>  2.5 (" in err and "\n  <2xx>  2 (" in err
+    assert "\n  <2en>  4 (" in err and "\n  <2xx>  2 (" in err
     path = tmp_path / "runs/tiny/config.yaml"
     decoding = yaml.safe_load(path.read_text(encoding="utf-8"))["decoding"]
-    penalties = {"<2en>": 2.5, "<2xx>": 2.0}
+    penalties = {"<2en>": 4.0, "<2xx>": 2.0}
     assert (decoding["length_penalty"], decoding["length_penalties"]) == (1.5, penalties)
     for tag, penalty in penalties.items():
         translate = ("translate", "one two three.", "--tag", tag, "--json")
@@ -100,7 +102,7 @@ def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_p
     assert status == 0 and "nothing is left to do" in err
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["decoding"] == decoding
     status, _, err = mt(*command, "--set", "decoding.length_penalties={<2xx>: 1}")
-    assert status == 0 and "note: decoding.length_penalties is {'<2en>': 2.5, '<2xx>': 2.0}, as training" in err
+    assert status == 0 and "note: decoding.length_penalties is {'<2en>': 4.0, '<2xx>': 2.0}, as training" in err
     status, _, err = mt(*command, "--set", "decoding.length_penalties={<2yy>: 1}")
     assert status == 2 and "decoding.length_penalties: '<2yy>' is no tag of the corpus; it has <2xx>, <2en>" in err
 
@@ -116,3 +118,10 @@ def test_a_limit_of_repetitions_is_tried_and_kept_if_it_is_chosen(train, tmp_pat
     assert (decoding["no_repeat_ngram"], decoding["length_penalty"]) == (3, 1.0)
     assert train()[0] == 0
     assert yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"] == decoding
+
+
+def test_a_small_validation_set_chooses_nothing(train, tmp_path, monkeypatch):
+    monkeypatch.setattr(at_end, "_FEWEST_PAIRS", 1000)
+    status, _, err = train()
+    assert status == 0 and "note: valid has 40 pairs, too few to tune the search by" in err
+    assert penalty_of(tmp_path / "runs/tiny") == 1.0
