@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from mt_cli.evaluation.texts import METRICS, Score, Scorer
 from mt_cli.machine.console import Progress
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
-
-if TYPE_CHECKING:
-    pass
 
 _DEFAULT_PENALTY = DecodingConfig().length_penalty
 
@@ -122,6 +119,7 @@ class TuningSet:
         for tag in sorted(set(tags) & set(self.tags)) if rows_by_direction(self.languages) else []:
             rows = [row for row, own in enumerate(self.tags) if own == tag]
             own = self._of_rows(rows)
+            own = replace(own, scorer=self.scorer.for_language(own.languages[0][1]))
             for trial, all_texts in trials.items():
                 texts = [all_texts[row] for row in rows]
                 score, ratio = own.score(texts).score, own.length_ratio(texts)
@@ -130,8 +128,7 @@ class TuningSet:
 
     def _of_rows(self, rows: Sequence[int]) -> TuningSet:
         languages = [self.languages[row] for row in rows] if self.languages else []
-        scorer = self.scorer.for_language(languages[0][1]) if languages else self.scorer
-        return replace(self, pairs=[self.pairs[row] for row in rows], languages=languages, scorer=scorer)
+        return replace(self, pairs=[self.pairs[row] for row in rows], languages=languages)
 
 
 def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Trial:
