@@ -165,6 +165,7 @@ def evaluate(
         ),
     ] = None,
     beam_size: options.BeamSizeOption = None,
+    length_penalty: options.LengthPenaltyOption = None,
     overrides: options.SetDecodingOption = None,
     as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
@@ -174,7 +175,7 @@ def evaluate(
 ) -> None:
     """Translate a test set and compute BLEU, chrF, TER, CER, WER."""
     _check_test_set(split, source, reference, engine)
-    search = search_options(overrides, beam_size=beam_size)
+    search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
     if against is not None and not against.exists():
         raise InputError(f"--against {against}: no such run directory or file")
     path, *_ = paths = run_paths(run)

@@ -144,6 +144,16 @@ BeamSizeOption = Annotated[
         rich_help_panel=SEARCH,
     ),
 ]
+LengthPenaltyOption = Annotated[
+    float | None,
+    Option(
+        min=0.0,
+        metavar="X",
+        help="Larger values give longer translations.",
+        show_default="that of the run",
+        rich_help_panel=SEARCH,
+    ),
+]
 
 
 def check_choice(option: str, value: str, *choices: str) -> None:

@@ -92,16 +92,7 @@ def translate(
         bool, Option("--interactive", help="Prompt for sentences, one at a time.", rich_help_panel=_TEXT)
     ] = False,
     beam_size: options.BeamSizeOption = None,
-    length_penalty: Annotated[
-        float | None,
-        Option(
-            min=0.0,
-            metavar="X",
-            help="Larger values give longer translations.",
-            show_default="that of the run",
-            rich_help_panel=options.SEARCH,
-        ),
-    ] = None,
+    length_penalty: options.LengthPenaltyOption = None,
     prefix: Annotated[
         str,
         Option(

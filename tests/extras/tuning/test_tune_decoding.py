@@ -33,7 +33,7 @@ def test_each_score_is_that_of_mt_evaluate_with_the_same_options(mt, run):
         (3, 1.0),
     ]
     for each in found["trials"]:
-        options = "--beam-size", each["beam_size"], "--set", f"decoding.length_penalty={each['length_penalty']}"
+        options = "--beam-size", each["beam_size"], "--length-penalty", each["length_penalty"]
         status, out, _ = mt("evaluate", "--run", run, "--split", "valid", "--precision", "fp32", *options, "--json")
         expected = json.loads(out)
         assert status == 0
