@@ -83,7 +83,7 @@ def tune_decoding(
     progress: options.ProgressOption = "auto",
     split: Annotated[str | None, Option(hidden=True, callback=_refuse, help="Had one value; is refused.")] = None,
 ) -> None:
-    """Choose beam size, length penalty and no_repeat_ngram on the validation set.
+    """Choose beam size and length penalty on the validation set.
 
     Writes them into config.yaml of the run, from which mt translate takes its defaults.
     """
