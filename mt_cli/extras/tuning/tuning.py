@@ -108,7 +108,7 @@ class TuningSet:
     def length_ratio(self, hypotheses: Sequence[str]) -> float:
         """Characters of translations by those of the references; as in chrF, spaces do not count."""
         lengths = [sum(len(word) for text in texts for word in text.split()) for texts in (hypotheses, self.references)]
-        return round(lengths[0] / max(1, lengths[1]), 3)
+        return round(lengths[0] / max(1, lengths[1]), 2)
 
     def trials_by_tag(self, trials: Mapping[Trial, Sequence[str]], tags: Sequence[str]) -> dict[str, list[Trial]]:
         """The trials as they are for the pairs of each tag alone; empty if there is only one direction.
