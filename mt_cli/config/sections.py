@@ -332,6 +332,12 @@ class Config(Section):
             if self.tokenizer.sample_pairs is None:
                 yield "tokenizer.sample_pairs: missing; a stream needs a number"
 
+    @property
+    def greedy_decoding(self) -> DecodingConfig:
+        """The search of validations; it does not depend on what `training.tune_decoding` chooses later."""
+        greedy = self.decoding.greedy
+        return greedy.model_copy(update={"no_repeat_ngram": None}) if self.training.tune_decoding else greedy
+
     def to_yaml(self) -> str:
         """The complete config as YAML."""
         return to_yaml(self.model_dump(mode="json"))

@@ -154,7 +154,10 @@ def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Pl
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     if config.training.tune_decoding and directory.report_path.exists():
-        config = _with_tuned_decoding(config, previous.decoding)
+        if previous.training.tune_decoding:
+            config = _with_tuned_decoding(config, previous.decoding)
+        else:
+            say(f"note: the search is tuned when training ends; now: mt tune-decoding --run {directory.path}")
     changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
     path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
     report = finished_report(directory, config, state)

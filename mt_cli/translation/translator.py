@@ -149,6 +149,9 @@ class Translator:
         if decoding.get("length_penalty") is not None:
             decoding = {"length_penalties": {}} | decoding
         settings = changed_section(self.decoding, decoding)
+        if unknown := settings.length_penalties.keys() - set(self.tags):
+            known = ", ".join(self.tags) or "none"
+            raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
         splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines

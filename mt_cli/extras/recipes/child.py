@@ -36,11 +36,11 @@ def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
                 )
 
 
-def begun_with(run: Path, tree: Tree, cache: Cache) -> tuple[Tree, Decision]:
+def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, Decision]:
     """The tree of a config that begins with a run, and the values for `preset: auto`, of which only `training` counts.
 
-    Added are `init`, a tag if the run has tags for the target language, and spellings of the text that the run does not
-    make equal. Raises RunError if there is no such run, and the errors of `hooks.adopt` and `decide`.
+    Added are `init`, a tag if the run takes the target language from tags, and spellings of the text that the run does
+    not make equal. Raises RunError if there is no such run, and the errors of `hooks.adopt` and `decide`.
     """
     hooks.require("adopt")
     parent = _config_of(run)
@@ -50,10 +50,11 @@ def begun_with(run: Path, tree: Tree, cache: Cache) -> tuple[Tree, Decision]:
         corpus["tag"] = TO_TARGET
     init = {"run": str(run)} | ({"vocabulary": "extend"} if has_own_pieces else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
-    config, _, _ = hooks.adopt(parse_config(tree, "mt init"), cache, None, None)
+    path = runs / tree["name"]
+    config, _, _ = hooks.adopt(parse_config(tree, "mt init"), cache, path, None)
     if has_own_pieces and (own := _spelling(config, cache)):
         tree["tokenizer"] = own
-    config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, None, None)
+    config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, path, None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
     spelling = {key: choice for key, choice in found.choices["tokenizer"].items() if key in tree.get("tokenizer", {})}
     choices = {"tokenizer": spelling} if spelling else {}

@@ -63,7 +63,7 @@ def new_config(
     """
     corpus, sides = _corpus_of(source, languages, evaluation or {})
     both = sides.languages
-    tree = {"name": name or _name_of(source, both), "corpus": corpus, "preset": "auto"}
+    tree = {"name": name or _name_of(source, both, parent), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
     try:
         stretches, is_left_out = _other_orthography(read(config, cache), config.corpus)
@@ -73,7 +73,7 @@ def new_config(
         if parent is None:
             found = decide(config, cache)
         else:
-            tree, found = begun_with(parent, tree, cache)
+            tree, found = begun_with(parent, tree, cache, runs or Path("runs"))
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
     end = f"; begins with {parent}." if parent else f". Expect {expectation(found.facts)}"
@@ -214,8 +214,8 @@ def _beginning(source: Source, named: tuple[str | None, str | None], found: Foun
     return beginning, num_rows
 
 
-def _name_of(source: Source, languages: Languages) -> str:
-    """A name for the run: that of the file, dataset or folder, and the languages."""
+def _name_of(source: Source, languages: Languages, parent: Path | None) -> str:
+    """A name for the run: that of the file, dataset or folder, and the languages; not that of its parent."""
     if isinstance(source, DatasetSource):
         stem = Path(source.dataset).name
     elif isinstance(source, FolderSource):
@@ -226,7 +226,8 @@ def _name_of(source: Source, languages: Languages) -> str:
         words = [word for word in parts if word and not is_common(word) and word not in languages]
         stem = "_".join(words) if words and words != ["train"] else path.absolute().parent.name
     text = re.sub(r"[^\w-]+", "_", f"{stem}_{languages[0]}_{languages[1]}").lstrip("_-")[:100]
-    return text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")  # Names of files have a limit in bytes.
+    own = text.encode()[:_MAX_NAME_BYTES].decode(errors="ignore")  # Names of files have a limit in bytes.
+    return f"{own[:98]}_2" if parent is not None and parent.name == own else own
 
 
 def _as_yaml(tree: Tree, found: Decision, heading: str, left_out: str) -> str:

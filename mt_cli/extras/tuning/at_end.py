@@ -70,5 +70,5 @@ def _listed(trials: Sequence[Mapping[str, Any]]) -> str:
         row = f"{each['score']:.2f} with {each['length_penalty']:g}"
         is_long = each["length_ratio"] > _LONGEST
         (too_long if is_long else scores).append(f"{row}, {each['length_ratio']:.2f}" if is_long else row)
-    refused = f"; translations too long, compared with the references: {'; '.join(too_long)}" if too_long else ""
-    return f"{', '.join(scores)}{refused}"
+    refused = [f"translations too long, compared with the references: {'; '.join(too_long)}"] if too_long else []
+    return "; ".join([", ".join(scores)][: len(scores)] + refused)

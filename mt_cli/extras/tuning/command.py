@@ -90,7 +90,7 @@ def tune_decoding(
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
     grid = _numbers("--beam-sizes", beam_sizes, int), _numbers("--length-penalties", length_penalties, float)
-    given = no_repeat_ngrams and _numbers("--no-repeat-ngrams", no_repeat_ngrams, _ngram)
+    ngrams = None if no_repeat_ngrams is None else _numbers("--no-repeat-ngrams", no_repeat_ngrams, _ngram)
     path = run_path(run)
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
@@ -100,7 +100,7 @@ def tune_decoding(
     directory = RunDirectory(path)
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
-        settings = tuning.search_grid(config.decoding, *grid, given or [config.decoding.no_repeat_ngram])
+        settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
         _, pairs, languages = _pairs_of(config, _SPLIT, None, None)
         scorer = scorer_of(config, _SPLIT)
         compared = tuning.TuningSet(pairs, languages, scorer, tuning.metric_of(config, scorer))

@@ -23,6 +23,7 @@ from mt_cli.machine.console import Progress
 from mt_cli.machine.storage import write_text
 from mt_cli.translation.translator import Translator
 
+_FEWEST_PAIRS_OF_TAG = 50
 _DEFAULT_PENALTY = DecodingConfig().length_penalty
 
 
@@ -113,11 +114,13 @@ class TuningSet:
     def trials_by_tag(self, trials: Mapping[Trial, Sequence[str]], tags: Sequence[str]) -> dict[str, list[Trial]]:
         """The trials as they are for the pairs of each tag alone; empty if there is only one direction.
 
-        `trials` have the translations of all pairs.
+        `trials` have the translations of all pairs. A tag with few pairs is left out.
         """
         found: dict[str, list[Trial]] = {}
         for tag in sorted(set(tags) & set(self.tags)) if rows_by_direction(self.languages) else []:
             rows = [row for row, own in enumerate(self.tags) if own == tag]
+            if len(rows) < _FEWEST_PAIRS_OF_TAG:
+                continue
             own = self._of_rows(rows)
             own = replace(own, scorer=self.scorer.for_language(own.languages[0][1]))
             for trial, all_texts in trials.items():
@@ -135,11 +138,11 @@ def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Tria
     """The smallest beam whose score is at most `margin` below the best one.
 
     With that beam, the default length penalty and no `no_repeat_ngram`, or one of both, if their score is as close to
-    the best; then the highest score, and of equal scores the penalty closest to the default. Of those with a length
-    ratio above `longest`, only the smallest one is an answer, if there is no other.
+    the best; then the highest score, and of equal scores the penalty closest to the default. Length ratios above
+    `longest` are no answer; if all are, it is the setting closest to the defaults with the smallest one.
     """
     fitting = [each for each in trials if each.length_ratio <= longest]
-    fitting = fitting or [min(trials, key=lambda each: each.length_ratio)]
+    fitting = fitting or [min(trials, key=lambda each: (-_num_defaults(each), each.length_ratio))]
     best = max(each.score for each in fitting)
     near = [each for each in fitting if best - each.score <= margin]
     near = [each for each in near if each.beam_size == min(trial.beam_size for trial in near)]

@@ -346,6 +346,12 @@ def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_
     status, _, err = mt(*command, "runs/tinny", "--output", "other.yaml")
     assert status == 2 and "--begin-with: runs/tinny: no such run directory, did you mean runs/tiny?" in err
     assert mt("init", "--example", "quickstart", "--begin-with", "runs/tiny")[0] == 2
+    status, _, err = mt("init", "--files", "train.en", "train.it", "--name", "tiny", "--begin-with", "runs/tiny")
+    assert status == 2 and "is the directory of this run itself; give the config another name" in err
+    shutil.copytree(tmp_path / "runs/tiny", tmp_path / f"runs/{tmp_path.name}_en_it")
+    own = ("init", "--files", "train.en", "train.it", "--begin-with", f"runs/{tmp_path.name}_en_it")
+    assert mt(*own, "--output", "same.yaml")[0] == 0
+    assert load_config(tmp_path / "same.yaml").name == f"{tmp_path.name}_en_it_2"
 
 
 def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, tiny_tree, tmp_path):

@@ -4,6 +4,7 @@ import shutil
 import pytest
 import yaml
 
+from mt_cli.config.loading import load_config
 from mt_cli.extras.tuning import at_end, tuning
 
 
@@ -82,6 +83,7 @@ def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_p
 
     monkeypatch.setattr(tuning, "choose", choose)
     monkeypatch.setattr(at_end, "_FEWEST_PAIRS", 1)
+    monkeypatch.setattr(tuning, "_FEWEST_PAIRS_OF_TAG", 1)
     options = ["tag=to_target", "both_directions=true"]
     settings = [*(f"corpus.{each}" for each in options), "training.tune_decoding=true", "training.max_epochs=1"]
     command = ("train", "--config", tiny_config, *(part for each in settings for part in ("--set", each)))
@@ -98,6 +100,8 @@ def test_with_several_directions_each_tag_has_its_penalty(mt, tiny_config, tmp_p
         own = mt(*translate)[1]
         assert own == mt(*translate, "--length-penalty", penalty)[1]
         assert own != mt(*translate, "--length-penalty", 1)[1]  # The score depends on the penalty.
+    status, _, err = mt("translate", "one two three.", "--set", "decoding.length_penalties={<2yy>: 1}")
+    assert status == 2 and "decoding.length_penalties: '<2yy>' is no tag of this model; it knows <2xx>, <2en>" in err
     status, _, err = mt(*command)
     assert status == 0 and "nothing is left to do" in err
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["decoding"] == decoding
@@ -118,6 +122,14 @@ def test_a_limit_of_repetitions_is_tried_and_kept_if_it_is_chosen(train, tmp_pat
     assert (decoding["no_repeat_ngram"], decoding["length_penalty"]) == (3, 1.0)
     assert train()[0] == 0
     assert yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))["decoding"] == decoding
+    assert load_config(run / "config.yaml").greedy_decoding.no_repeat_ngram is None, "validations stay as they were"
+
+
+def test_a_finished_run_is_not_said_to_be_tuned(train, tmp_path):
+    assert train("training.tune_decoding=false")[0] == 0
+    status, _, err = train("decoding.length_penalty=2")
+    assert status == 0 and "now: mt tune-decoding --run " in err and "as training.tune_decoding chose" not in err
+    assert penalty_of(tmp_path / "runs/tiny") == 2.0
 
 
 def test_a_small_validation_set_chooses_nothing(train, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.texts import Scorer
+from mt_cli.extras.tuning import tuning
 from mt_cli.extras.tuning.tuning import Trial, TuningSet, choose, format_tuning, search_grid, tune
 
 SCORES = st.integers(0, 40).map(lambda tenths: tenths / 8)  # Exact in binary, so that margins are exact.
@@ -46,6 +47,13 @@ def test_translations_that_are_too_long_are_not_chosen_unless_all_are():
     trials = [Trial(4, penalty, penalty, penalty / 2, 1.0) for penalty in (1.0, 1.5, 2.0, 3.0)]
     for longest, expected in ((9.0, 3.0), (1.25, 2.0), (0.75, 1.5), (0.1, 1.0)):
         assert choose(trials, 0.0, longest).length_penalty == expected
+
+
+def test_if_all_translations_are_too_long_nothing_is_changed():
+    trials = trials_of({(4, 1.0): 5, (4, 2.0): 9})
+    trials = [replace(each, length_ratio=3 + each.length_penalty) for each in trials]
+    trials.append(replace(trials[0], length_ratio=2.0, no_repeat_ngram=3, score=20))
+    assert choose(trials, 0.0, 1.25) == trials[0]
 
 
 def test_the_grid_has_every_setting_once_in_order_and_keeps_other_options():
@@ -116,7 +124,8 @@ def test_the_score_of_several_directions_is_their_mean():
     assert found["signature"].startswith("mean:2|")
 
 
-def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
+def test_each_tag_has_the_penalty_that_is_best_for_its_pairs(monkeypatch):
+    monkeypatch.setattr(tuning, "_FEWEST_PAIRS_OF_TAG", 3)
     found = tune(Copying(), compared_on(PAIRS, LANGUAGES), grid([1, 2, 9], [None, 3]), 0)
     chosen = found["chosen"]
     assert chosen["length_penalties"] == {"<2de>": 2, "<2en>": 1} and chosen["no_repeat_ngram"] == 3
@@ -124,6 +133,9 @@ def test_each_tag_has_the_penalty_that_is_best_for_its_pairs():
     assert scores["<2en>"] == 100 and {each["no_repeat_ngram"] for each in found["tags"]["<2en>"]} == {3}
     assert chosen["score"] == pytest.approx(sum(scores.values()) / 2, abs=1e-3)
     text = format_tuning(found | {"split": "valid"})
+    monkeypatch.setattr(tuning, "_FEWEST_PAIRS_OF_TAG", 4)
+    few = tune(Copying(), compared_on(PAIRS, LANGUAGES), grid([1, 2, 9], [3]), 0)["chosen"]
+    assert few["length_penalties"] == {"<2de>": 2}, "three pairs are too few"
     assert "each tag with its own" in text and "beam 2, no_repeat_ngram 3 " in text
 
 
