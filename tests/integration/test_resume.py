@@ -821,6 +821,7 @@ CHANGES = {
     **{"training.device": "auto", "training.num_threads": 2, "evaluation.bleu_tokenizer": "char"},
     **{"training.recompute_layers": "true", "training.shard_model": "true"},
     **{"decoding.beam_size": 1, "decoding.length_penalty": 0.5, "decoding.max_length_ratio": 1.0},
+    **{"decoding.length_penalties": "{<2xx>: 2.0}"},
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},
     **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},
     **{"decoding.seed": 2, "decoding.batch_tokens": 50},
@@ -847,7 +848,7 @@ def saved_at_each_step(corpus, one_thread, tmp_path_factory):
     folder = tmp_path_factory.mktemp("each_step")
     tree = {
         "name": "tiny",
-        "corpus": {"source": "en", "target": "xx", "valid": {"fraction": 0.02}},
+        "corpus": {"source": "en", "target": "xx", "tag": "to_target", "valid": {"fraction": 0.02}},
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
         "training": {"max_steps": NUM_STEPS, "batch_tokens": 200, "warmup_steps": 2, "validate_every_steps": 3},
         "evaluation": {"num_resamples": 10},
