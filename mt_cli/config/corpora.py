@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from mt_cli.config.checks import without_problems
-from mt_cli.config.directions import written_out
+from mt_cli.config.directions import targets_of, written_out
 
 
 class Section(BaseModel):
@@ -366,6 +366,11 @@ class CorpusConfig(Section):
     def filters_of(self, source: TextSource) -> FilterConfig:
         """The filters of a training corpus."""
         return source.filters or self.filters
+
+    @property
+    def has_target_tags(self) -> bool:
+        """Whether each corpus of `train` has a tag that names a target language."""
+        return all(targets_of([source.tag or ""]) for source in self.train)
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -143,14 +143,13 @@ class Translator:
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
+        known = ", ".join(self.tags) or "none"
         if tag is not None and tag not in self.tags:
-            known = ", ".join(self.tags) or "none"
             raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
         if decoding.get("length_penalty") is not None:
             decoding = {"length_penalties": {}} | decoding
         settings = changed_section(self.decoding, decoding)
         if unknown := settings.length_penalties.keys() - set(self.tags):
-            known = ", ".join(self.tags) or "none"
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
         splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)

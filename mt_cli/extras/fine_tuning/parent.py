@@ -11,7 +11,6 @@ import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.directions import targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
@@ -77,8 +76,7 @@ def adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
-        needs_tags = all(targets_of([source.tag or ""]) for source in run.config.corpus.train)
-        if needs_tags and any(source.tag is None for source in config.corpus.train):
+        if run.config.corpus.has_target_tags and any(source.tag is None for source in config.corpus.train):
             raise ConfigError(
                 f"init.run: {parent_path} takes the target language from tags, which corpora of this config lack; set "
                 "corpus.tag: to_target"

@@ -10,16 +10,15 @@ from typing import Any
 
 from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.directions import TO_TARGET, targets_of
+from mt_cli.config.directions import TO_TARGET
 from mt_cli.config.loading import load_config, parse_config
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError, RunError
 from mt_cli.extras.recipes.auto import Circumstances, Decision, decide
 from mt_cli.extras.recipes.facts import find_facts
+from mt_cli.extras.recipes.naming import Tree
 from mt_cli.run.data import read
-
-Tree = dict[str, Any]
 
 
 def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
@@ -46,15 +45,13 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
     parent = _config_of(run)
     has_own_pieces = parent.tokenizer.algorithm != "sentencepiece"
     corpus = dict(tree["corpus"])
-    if all(targets_of([source.tag or ""]) for source in parent.corpus.train):
+    if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
     init = {"run": str(run)} | ({"vocabulary": "extend"} if has_own_pieces else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
-    path = runs / tree["name"]
-    config, _, _ = hooks.adopt(parse_config(tree, "mt init"), cache, path, None)
-    if has_own_pieces and (own := _spelling(config, cache)):
+    if has_own_pieces and (own := _spelling(hooks.inherited(parse_config(tree, "mt init"), parent, "mt init"), cache)):
         tree["tokenizer"] = own
-    config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, path, None)
+    config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
     spelling = {key: choice for key, choice in found.choices["tokenizer"].items() if key in tree.get("tokenizer", {})}
     choices = {"tokenizer": spelling} if spelling else {}

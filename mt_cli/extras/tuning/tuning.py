@@ -202,18 +202,17 @@ def _trials(translator: Translator, compared: TuningSet, settings: Sequence[Deco
     """
     keys = [(each.beam_size, each.no_repeat_ngram, each.length_penalty * (each.beam_size > 1)) for each in settings]
     by_key = dict(zip(keys, settings, strict=True))
-    found: dict[tuple[int, int | None, float], tuple[float, float, float]] = {}
-    hypotheses: dict[tuple[int, int | None, float], list[str]] = {}
+    found: dict[tuple[int, int | None, float], tuple[float, float, float, list[str]]] = {}
     with Progress("tune decoding", len(by_key) * len(compared.pairs), "sentence") as progress:
         for key, each in by_key.items():
             started_at = time.perf_counter()
             texts = translations_of(translator.with_decoding(each), compared.pairs, progress.advance)
             seconds = round(time.perf_counter() - started_at, 3)
             score = compared.score(texts).score
-            found[key], hypotheses[key] = (score, compared.length_ratio(texts), seconds), texts
+            found[key] = score, compared.length_ratio(texts), seconds, texts
             progress.show(beam=f"{each.beam_size}", score=f"{score:.2f}")
     return {
-        Trial(each.beam_size, each.length_penalty, *found[key], each.no_repeat_ngram): hypotheses[key]
+        Trial(each.beam_size, each.length_penalty, *found[key][:3], each.no_repeat_ngram): found[key][3]
         for each, key in zip(settings, keys, strict=True)
     }
 
