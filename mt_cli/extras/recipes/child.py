@@ -53,7 +53,8 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
         tree["tokenizer"] = own
     config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
-    spelling = {key: choice for key, choice in found.choices["tokenizer"].items() if key in tree.get("tokenizer", {})}
+    # With the spellings of the parent, which the text alone may not need.
+    spelling = {key: found.choices["tokenizer"][key]._replace(value=own) for key, own in tree.get("tokenizer", {}).items()}
     choices = {"tokenizer": spelling} if spelling else {}
     return tree, replace(found, choices={**choices, "training": found.choices["training"]})
 

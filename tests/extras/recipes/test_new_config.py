@@ -354,6 +354,21 @@ def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_
     assert load_config(tmp_path / "same.yaml").name == f"{tmp_path.name}_en_it_2"
 
 
+def test_the_spellings_of_a_run_to_begin_with_are_kept_beside_those_of_the_text(mt, tiny_tree, tmp_path):
+    tree = tiny_tree | {"name": "parent"}
+    tree["tokenizer"] = {"letters": {"ã": "a"}}
+    tree["training"]["max_epochs"] = 1
+    (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    assert mt("train", "--config", "parent.yaml")[0] == 0
+    for name, letter in (("train", "õ"), ("valid", "ô")):
+        texts = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)} {n}." for n in range(300)]
+        (tmp_path / f"{name}.xx").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
+    status, _, err = mt("init", "--files", "train.en", "train.xx", "--name", "child", "--begin-with", "runs/parent")
+    assert status == 0, err
+    assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}
+
+
 def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, tiny_tree, tmp_path):
     tree = tiny_tree | {"name": "several"}
     tree["corpus"] |= {"tag": "to_target", "both_directions": True}
