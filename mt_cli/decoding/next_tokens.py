@@ -42,18 +42,27 @@ def sampled_tokens(
     log-probabilities are those of the unchanged model.
     """
     log_probs_RV = allowed.apply(logits_RV.float().log_softmax(dim=-1))
+    if decoding.top_k is None and decoding.top_p is None:  # Needs no order, and sorting takes most of the time.
+        return _sampled(log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R)
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
         before_RC = weights_RC.cumsum(dim=-1) - weights_RC
         # The likeliest token is kept, however small `top_p` is.
         weights_RC = weights_RC.masked_fill((before_RC > 0) & (before_RC >= decoding.top_p), 0.0)
+    values_R1, ranks_R1 = _sampled(values_RC, weights_RC, random_numbers_R)
+    return values_R1, tokens_RC.gather(1, ranks_R1)
+
+
+def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) -> tuple[Tensor, Tensor]:
+    """Rx1 values and places, each sampled with a random number from 0 to 1; a value is NaN where all weights are."""
     sums_RC = weights_RC.cumsum(dim=-1)
-    ranks_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * sums_RC[:, -1:], right=True)
-    # A number near 1 may be rounded up to the total: then the last token that has any weight.
-    last_R1 = (weights_RC > 0).sum(dim=-1, keepdim=True) - 1
-    ranks_R1 = torch.minimum(ranks_R1, last_R1).clamp(min=0)  # No weight is above 0 if the logits are NaN.
-    return values_RC.gather(1, ranks_R1), tokens_RC.gather(1, ranks_R1)
+    total_R1 = sums_RC[:, -1:].contiguous()
+    places_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
+    # A number near 1 may be rounded up to the total: then the first place where the sum is complete.
+    complete_R1 = torch.searchsorted(sums_RC, total_R1).clamp(max=sums_RC.shape[1] - 1)
+    places_R1 = torch.minimum(places_R1, complete_R1)
+    return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
 
 
 def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:

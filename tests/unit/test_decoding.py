@@ -1,4 +1,5 @@
 import itertools
+import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -7,9 +8,9 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints
+from mt_cli.decoding.constraints import NEVER_PRODUCED, Allowed, Constraints
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.decoding.next_tokens import largest
+from mt_cli.decoding.next_tokens import largest, sampled_tokens
 from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
@@ -260,6 +261,17 @@ def test_the_narrowest_sampling_is_greedy(narrow):
     sampled = found_by(model, sources, sample=True, **narrow)
     assert [h[0].ids for h in greedy] == [h[0].ids for h in sampled]
     assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in sampled], abs=1e-5)
+
+
+@pytest.mark.parametrize("narrow", [{}, {"top_k": 3}, {"top_p": 0.99}])
+@pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
+def test_a_token_that_is_not_allowed_is_never_sampled(narrow, number):
+    logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
+    allowed = Allowed(forbidden=(0, *range(200, 300)))  # At both ends.
+    options = DecodingConfig(sample=True, **narrow)
+    log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, allowed)
+    assert log_probs.isfinite().all() and ((tokens > 0) & (tokens < 200)).all()
+    assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, allowed)[0].isnan().all()
 
 
 def test_samples_are_sorted_and_scored_as_the_model_reads_them():

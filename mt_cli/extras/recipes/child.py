@@ -54,7 +54,9 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
     config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
     # With the spellings of the parent, which the text alone may not need.
-    spelling = {key: found.choices["tokenizer"][key]._replace(value=own) for key, own in tree.get("tokenizer", {}).items()}
+    spelling = {
+        key: found.choices["tokenizer"][key]._replace(value=own) for key, own in tree.get("tokenizer", {}).items()
+    }
     choices = {"tokenizer": spelling} if spelling else {}
     return tree, replace(found, choices={**choices, "training": found.choices["training"]})
 
