@@ -22,10 +22,10 @@ from mt_cli.run.data import read
 
 
 def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
-    """Notes on trained runs from the same source language into another language, the newest one first."""
-    weights = [path for path in runs.glob("*/checkpoints/best.safetensors") if path.is_file()]
-    for path in sorted(weights, key=lambda path: path.stat().st_mtime, reverse=True):
-        run = path.parent.parent
+    """Notes on finished runs from the same source language into another language, the newest one first."""
+    reports = [path for path in runs.glob("*/report.json") if (path.parent / "checkpoints/best.safetensors").is_file()]
+    for path in sorted(reports, key=lambda path: path.stat().st_mtime, reverse=True):
+        run = path.parent
         with suppress(MtError):  # A run that cannot be read is none to begin with.
             source, target = load_config(run / "config.yaml").corpus.languages
             if source == languages[0] and target != languages[1]:

@@ -320,6 +320,10 @@ def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_pa
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     (tmp_path / "runs" / "damaged" / "checkpoints").mkdir(parents=True)
     (tmp_path / "runs" / "damaged" / "checkpoints" / "best.safetensors").touch()
+    (tmp_path / "runs" / "damaged" / "report.json").touch()
+    shutil.copytree(trained, tmp_path / "runs" / "unfinished")
+    (tmp_path / "runs" / "unfinished" / "report.json").unlink()
+    (tmp_path / "runs" / "unfinished" / "checkpoints" / "best.safetensors").touch()
     status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
     assert status == 0 and "note: runs/tiny translates from en, too, into xx: to begin with it" in err, err
     assert "mt init --begin-with runs/tiny writes such a config" in err
