@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     import typer
 
     from mt_cli.config.sections import Config
+    from mt_cli.extras.augmentation.pairs import augmented as augmented
     from mt_cli.extras.averages.averages import average_at_end as average_at_end
     from mt_cli.extras.comet import comet_score as comet_score
     from mt_cli.extras.comet import load_comet as load_comet
@@ -61,6 +62,7 @@ HOOKS = {
     # name: (module, the option that asks for it)
     "adopt": ("mt_cli.extras.fine_tuning.parent", "init.run"),
     "attention_pictures": ("mt_cli.extras.inspection.training_pictures", "training.num_pictures"),
+    "augmented": ("mt_cli.extras.augmentation.pairs", "training.concatenated_pairs or training.inserted_words"),
     "average_at_end": ("mt_cli.extras.averages.averages", "training.average_checkpoints"),
     "Circumstances": ("mt_cli.extras.recipes.auto", "preset: auto"),
     "comet_score": ("mt_cli.extras.comet", "--comet"),
@@ -113,6 +115,7 @@ def require_for(config: Config, num_processes: int) -> None:
     """Raise InputError if a run of a config needs an extra that is missing, now and not after hours."""
     needed = {
         "adopt": config.init.run is not None,
+        "augmented": config.training.is_augmented,
         "average_at_end": config.training.average_checkpoints is not None,
         "resegmented": config.tokenizer.is_sampled,
         "resolve_preset": config.preset is not None,

@@ -315,6 +315,7 @@ class Config(Section):
     def _sections_fit(self) -> Iterator[str]:
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             yield "model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true"
+        yield from self._augmentation_fits() if self.init.run is None else ()
         if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:
             yield (
                 f"model.max_positions: {self.model.max_positions} learned positions are too few for "
@@ -331,6 +332,13 @@ class Config(Section):
                 yield "training.max_steps: missing; the schedule of a stream needs it or max_minutes"
             if self.tokenizer.sample_pairs is None:
                 yield "tokenizer.sample_pairs: missing; a stream needs a number"
+
+    def _augmentation_fits(self) -> Iterator[str]:
+        algorithm = self.tokenizer.algorithm
+        if self.training.inserted_words and algorithm in ("word_level", "char"):
+            yield f"training.inserted_words: {algorithm} has no subwords for made-up words; use bpe or unigram"
+        if self.training.concatenated_pairs and algorithm == "char":
+            yield "training.concatenated_pairs: not with tokenizer.algorithm char, as no space would stand between them"
 
     @property
     def greedy_decoding(self) -> DecodingConfig:

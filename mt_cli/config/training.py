@@ -41,6 +41,14 @@ class TrainingConfig(Section):
     micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)
     """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
     (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
+    concatenated_pairs: float = Field(default=0.0, ge=0, le=1)
+    """Share of the pairs of an epoch that are concatenated with another one of the same corpus, two by two and anew in
+    each epoch, if no side becomes longer than `corpus.max_tokens`: for text with longer sentences than the training
+    pairs (Nguyen et al. 2021, "Data Augmentation by Concatenation for Low-Resource Translation"). `num_pairs_seen` of a
+    report counts two concatenated pairs as one."""
+    inserted_words: float = Field(default=0.0, ge=0, le=1)
+    """With subwords (bpe, unigram): share of the pairs of an epoch that get a made-up name or number on both sides, at
+    about the same place, other ones in each epoch: the model learns to copy words that it does not know."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
     learning_rate: float = Field(default=1e-3, ge=1e-30, le=1e30)
@@ -145,6 +153,11 @@ class TrainingConfig(Section):
         """The number of micro-batches of step 1, 2, ..."""
         largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
         return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
+
+    @property
+    def is_augmented(self) -> bool:
+        """Whether training pairs are made of others."""
+        return self.concatenated_pairs > 0 or self.inserted_words > 0
 
     def is_sharded(self, num_processes: int) -> bool:
         """Whether this number of processes share out the weights."""

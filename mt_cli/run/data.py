@@ -129,7 +129,10 @@ def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
 
 
 def training_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
-    """The pairs of `train` in the proportions of the config, or its stream; with sampled segmentations if asked."""
+    """The pairs of `train` in the proportions of the config, or its stream.
+
+    If asked for, they are segmented anew in each epoch and augmented.
+    """
     corpus, training = config.corpus, config.training
     pairs: TrainingPairs
     if corpus.is_streaming:
@@ -137,9 +140,11 @@ def training_pairs(data: Data, config: Config, group: Group = ALONE) -> Training
     else:
         times = times_per_epoch(data, config)
         pairs = MixedPairs(data.encoded["train"], times, training.tokens_per_batch, training.seed)
-    if not config.tokenizer.is_sampled:
-        return pairs
-    return hooks.resegmented(pairs, data.tokenizers, config)
+    if config.tokenizer.is_sampled:
+        pairs = hooks.resegmented(pairs, data.tokenizers, config)
+    if training.is_augmented:
+        pairs = hooks.augmented(pairs, data.tokenizers, config)
+    return pairs
 
 
 def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:

@@ -81,6 +81,11 @@ class Tokenizer:
         """The vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
         return dict(json.loads(self._backend.to_str())["model"])
 
+    @property
+    def tag_ids(self) -> list[int]:
+        """The ids of the tags."""
+        return [index for index in self._tag_ids.values() if index is not None]
+
     def subwords(self) -> dict[str, int]:
         """The ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
         entries = self._backend.get_vocab()

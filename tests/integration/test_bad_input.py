@@ -324,6 +324,7 @@ NUMBERS = list(numbers_of(Config))
 NEEDED = {
     "tokenizer.bpe_dropout": "tokenizer.algorithm=bpe tokenizer.vocab_size=300",
     "tokenizer.unigram_alpha": "tokenizer.algorithm=unigram tokenizer.vocab_size=300",
+    "training.inserted_words": "tokenizer.algorithm=bpe tokenizer.vocab_size=300",
     "training.muon_learning_rate": "training.optimizer=muon",
     "training.weight_decay": "training.optimizer=muon training.learning_rate=1e30",
     "training.learning_rate": "training.weight_decay=1e6",

@@ -143,6 +143,21 @@ def test_a_stopped_run_with_sampled_segmentations_ends_as_one_that_was_not(
     assert {path.name for path in (tmp_path / "runs/.cache").iterdir()} == entries
 
 
+def test_a_stopped_run_with_augmented_pairs_ends_as_one_that_was_not(train, assert_same_run, tmp_path, monkeypatch):
+    options = ["tokenizer.algorithm=bpe", "tokenizer.vocab_size=60", "tokenizer.byte_fallback=false"]
+    options += ["tokenizer.shared=true", "tokenizer.bpe_dropout=0.2"]
+    options += ["training.concatenated_pairs=0.5", "training.inserted_words=0.5"]
+    options = [part for option in options for part in ("--set", option)]
+    sizes = {"batch_tokens": 1000, "validate_every_steps": 1000}
+    assert train("whole", *options, **sizes)[0] == 0
+    num_steps = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))["num_steps"]
+    for step in (3, num_steps // 2):
+        act_at(monkeypatch, step, send(signal.SIGTERM))
+        assert train("parts", *options, **sizes)[0] == 130
+    assert train("parts", *options, **sizes)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
 @pytest.mark.parametrize("seconds", [1, 100_000])
 def test_a_clock_that_goes_backwards_changes_nothing(train, begin, assert_same_run, tmp_path, monkeypatch, seconds):
     import time

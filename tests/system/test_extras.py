@@ -108,6 +108,11 @@ def test_the_core_trains_resumes_and_translates_alone(core, tmp_path):
             "tokenizer.bpe_dropout or tokenizer.unigram_alpha",
             "subword_sampling",
         ),
+        (
+            ["training.concatenated_pairs=0.5"],
+            "training.concatenated_pairs or training.inserted_words",
+            "augmentation",
+        ),
         (["training.average_checkpoints=2"], "training.average_checkpoints", "averages"),
         (["training.tune_decoding=true"], "training.tune_decoding", "tuning"),
         (["corpus.train={file: a.tmx}"], "a .tmx file", "localisation"),

@@ -118,6 +118,7 @@ CONFIG = {
 @pytest.mark.parametrize(
     ("name", "sections", "num_processes"),
     [
+        ("augmented", {"training": {"concatenated_pairs": 0.5}}, 1),
         ("average_at_end", {"training": {"average_checkpoints": 2}}, 1),
         ("resegmented", {"tokenizer": {"algorithm": "bpe", "vocab_size": 500, "bpe_dropout": 0.1}}, 1),
         ("resolve_preset", {"preset": "auto"}, 1),

@@ -168,6 +168,11 @@ def test_an_unknown_key_names_its_neighbour():
         ({"model__final_norm": False}, "final_norm: false does not work"),
         ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
         ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
+        ({"training__inserted_words": 0.1}, "training.inserted_words: word_level has no subwords"),
+        (
+            {"tokenizer__algorithm": "char", "training__concatenated_pairs": 0.1},
+            "training.concatenated_pairs: not with",
+        ),
         ({"tokenizer__bpe_dropout": 0.1}, "bpe_dropout: word_level"),
         ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "bpe_dropout: unigram"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),

@@ -170,6 +170,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     reasons["dropout"] = level.why_dropout
     reasons["best_metric"] = "BLEU says little about poor translations"
     reasons["tune_decoding"] = "a weak model leaves out words or repeats itself"
+    reasons["concatenated_pairs"] = "the sentences of valid or test are longer than those of train"
+    reasons["inserted_words"] = "names and numbers are copied only if that is learned"
     reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
     reasons["label_smoothing"] = "the fewer pairs, the more"
     chosen = {
@@ -181,7 +183,12 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
         chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
+    is_longer = facts.length_ratio >= presets.MUCH_LONGER and facts.algorithm != "char"
+    if not hooks.has("augmented") or not is_longer:
+        chosen["training"].pop("concatenated_pairs", None)
     is_shared = chosen["tokenizer"]["shared"].value
+    if not hooks.has("augmented") or not is_shared or facts.algorithm in ("word_level", "char"):
+        chosen["training"].pop("inserted_words", None)
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
     if epoch is not None or facts.num_pairs is None:

@@ -15,7 +15,7 @@ from mt_cli.config.loading import load_config, parse_config
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError, RunError
-from mt_cli.extras.recipes.auto import Circumstances, Decision, decide
+from mt_cli.extras.recipes.auto import Choice, Circumstances, Decision, decide
 from mt_cli.extras.recipes.facts import find_facts
 from mt_cli.extras.recipes.naming import Tree
 from mt_cli.run.data import read
@@ -49,14 +49,14 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
         corpus["tag"] = TO_TARGET
     init = {"run": str(run)} | ({"vocabulary": "extend"} if has_own_pieces else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
-    if has_own_pieces and (own := _spelling(hooks.inherited(parse_config(tree, "mt init"), parent, "mt init"), cache)):
-        tree["tokenizer"] = own
+    inherited = hooks.inherited(parse_config(tree, "mt init"), parent, "mt init")
+    if has_own_pieces and (spellings := _spelling(inherited, cache)):
+        tree["tokenizer"] = spellings
     config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
     # With the spellings of the parent, which the text alone may not need.
-    spelling = {
-        key: found.choices["tokenizer"][key]._replace(value=own) for key, own in tree.get("tokenizer", {}).items()
-    }
+    own = tree.get("tokenizer", {})
+    spelling = {key: Choice(value, found.choices["tokenizer"][key].why) for key, value in own.items()}
     choices = {"tokenizer": spelling} if spelling else {}
     return tree, replace(found, choices={**choices, "training": found.choices["training"]})
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, sqrt
+from statistics import fmean
 
 from mt_cli.batching.streamed import first_pairs
 from mt_cli.config import presets
@@ -48,6 +49,10 @@ class Facts:
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
     """`tokenizer.letters` that makes `train` like the text that it is compared with."""
+    length_ratio: float = 1.0
+    """Characters of a sentence of `valid` (or `test`) by those of a sentence of `train`: the mean of the languages."""
+    algorithm: str = "bpe"
+    """`tokenizer.algorithm` if the config, or the run that training begins with, sets it."""
     num_directions: int = 1
     num_language_pairs: int = 1
     """As `num_directions`, but both directions between two languages count once."""
@@ -99,9 +104,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
     directions = set(config.corpus.languages_of("train")[:num_own])
     sides = tuple(zip(*pairs, strict=True))
-    name = config.corpus.compared or "valid"
-    evaluated = corpora[name].of_parts(config.corpus.once(name))
-    others = by_language(evaluated.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
+    others = _evaluated(config, corpora)
     both = {language: (own, others.get(language, [])) for language, own in texts.items()}
     words = [_WORD.findall(" ".join(side)) for side in sides]
     return Facts(
@@ -115,14 +118,27 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         min(_diversity([*own, *other]) for own, other in both.values()),
         num_replayed,
         letters_to_replace([*both.values()]),
+        fmean(_mean_length(other) / _mean_length(own) if other else 1.0 for own, other in both.values()),
+        config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         len(directions),
         len({frozenset(each) for each in directions}),
     )
 
 
+def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, list[str]]:
+    """The texts of `valid` or, if that is held out, `test`, by language; what both directions share counts once."""
+    name = config.corpus.compared or "valid"
+    corpus = corpora[name].of_parts(config.corpus.once(name))
+    return by_language(corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
+
+
 def _diversity(texts: Iterable[str]) -> float:
     words = _WORD.findall(" ".join(texts))
     return len(set(words)) / sqrt(max(1, len(words)))
+
+
+def _mean_length(texts: Sequence[str]) -> float:
+    return max(1.0, fmean(map(len, texts)))
 
 
 def _scripts(texts: Iterable[str]) -> frozenset[str]:

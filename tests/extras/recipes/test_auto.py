@@ -173,6 +173,39 @@ def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatc
     assert chosen(FACTS)["tokenizer.bpe_dropout"] == 0.0
 
 
+def test_diverse_text_is_augmented_where_that_is_possible_and_of_use(monkeypatch):
+    diverse = replace(FACTS, diversity=presets.DIVERSE, length_ratio=2.0)
+    keys = "training.concatenated_pairs", "training.inserted_words"
+    for facts, sections, expected in (
+        (diverse, {}, (0.5, 0.3)),
+        (FACTS, {}, (0.0, 0.0)),
+        (replace(diverse, length_ratio=1.0), {}, (0.0, 0.3)),
+        (replace(diverse, scripts=(LATIN, GREEK)), {}, (0.5, 0.0)),
+        (replace(diverse, algorithm="char"), {"tokenizer": {"algorithm": "char"}}, (0.0, 0.0)),
+        (replace(diverse, algorithm="word_level"), {"tokenizer": {"algorithm": "word_level"}}, (0.5, 0.0)),
+        (diverse, {"training": {"inserted_words": 0.0}}, (0.5, 0.0)),
+    ):
+        found = chosen(facts, **sections)
+        assert tuple(found[key] for key in keys) == expected
+    monkeypatch.setitem(hooks.HOOKS, "augmented", ("mt_cli.extras.nothing.pairs", "training.inserted_words"))
+    assert [chosen(diverse)[key] for key in keys] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("repeated", [1, 3])
+def test_the_length_of_sentences_is_compared_with_that_of_valid(tmp_path, repeated):
+    for name, times in (("train", 1), ("valid", repeated)):
+        for side in ("en", "it"):
+            lines = [" ".join([f"{side}{number:03} words"] * times) for number in range(50)]
+            (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    corpora = {
+        name: {"files": [str(tmp_path / f"{name}.{side}") for side in ("en", "it")]} for name in ("train", "valid")
+    }
+    filters = {"overlap": False}
+    config = parse_config(tree("auto") | {"corpus": CORPUS | corpora | {"filters": filters}}, "f.yaml")
+    ratio = find_facts(config, read(config, Cache(tmp_path, print))).length_ratio
+    assert ratio == pytest.approx((12 * repeated - 1) / 11)
+
+
 def test_languages_in_one_script_share_a_vocabulary():
     shared, separate = chosen(FACTS), chosen(replace(FACTS, scripts=(LATIN, GREEK)))
     assert (shared["tokenizer.shared"], shared["model.tie_embeddings"]) == (True, "all")
