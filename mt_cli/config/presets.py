@@ -172,6 +172,8 @@ DIVERSE = 45.0
 """Guiraud's index (1954) from which text is diverse: different words divided by the square root of all, in `train` and
 the evaluated text together. It depends little on the size of a text. Captions have 25 and 26, short everyday sentences
 36 to 42, mixtures of texts 49 to 76, news 86. Between 26 and 49, no recipe for diverse text was tried."""
+WITH_CAPITALS = frozenset({"Latin", "Greek", "Cyrillic", "Armenian"})
+"""The scripts in which a made-up name looks like a name."""
 MUCH_LONGER = 1.3
 """How much longer than a sentence of `train` one of `valid` is, if pairs of diverse text are concatenated."""
 VOCABULARY = ((12_000, 1_000), (50_000, 8_000), (360_000, 10_000), (3_000_000, 16_000), (15_000_000, 32_000))

@@ -155,6 +155,11 @@ class TrainingConfig(Section):
         return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
 
     @property
+    def most_concatenated(self) -> int:
+        """The most pairs that become one."""
+        return 2 if self.concatenated_pairs else 1
+
+    @property
     def is_augmented(self) -> bool:
         """Whether training pairs are made of others."""
         return self.concatenated_pairs > 0 or self.inserted_words > 0

@@ -59,9 +59,10 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
     sums_RC = weights_RC.cumsum(dim=-1)
     total_R1 = sums_RC[:, -1:].contiguous()
     places_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
-    # A number near 1 may be rounded up to the total: then the first place where the sum is complete.
-    complete_R1 = torch.searchsorted(sums_RC, total_R1).clamp(max=sums_RC.shape[1] - 1)
-    places_R1 = torch.minimum(places_R1, complete_R1)
+    places_R1 = places_R1.clamp(max=sums_RC.shape[1] - 1)
+    # A number near 1 may be rounded up to the total, and the sums of a GPU may rise where no weight is.
+    has_weight_R1 = weights_RC.gather(1, places_R1) > 0
+    places_R1 = torch.where(has_weight_R1, places_R1, weights_RC.argmax(dim=-1, keepdim=True))
     return values_RC.gather(1, places_R1).masked_fill(total_R1.isnan(), torch.nan), places_R1
 
 

@@ -194,11 +194,15 @@ def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, 
 
 
 def longest_source(data: Data, config: Config, before: int | None) -> int | None:
-    """Number of tokens of the longest source that a model is trained on, here or `before`; None for a stream."""
+    """Most tokens of a source that a model is trained on, here or `before`; None for a stream.
+
+    With concatenated pairs, it is twice that of the longest source.
+    """
     if "train" not in data.statistics:
         return None
     counts = data.statistics["train"].source.length_counts
     longest = max(length for length, count in enumerate(counts) if count)
+    longest *= config.training.most_concatenated
     return min(config.corpus.max_tokens, max(longest, before or 0))
 
 

@@ -45,7 +45,8 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
         largest = _LARGEST_BATCH
         if not config.corpus.is_streaming:
             lengths = data.encoded["train"].lengths()
-            source, target = (int(side.max()) for side in lengths)
+            most = config.training.most_concatenated
+            source, target = (min(config.corpus.max_tokens, most * int(side.max())) for side in lengths)
             largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
         size = largest_batch(
             lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -
     """The pairs of a run as its config changes them."""
     training = config.training
     shares = training.concatenated_pairs, training.inserted_words
-    words = words_of(tokenizers, training.seed)
+    words = words_of(tokenizers, training.seed) if training.inserted_words else []
     return AugmentedPairs(pairs, *shares, words, tokenizers[0].tag_ids, config.corpus.max_tokens, training.seed)
 
 
@@ -50,6 +50,7 @@ class AugmentedPairs:
     concatenated: float
     inserted: float
     words: Sequence[Words]
+    """The same words for each side; none if no word is inserted."""
     tag_ids: Sequence[int]
     max_tokens: int
     seed: int
@@ -75,8 +76,10 @@ class AugmentedPairs:
             yield self._augmented(pairs, order, random) if len(order) else (pairs, order)
 
     def _augmented(self, pairs: EncodedPairs, order: Indices, random: np.random.Generator) -> Pool:
-        texts = _Texts.of(pairs, order, self.words)
-        ranges = texts.with_words(random.random((2, len(order))), self.inserted, self.max_tokens)
+        texts = _Texts.of(pairs, order)
+        ranges = texts.whole()
+        if self.inserted and len(self.words[0].lengths):
+            texts, ranges = texts.with_words(self.words, random.random((2, len(order))), self.inserted, self.max_tokens)
         bounds = np.cumsum(pairs.part_sizes)
         parts = np.searchsorted(bounds, order, side="right")
         made = [self._concatenated(texts, ranges, np.flatnonzero(parts == part)) for part in range(len(bounds))]
@@ -84,7 +87,7 @@ class AugmentedPairs:
         sides = [texts.joined(np.concatenate(side)) for side in zip(*made, strict=True)]
         return EncodedPairs([as_batch(sides)], part_sizes), random.permutation(sum(part_sizes))
 
-    def _concatenated(self, texts: _Texts, ranges: Sequence[_Ranges], rows: Indices) -> tuple[_Ranges, _Ranges]:
+    def _concatenated(self, texts: _Texts, ranges: Sequence[_Ranges], rows: Indices) -> list[_Ranges]:
         """The sources and the targets of some rows in random order, some of them concatenated."""
         middle = int(len(rows) * self.concatenated) // 2 * 2
         first, second = rows[:middle:2], rows[1:middle:2]
@@ -92,70 +95,67 @@ class AugmentedPairs:
         fits = (lengths[:, first] + lengths[:, second]).max(axis=0) <= self.max_tokens
         single = np.concatenate([rows[middle:], first[~fits], second[~fits]])
         first, second = first[fits], second[fits]
-        second_ranges = texts.without_tags(ranges[0][second], self.tag_ids), ranges[1][second]
-        source, target = (
-            np.concatenate(
-                [np.pad(side[single], ((0, 0), (0, 3), (0, 0))), np.concatenate([side[first], after], axis=1)]
-            )
-            for side, after in zip(ranges, second_ranges, strict=True)
-        )
-        return source, target
+        after = texts.without_tags(ranges[0][second], self.tag_ids), ranges[1][second]
+        found = []
+        for side, second_side in zip(ranges, after, strict=True):
+            nothing = np.zeros_like(side[single])
+            found.append(np.concatenate([np.hstack([side[single], nothing]), np.hstack([side[first], second_side])]))
+        return found
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """The ids of the pairs of a pool and of words, and where they are."""
+    """The ids of the pairs of a pool, and where they are."""
 
-    ids: Ids  # Of sources, targets, and the words of each side.
-    starts: _Integers  # 2xN, of the texts.
+    ids: Ids  # Of all sources, then of all targets, then of words.
+    starts: _Integers  # 2xN
     lengths: _Integers  # 2xN
-    word_starts: _Integers  # 2xW
-    word_lengths: _Integers  # 2xW
-    insertions: Sequence[_Integers]
-    """For each side, where a word can be inserted, in ascending order."""
+    first_target: int
+    """Where the ids of targets begin."""
 
     @classmethod
-    def of(cls, pairs: EncodedPairs, order: Indices, words: Sequence[Words]) -> _Texts:
+    def of(cls, pairs: EncodedPairs, order: Indices) -> _Texts:
         """The texts of the pairs with these indices, in this order."""
         indices, rows = np.unique(order, return_inverse=True)
         sides = pairs.take(indices)
         lengths = np.stack([lengths for _, lengths in sides]).astype(np.int64)
         starts = (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
-        ends = np.cumsum([0] + [len(ids) for ids, _ in sides] + [len(each.ids) for each in words])
-        insertions = [
-            np.flatnonzero(each.begins_word[ids]) + end for (ids, _), each, end in zip(sides, words, ends, strict=False)
-        ]
-        word_starts = np.stack([each.starts + end for each, end in zip(words, ends[2:], strict=False)])
-        word_lengths = np.stack([each.lengths for each in words])
-        ids = np.concatenate([*(ids for ids, _ in sides), *(each.ids for each in words)])
-        return cls(ids, starts[:, rows], lengths[:, rows], word_starts, word_lengths, insertions)
+        ids = np.concatenate([ids for ids, _ in sides])
+        return cls(ids, starts[:, rows], lengths[:, rows], len(sides[0][0]))
 
-    def with_words(self, random_numbers: NDArray[np.float64], share: float, max_tokens: int) -> list[_Ranges]:
-        """The sources and the targets, each as three ranges: before a word, the word, after it.
+    def whole(self) -> list[_Ranges]:
+        """The sources and the targets, each as one range."""
+        return [np.stack(each, axis=1)[:, None] for each in zip(self.starts, self.lengths, strict=True)]
+
+    def with_words(
+        self, words: Sequence[Words], random_numbers: NDArray[np.float64], share: float, max_tokens: int
+    ) -> tuple[_Texts, list[_Ranges]]:
+        """The texts and words; the sources and the targets as three ranges: before a word, the word, after it.
 
         Of the two random numbers from 0 to 1 of each pair, the first one chooses whether it gets a word, and which; the
         second one chooses the place.
         """
         chance, place = random_numbers
-        word = (chance / max(share, 1e-9) * self.word_starts.shape[1]).astype(np.int64)
         is_chosen = chance < share
-        word[~is_chosen] = 0
-        first, last = (
-            np.stack([np.searchsorted(*each) for each in zip(self.insertions, bounds, strict=True)])
-            for bounds in (self.starts, self.starts + self.lengths)
-        )
-        is_chosen &= (first < last).all(axis=0)
-        is_chosen &= (self.lengths + self.word_lengths[:, word] <= max_tokens).all(axis=0)
-        found = []
+        word = np.where(is_chosen, chance / share * len(words[0].lengths), 0).astype(np.int64)
+        is_chosen &= (self.lengths + np.stack([side.lengths[word] for side in words]) <= max_tokens).all(axis=0)
+        sides = self.ids[: self.first_target], self.ids[self.first_target :]
+        places = [np.flatnonzero(each.begins_word[ids]) for ids, each in zip(sides, words, strict=True)]
+        places[1] += self.first_target
+        ends = self.starts + self.lengths
+        first = np.stack([np.searchsorted(*each) for each in zip(places, self.starts, strict=True)])
+        number = np.stack([np.searchsorted(*each) for each in zip(places, ends, strict=True)]) - first
+        is_chosen &= number.all(axis=0)
+        found, ids = [], self.ids
         for side in (0, 1):
-            number = first[side] + (place * (last[side] - first[side])).astype(np.int64)
-            end = self.starts[side] + self.lengths[side]
-            middle = np.where(is_chosen, np.append(self.insertions[side], 0)[np.where(is_chosen, number, -1)], end)
-            word_length = np.where(is_chosen, self.word_lengths[side, word], 0)
-            starts = np.stack([self.starts[side], self.word_starts[side, word], middle], axis=1)
-            lengths = np.stack([middle - self.starts[side], word_length, end - middle], axis=1)
+            chosen = np.where(is_chosen, first[side] + (place * number[side]).astype(np.int64), -1)
+            middle = np.where(is_chosen, np.append(places[side], 0)[chosen], ends[side])
+            starts = np.stack([self.starts[side], len(ids) + words[side].starts[word], middle], axis=1)
+            word_lengths = np.where(is_chosen, words[side].lengths[word], 0)
+            lengths = np.stack([middle - self.starts[side], word_lengths, ends[side] - middle], axis=1)
             found.append(np.stack([starts, lengths], axis=2))
-        return found
+            ids = np.concatenate([ids, words[side].ids])
+        return replace(self, ids=ids), found
 
     def without_tags(self, ranges: _Ranges, tag_ids: Sequence[int]) -> _Ranges:
         """Texts without the tags that they begin with."""

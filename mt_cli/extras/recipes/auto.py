@@ -183,17 +183,23 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
         chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
-    is_longer = facts.length_ratio >= presets.MUCH_LONGER and facts.algorithm != "char"
-    if not hooks.has("augmented") or not is_longer:
-        chosen["training"].pop("concatenated_pairs", None)
+    for name in _without_use(facts):
+        chosen["training"].pop(name, None)
     is_shared = chosen["tokenizer"]["shared"].value
-    if not hooks.has("augmented") or not is_shared or facts.algorithm in ("word_level", "char"):
-        chosen["training"].pop("inserted_words", None)
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
     if epoch is not None or facts.num_pairs is None:
         chosen["training"] |= _length(level, epoch, int(base["training"]["warmup_steps"]))
     return chosen
+
+
+def _without_use(facts: Facts) -> Iterator[str]:
+    """The options that make other training pairs and cannot be used, or do not help, with these pairs."""
+    if not hooks.has("augmented") or facts.algorithm == "char" or facts.length_ratio < presets.MUCH_LONGER:
+        yield "concatenated_pairs"
+    with_capitals = facts.scripts[0] & facts.scripts[1] & presets.WITH_CAPITALS
+    if not hooks.has("augmented") or facts.algorithm in ("char", "word_level") or not with_capitals:
+        yield "inserted_words"
 
 
 def _size(level: Level, facts: Facts) -> tuple[str, str]:

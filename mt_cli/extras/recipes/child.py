@@ -68,10 +68,16 @@ def _config_of(run: Path) -> Config:
         raise RunError(f"--begin-with: {error}") from None
 
 
+def _merged(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """`tokenizer.letters` of a parent with those of the text, which come first: no letter is replaced twice."""
+    kept = {letter: new.get(other, other) for letter, other in old.items() if letter not in {*new, *new.values()}}
+    return {**kept, **new}
+
+
 def _spelling(config: Config, cache: Cache) -> Mapping[str, Any]:
     """The options of `tokenizer` that make spellings of the text equal and are not in the config."""
     facts = find_facts(config, read(config, cache))
     own: TokenizerConfig = config.tokenizer
     normalize = list(dict.fromkeys([*own.normalize, *facts.spellings]))
-    values = {"normalize": normalize, "letters": {**own.letters, **facts.letters}}
+    values = {"normalize": normalize, "letters": _merged(own.letters, facts.letters)}
     return {key: value for key, value in values.items() if value != own.model_dump(mode="json")[key]}

@@ -1,14 +1,17 @@
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.extras.augmentation.pairs import AugmentedPairs
 from mt_cli.extras.augmentation.words import Words, made_up_words, words_of
-from mt_cli.tokenizer.special import SPACE
+from mt_cli.run.data import longest_source
+from mt_cli.tokenizer.special import SPACE, UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 
 TAG, FIRST_WORD = 2, 60_000
@@ -171,3 +174,40 @@ def test_made_up_words_are_names_and_numbers_of_many_kinds():
 def test_scripts_without_capital_letters_get_numbers_alone():
     words = made_up_words(tokenizer(texts=["日本語のテキスト。", "नमस्ते दुनिया"]), seed=1)
     assert all(set(word) <= set("0123456789., ") for word in words)
+
+
+def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():
+    texts = ["anna bert carl"] * 20
+    config = TokenizerConfig(algorithm="bpe", vocab_size=100, byte_fallback=False)
+    assert len(words_of((train_tokenizer(texts, config),) * 2, seed=1)[0].lengths) == 0  # No capital letters.
+    source = train_tokenizer(["Anna Bert Carl 0123456789 ANBTCRLE"] * 20, config, tags=["9", "<bt>"])
+    target = train_tokenizer(["Anna Bert Carl 0123456789 ,."] * 20, config)
+    sides = words_of((source, target), seed=1)
+    assert 0 < len(sides[0].lengths) == len(sides[1].lengths) < 5_000
+    for own, words in zip((source, target), sides, strict=True):
+        assert {UNK_ID, *own.tag_ids}.isdisjoint(words.ids.tolist())
+        assert not words.begins_word[own.tag_ids].any()
+    texts = [
+        own.decode(
+            [
+                words.ids[start : start + length].tolist()
+                for start, length in zip(words.starts, words.lengths, strict=True)
+            ]
+        )
+        for own, words in zip((source, target), sides, strict=True)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_no_word_is_inserted_if_no_made_up_word_can_be_written():
+    nothing = Words(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64), np.ones(70_000, bool))
+    pairs = AugmentedPairs(MixedPairs(corpus(), [1.0, 1.0], 10, 1), 0.0, 1.0, [nothing] * 2, [TAG], 50, 1)
+    assert sorted(numbers_of(source)[0] for source, _, _ in epoch_of(pairs)) == list(range(1, 801))
+
+
+@pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 50, 6), (0.5, 5, 5)])
+def test_lines_as_long_as_two_concatenated_sources_are_not_split(share, max_tokens, longest):
+    corpus = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    tree = {"name": "t", "corpus": corpus | {"max_tokens": max_tokens}, "training": {"concatenated_pairs": share}}
+    statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
+    assert longest_source(SimpleNamespace(statistics=statistics), parse_config(tree, "f.yaml"), None) == longest

@@ -32,7 +32,7 @@ from mt_cli.run.data import read, training_pairs
 from mt_cli.training.steps import count_steps
 
 CORPUS = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
-LATIN, GREEK = frozenset({"Latin"}), frozenset({"Greek"})
+LATIN, GREEK, HAN = frozenset({"Latin"}), frozenset({"Greek"}), frozenset({"Han"})
 FACTS = Facts(5_000, 60_000.0, 9_000, (LATIN, LATIN), "cpu", None)
 AUTO = parse_config({"name": "t", "corpus": CORPUS, "preset": "auto"}, "f.yaml")
 EPOCH = Epoch(40, TrainingConfig(batch_tokens=3072))
@@ -181,6 +181,7 @@ def test_diverse_text_is_augmented_where_that_is_possible_and_of_use(monkeypatch
         (FACTS, {}, (0.0, 0.0)),
         (replace(diverse, length_ratio=1.0), {}, (0.0, 0.3)),
         (replace(diverse, scripts=(LATIN, GREEK)), {}, (0.5, 0.0)),
+        (replace(diverse, scripts=(HAN, HAN)), {}, (0.5, 0.0)),
         (replace(diverse, algorithm="char"), {"tokenizer": {"algorithm": "char"}}, (0.0, 0.0)),
         (replace(diverse, algorithm="word_level"), {"tokenizer": {"algorithm": "word_level"}}, (0.5, 0.0)),
         (diverse, {"training": {"inserted_words": 0.0}}, (0.5, 0.0)),

@@ -14,6 +14,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.extras.exchange.huggingface import unsupported
+from mt_cli.extras.recipes.child import _merged
 from mt_cli.extras.recipes.codes import codes_in_names
 from mt_cli.extras.recipes.naming import neighbours
 from mt_cli.extras.recipes.new_config import new_config
@@ -371,6 +372,16 @@ def test_the_spellings_of_a_run_to_begin_with_are_kept_beside_those_of_the_text(
     status, _, err = mt("init", "--files", "train.en", "train.xx", "--name", "child", "--begin-with", "runs/parent")
     assert status == 0, err
     assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}
+
+
+def test_letters_of_a_run_and_of_a_text_are_merged_so_that_none_is_replaced_twice():
+    for old, new, expected in (
+        ({"é": "e"}, {"ã": "â"}, {"é": "e", "ã": "â"}),
+        ({"â": "a"}, {"ã": "â"}, {"ã": "â"}),
+        ({"ã": "a"}, {"ã": "â"}, {"ã": "â"}),
+        ({"õ": "ã"}, {"ã": "â"}, {"õ": "â", "ã": "â"}),
+    ):
+        assert _merged(old, new) == expected
 
 
 def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, tiny_tree, tmp_path):
