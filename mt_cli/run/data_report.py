@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -85,6 +85,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
             times = row.get("times_per_epoch", 1)
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
+    lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
     lines.extend(f"note: {note}" for note in notes_on_overlap(rows))
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
@@ -92,6 +93,13 @@ def describe_data(data: Data, config: Config) -> list[str]:
     if num_dropped > _MANY_DROPPED * num_read:
         lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
     return [*lines, *map(str, data.problems)]
+
+
+def _changes_of_pairs(config: Config) -> Iterator[str]:
+    if share := config.training.inserted_words:
+        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
+    if share := config.training.concatenated_pairs:
+        yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.batching.encoded import Ids
-from mt_cli.tokenizer.special import SPACE, UNK_ID
+from mt_cli.tokenizer.special import BYTES, SPACE, UNK
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 _NUM_WORDS = 5_000
 _MOST_CHARACTERS = 5
 """Of the pieces of a name: longer ones are words that a model may know."""
+_UNREADABLE = frozenset({UNK, *BYTES})
 _SHARE_OF_NUMBERS, _SHARE_OF_ACRONYMS, _SHARE_OF_TWO_WORDS = 0.3, 0.1, 0.2
 
 
@@ -53,15 +54,19 @@ class Words:
 
 
 def words_of(tokenizers: TokenizerPair, seed: int) -> list[Words]:
-    """The same made-up words for each side, without those that a side cannot write or takes for a tag."""
+    """The same made-up words for each side, without those that a side writes as bytes or [UNK], or takes for a tag.
+
+    With two scripts, these are numbers.
+    """
     words, found = made_up_words(tokenizers[1], seed), []
-    for tokenizer in tokenizers:
-        unusable = {UNK_ID, *tokenizer.tag_ids}
+    entries = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]
+    for tokenizer, own in zip(tokenizers, entries, strict=True):
+        unusable = {index for index, entry in enumerate(own) if entry in _UNREADABLE} | {*tokenizer.tag_ids}
         words = [word for word, ids in zip(words, tokenizer.encode(words), strict=True) if unusable.isdisjoint(ids)]
-    for tokenizer in tokenizers:
+    for tokenizer, own in zip(tokenizers, entries, strict=True):
         ids, lengths = tokenizer.encode_flat(words)
         counts = lengths.astype(np.int64)
-        begins_word = np.array([token.startswith(SPACE) for token in tokenizer.tokens(range(tokenizer.vocab_size))])
+        begins_word = np.array([entry.startswith(SPACE) for entry in own])
         begins_word[tokenizer.tag_ids] = False
         found.append(Words(ids, np.cumsum(counts) - counts, counts, begins_word))
     return found

@@ -19,6 +19,7 @@ from mt_cli.extras.recipes.auto import Choice, Circumstances, Decision, decide
 from mt_cli.extras.recipes.facts import find_facts
 from mt_cli.extras.recipes.naming import Tree
 from mt_cli.run.data import read
+from mt_cli.run.report import read_report
 
 
 def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
@@ -28,10 +29,12 @@ def notes_on_parents(runs: Path, languages: tuple[str, str]) -> Iterator[str]:
         run = path.parent
         with suppress(MtError):  # A run that cannot be read is none to begin with.
             source, target = load_config(run / "config.yaml").corpus.languages
-            if source == languages[0] and target != languages[1]:
+            report = read_report(RunDirectory(run))
+            if report and source == languages[0] and target != languages[1]:
                 yield (
-                    f"{run} translates from {source}, too, into {target}: to begin with it often helps more than any "
-                    f"option (docs/fine_tuning.md); mt init --begin-with {run} writes such a config"
+                    f"{run} translates from {source}, too, into {target} ({report.num_steps:,} updates): to begin with "
+                    "a well-trained run often helps more than any option (docs/fine_tuning.md); mt init --begin-with "
+                    f"{run} writes such a config"
                 )
 
 

@@ -317,7 +317,7 @@ def test_a_part_in_another_orthography_is_left_out_and_named(mt, tmp_path):
 def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_path):
     for name, texts in (("en", "one two"), ("it", "uno due"), ("xx", "ONE TWO")):
         (tmp_path / f"train.{name}").write_text("".join(f"{texts} {n}.\n" for n in range(60)), encoding="utf-8")
-    assert " to begin with it" not in mt("init", "--files", "train.en", "train.it", "--output", "first.yaml")[2]
+    assert " to begin with a well" not in mt("init", "--files", "train.en", "train.it", "--output", "first.yaml")[2]
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     (tmp_path / "runs" / "damaged" / "checkpoints").mkdir(parents=True)
     (tmp_path / "runs" / "damaged" / "checkpoints" / "best.safetensors").touch()
@@ -326,9 +326,9 @@ def test_a_run_from_the_same_language_is_named_to_begin_with(mt, trained, tmp_pa
     (tmp_path / "runs" / "unfinished" / "report.json").unlink()
     (tmp_path / "runs" / "unfinished" / "checkpoints" / "best.safetensors").touch()
     status, _, err = mt("init", "--files", "train.en", "train.it", "--output", "second.yaml")
-    assert status == 0 and "note: runs/tiny translates from en, too, into xx: to begin with it" in err, err
+    assert status == 0 and "note: runs/tiny translates from en, too, into xx (" in err, err
     assert "mt init --begin-with runs/tiny writes such a config" in err
-    assert " to begin with it" not in mt("init", "--files", "train.en", "train.xx", "--output", "third.yaml")[2]
+    assert " to begin with a well" not in mt("init", "--files", "train.en", "train.xx", "--output", "third.yaml")[2]
 
 
 def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_text(mt, trained, tmp_path):
