@@ -161,6 +161,27 @@ class TrainingPairs(Protocol):
         """The pools of an epoch from number `first` on, a function of the epoch alone."""
 
 
+class ChangedPairs:
+    """Other pairs of training that are changed, in the same pools; a subclass has `pools`."""
+
+    def __init__(self, pairs: TrainingPairs) -> None:
+        self.pairs = pairs
+
+    @property
+    def num_pools(self) -> int | None:
+        """Number of pools of an epoch; None if unknown."""
+        return self.pairs.num_pools
+
+    @property
+    def counts(self) -> Sequence[Counter[str]]:
+        """The counts of a stream."""
+        return self.pairs.counts
+
+    def first_place(self, pool: int) -> int:
+        """The place of the first pair of a pool in the order of an epoch."""
+        return self.pairs.first_place(pool)
+
+
 class MixedPairs:
     """The pairs of a corpus, in an order that depends on a seed and on the epoch.
 

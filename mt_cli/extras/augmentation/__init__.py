@@ -1,1 +1,1 @@
-"""More training pairs from those that are there: concatenated pairs, and copies of targets."""
+"""Training pairs made of those that are there: with a made-up name or number, and concatenated."""

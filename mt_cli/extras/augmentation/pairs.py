@@ -9,14 +9,13 @@ al. 2019, "Code-Switching for Enhancing NMT with Pre-Specified Translation".
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.batching.batches import Indices, Pool, TrainingPairs
+from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
 from mt_cli.config.sections import Config
 from mt_cli.extras.augmentation.words import Words, words_of
@@ -37,7 +36,7 @@ def augmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -
 
 
 @dataclass(frozen=True)
-class AugmentedPairs:
+class AugmentedPairs(ChangedPairs):
     """Other pairs of training, some of them with a made-up word, some of them concatenated.
 
     The share `inserted` of the pairs gets a word, on both sides before words that are equally far from the ends. Then
@@ -54,20 +53,6 @@ class AugmentedPairs:
     tag_ids: Sequence[int]
     max_tokens: int
     seed: int
-
-    @property
-    def num_pools(self) -> int | None:
-        """Number of pools of an epoch; None if unknown."""
-        return self.pairs.num_pools
-
-    @property
-    def counts(self) -> Sequence[Counter[str]]:
-        """The counts of a stream."""
-        return self.pairs.counts
-
-    def first_place(self, pool: int) -> int:
-        """The place of the first pair of a pool in the order of an epoch."""
-        return self.pairs.first_place(pool)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import numpy as np
 
-from mt_cli.batching.batches import Indices, Pool, TrainingPairs
+from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
 from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged
 from mt_cli.config.sections import Config
 from mt_cli.extras.subword_sampling.sampling import Segmenter, numbered, starts_of
@@ -25,7 +24,7 @@ def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config)
     return ResegmentedPairs(pairs, [segmenters[each] for each in tokenizers], config.corpus.max_tokens, seed)
 
 
-class ResegmentedPairs:
+class ResegmentedPairs(ChangedPairs):
     """Other pairs of training, with ids that are drawn from the segmentations of their texts.
 
     The ids of a pair are a function of the pair, the seed, the epoch and the place of the pair in the order of the
@@ -33,22 +32,9 @@ class ResegmentedPairs:
     """
 
     def __init__(self, pairs: TrainingPairs, segmenters: Sequence[Segmenter], max_tokens: int, seed: int) -> None:
-        self._pairs, self._segmenters, self._max_tokens, self._seed = pairs, segmenters, max_tokens, seed
+        super().__init__(pairs)
+        self._segmenters, self._max_tokens, self._seed = segmenters, max_tokens, seed
         self._lock = Lock()
-
-    @property
-    def num_pools(self) -> int | None:
-        """Number of pools of an epoch; None if unknown."""
-        return self._pairs.num_pools
-
-    @property
-    def counts(self) -> Sequence[Counter[str]]:
-        """The counts of a stream."""
-        return self._pairs.counts
-
-    def first_place(self, pool: int) -> int:
-        """The place of the first pair of a pool in the order of an epoch."""
-        return self._pairs.first_place(pool)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """The pools of an epoch from number `first` on."""
@@ -58,7 +44,7 @@ class ResegmentedPairs:
             with self._lock:
                 return self._resegmented(pairs, order, epoch, self.first_place(number))
 
-        yield from in_threads(resegment, enumerate(self._pairs.pools(epoch, first), start=first), num_threads=1)
+        yield from in_threads(resegment, enumerate(self.pairs.pools(epoch, first), start=first), num_threads=1)
 
     def _resegmented(self, pairs: EncodedPairs, order: Indices, epoch: int, first_place: int) -> Pool:
         """The pairs of a pool, which begins at a place in the order of the epoch."""

@@ -292,7 +292,7 @@ def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path, buffer
 def test_at_most_two_pools_are_read_ahead():
     read = []
     _, sampled, _ = resegmented()
-    pools = sampled._pairs.pools
-    sampled._pairs.pools = lambda epoch, first: (read.append(1) or pool for pool in pools(epoch, first))
+    pools = sampled.pairs.pools
+    sampled.pairs.pools = lambda epoch, first: (read.append(1) or pool for pool in pools(epoch, first))
     list(islice(sampled.pools(0, 0), 1))
     assert len(read) == 2
