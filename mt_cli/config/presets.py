@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from mt_cli.config.sections import TUNED
+from mt_cli.config.sections import TUNED, WITHOUT_SUBWORDS
 
 Values = Mapping[str, Mapping[str, Any]]
 """Values of options by section and key."""
@@ -168,10 +168,10 @@ DIVERSE_LEVELS = (
 )
 """The levels of diverse text, in which a word is seldom repeated: there, a model has to learn first which words belong
 together, and much dropout delays that for thousands of updates (`docs/recipes.md`)."""
-DIVERSE = 45.0
-"""Guiraud's index (1954) from which text is diverse: different words divided by the square root of all, in `train` and
-the evaluated text together. It depends little on the size of a text. Captions have 25 and 26, short everyday sentences
-36 to 42, mixtures of texts 49 to 76, news 86. Between 26 and 49, no recipe for diverse text was tried."""
+DIVERSE = 22.0
+"""Guiraud's index (1954) of 5,000 words from which text is diverse: different words divided by the square root of all,
+in each language. Captions have 16 to 20, short everyday sentences 23 to 26, news of Hausa and Wolof 25 and 26, mixtures
+of texts 27 to 34, news in English 34."""
 WITH_CAPITALS = frozenset({"Latin", "Greek", "Cyrillic", "Armenian"})
 """The scripts in which a made-up name looks like a name."""
 MUCH_LONGER = 1.3
@@ -204,7 +204,7 @@ def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:
         if not isinstance(given, Mapping):
             continue  # A ConfigError will say so.
         own = dict(values.get(section, {}))
-        if section == "tokenizer" and given.get("algorithm", "bpe") in ("word_level", "char"):
+        if section == "tokenizer" and given.get("algorithm", "bpe") in WITHOUT_SUBWORDS:
             own.pop("vocab_size", None)
         if section == "tokenizer" and given.get("algorithm", "bpe") != "bpe":
             own.pop("bpe_dropout", None)

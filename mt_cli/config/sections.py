@@ -18,6 +18,8 @@ ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
 """The apostrophe and characters that are written for it inside words."""
 TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
 """The options of `decoding` that `training.tune_decoding` chooses."""
+WITHOUT_SUBWORDS = ("word_level", "char")
+"""The values of `tokenizer.algorithm` whose entries are whole words or characters."""
 _MAX_LETTER = 4
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
@@ -315,7 +317,7 @@ class Config(Section):
     def _sections_fit(self) -> Iterator[str]:
         if self.model.tie_embeddings == "all" and not self.tokenizer.shared:
             yield "model.tie_embeddings: all needs one vocabulary; set tokenizer.shared to true"
-        yield from self._augmentation_fits() if self.init.run is None else ()
+        yield from self._augmentation_fits()
         if self.model.positions == "learned" and self.corpus.max_tokens >= self.model.max_positions:
             yield (
                 f"model.max_positions: {self.model.max_positions} learned positions are too few for "
@@ -335,7 +337,9 @@ class Config(Section):
 
     def _augmentation_fits(self) -> Iterator[str]:
         algorithm = self.tokenizer.algorithm
-        if self.training.inserted_words and algorithm in ("word_level", "char"):
+        if self.init.run is not None and "algorithm" not in self.tokenizer.model_fields_set:
+            return  # That of the parent is not known yet.
+        if self.training.inserted_words and algorithm in WITHOUT_SUBWORDS:
             yield f"training.inserted_words: {algorithm} has no subwords for made-up words; use bpe or unigram"
         if self.training.concatenated_pairs and algorithm == "char":
             yield "training.concatenated_pairs: not with tokenizer.algorithm char, as no space would stand between them"

@@ -23,8 +23,9 @@ class TrainingConfig(Section):
     """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
     `max_minutes` is set; otherwise it is `null`."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Maximum training time, validation included. The learning rate of `linear` and `cosine` then follows the clock, so
-    that the exact result depends on the speed of the machine."""
+    """Maximum training time: with validations, without what follows the last step (`tune_decoding`, the final test).
+    The learning rate of `linear` and `cosine` then follows the clock, so that the exact result depends on the speed of
+    the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
     not count."""

@@ -83,7 +83,7 @@ def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
             hooks.tune_at_end(setup)
         return write_report(setup, state, stopped_because)
     except KeyboardInterrupt:
-        message = "interrupted during the final test; the model is saved, the same command resumes there"
+        message = "interrupted after the last step; the model is saved, and the same command does the rest"
         raise RunInterruptedError(message) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus import spelling
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
@@ -32,7 +32,7 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     words = common | {"vocab_size": config.vocab_size or 2**31 - 1, "min_frequency": config.min_frequency}
     model: Any
     trainer: Any
-    if config.algorithm in ("word_level", "char"):
+    if config.algorithm in WITHOUT_SUBWORDS:
         model, trainer = models.WordLevel(unk_token=UNK), trainers.WordLevelTrainer(**words)
         spacing = _word_spacing() if config.algorithm == "word_level" else _character_spacing()
     elif config.algorithm == "bpe":

@@ -118,15 +118,28 @@ def data_show(
     split: Annotated[
         str, Option(metavar="NAME", help="train, valid, test, or one of extra_tests.", rich_help_panel=_PAIRS)
     ] = "train",
+    epoch: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Pairs of this epoch of training, with what changes in each: sampled tokens, made-up words.",
+            rich_help_panel=_PAIRS,
+        ),
+    ] = None,
 ) -> None:
     """Show pairs as the model reads them, or dropped pairs."""
+    if epoch is not None and (dropped is not None or split != "train"):
+        raise InputError("--epoch: shows pairs of training; leave out --dropped and --split")
     loaded = _loaded(config, folder, overrides)
     from mt_cli.corpus.cache import Cache
-    from mt_cli.extras.data_check.report import shown_pairs
+    from mt_cli.extras.data_check.report import pairs_of_epoch, shown_pairs
     from mt_cli.run.plan import prepare_new
 
     cache, stream_rows = Cache(RUNS / ".cache", say), loaded.corpus.shuffle_buffer
     loaded, data, _ = prepare_new(loaded, cache, stream_rows=stream_rows, is_quiet=True)
+    if epoch is not None:
+        return show(*pairs_of_epoch(data, loaded, epoch, number))
     lines = shown_pairs(data, loaded, split, number, dropped)
     show(*lines) if lines else say(f"no pairs of {split} were dropped{'' if dropped == 'any' else f' by {dropped}'}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.texts import notes_on_texts
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
-from mt_cli.run.data import Data, notes_on_words
+from mt_cli.run.data import Data, notes_on_words, training_pairs
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
 
 _NUM_ODD = 10
@@ -201,6 +201,22 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             lines.append(f"  {label}  {_short(text, 2_000)}")
             lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
+    return lines
+
+
+def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
+    """The first pairs of an epoch of training, the first one being 1, in the order in which batches are made of them.
+
+    Segmentations are sampled and pairs are changed as the options of the config say.
+    """
+    lines, pools = [], training_pairs(data, config).pools(epoch - 1, 0)
+    in_order = (pairs[int(row)] for pairs, order in pools for row in order)
+    for place, sides in enumerate(islice(in_order, number), start=1):
+        lines.append(f"epoch {epoch}, pair {place}")
+        for label, ids, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
+            [text] = tokenizer.decode([[int(index) for index in ids]])
+            lines.append(f"  {label}  {_short(text, 2_000)}")
+            lines.append(f"  tokens  {_short(' '.join(tokenizer.tokens(ids)), 4_000)}")
     return lines
 
 

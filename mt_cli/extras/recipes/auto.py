@@ -14,7 +14,7 @@ from mt_cli import hooks
 from mt_cli.config import presets
 from mt_cli.config.loading import with_values
 from mt_cli.config.presets import PRESETS, SECTIONS, Level, Values
-from mt_cli.config.sections import Config, may_change
+from mt_cli.config.sections import WITHOUT_SUBWORDS, Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.extras.recipes.facts import Facts, find_facts, rounded
@@ -198,7 +198,7 @@ def _without_use(facts: Facts) -> Iterator[str]:
     if not hooks.has("augmented") or facts.algorithm == "char" or facts.length_ratio < presets.MUCH_LONGER:
         yield "concatenated_pairs"
     with_capitals = facts.scripts[0] & facts.scripts[1] & presets.WITH_CAPITALS
-    if not hooks.has("augmented") or facts.algorithm in ("char", "word_level") or not with_capitals:
+    if not hooks.has("augmented") or facts.algorithm in WITHOUT_SUBWORDS or not with_capitals:
         yield "inserted_words"
 
 
@@ -292,7 +292,8 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
     tree, parent = given.model_dump(exclude_unset=True), given.init.run
     yield f"preset auto: {facts}"
     if parent is not None:
-        yield f"  of {parent}  tokenizer, model"
+        own = [f"tokenizer.{key} {_shown(value)}" for key, value in tree.get("tokenizer", {}).items()]
+        yield f"  of {parent}  tokenizer, model" + (f", but {', '.join(own)}" if own else "")
     for section, chosen in choices.items() if parent is None else [("training", choices["training"])]:
         shown = []
         for key, choice in chosen.items():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from math import inf, sqrt
+from random import Random
 from statistics import fmean
 
 from mt_cli.batching.streamed import first_pairs
@@ -22,6 +24,9 @@ from mt_cli.run.data import sample
 
 _PAIRS_EXAMINED = 50_000
 _CHARACTERS_EXAMINED = 100_000
+_WORDS_OF_INDEX = 5_000
+"""Guiraud's index grows with the text (German captions: 23 with 5,000 words, 44 with 320,000), so it is that of as
+many words for each text."""
 _WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
 
@@ -43,8 +48,8 @@ class Facts:
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Guiraud's index of the sample with `valid` or, if that is held out, `test`: different words by the square root of
-    all words, of the language for which it is smallest."""
+    """Guiraud's index of 5,000 words of `train`, which are those of sentences drawn at random: different words by the
+    square root of all of them, in the language where it is smallest."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
@@ -115,7 +120,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
         config.training.max_minutes,
         tuple(spellings_to_normalize([*both.values()])),
-        min(_diversity([*own, *other]) for own, other in both.values()),
+        min(map(_diversity, texts.values())),
         num_replayed,
         letters_to_replace([*both.values()]),
         fmean(_mean_length(other) / _mean_length(own) if other else 1.0 for own, other in both.values()),
@@ -132,8 +137,9 @@ def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, li
     return by_language(corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
 
 
-def _diversity(texts: Iterable[str]) -> float:
-    words = _WORD.findall(" ".join(texts))
+def _diversity(texts: Sequence[str]) -> float:
+    drawn = Random(0).sample(texts, len(texts))
+    words = list(islice((word for text in drawn for word in _WORD.findall(text)), _WORDS_OF_INDEX))
     return len(set(words)) / sqrt(max(1, len(words)))
 
 

@@ -23,14 +23,15 @@ def chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = 
 
     `given_once` are the options, given once, that may be given twice; a second file after one of them is in `paths`.
     """
+    first, second = given["files"] or ("", "")
+    if second.startswith("--"):
+        raise InputError(f"--files {first} {second}: give two files, the source and the target")
     if paths and any(value is not None for value in given.values()):
         twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])
         raise InputError(f"{paths[0]}: {_WAYS}{twice}")
     given |= _source_of_paths(paths)
     chosen = [key for key, value in given.items() if value is not None]
     files = given["files"] or ()
-    if files and files[1].startswith("--"):
-        raise InputError(f"--files {files[0]} {files[1]}: give two files, the source and the target")
     if len(chosen) != 1:
         raise InputError(_WAYS)
     if given[chosen[0]] == "" or "" in files:

@@ -207,6 +207,26 @@ def test_pairs_are_shown_as_the_model_sees_them(mt, config):
         assert message in err
 
 
+def test_the_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
+    pairs = sentences(300)
+    changes = "tokenizer.algorithm=bpe", "tokenizer.vocab_size=330", "training.inserted_words=0.5"
+    command = ("data", "show", "--config", config(pairs), *(part for each in changes for part in ("--set", each)))
+
+    def shown(epoch):
+        status, out, err = mt(*command, "--epoch", epoch, "-n", "400")
+        assert status == 0, err
+        texts = [line[10:] for line in out.splitlines() if line.startswith(("  source  ", "  target  "))]
+        return list(zip(texts[::2], texts[1::2], strict=True))
+
+    first, second = shown(1), shown(2)
+    assert len(first) == len(second) == 300 and first == shown(1)
+    unchanged = [set(each) & set(pairs) for each in (first, second)]
+    assert all(100 < len(each) < 200 for each in unchanged) and unchanged[0] != unchanged[1]
+    for other in (("--dropped", "any"), ("--split", "valid")):
+        status, _, err = mt(*command, "--epoch", 1, *other)
+        assert status == 2 and "--epoch: shows pairs of training; leave out --dropped and --split" in err
+
+
 def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):
     rows = [(f"{a} {n}" * (1 + 40 * (n % 4 == 0)), b) for n, (a, b) in enumerate(sentences(60))]
     config(rows, valid={"fraction": 0.3}, max_tokens=80, filters={"max_length_ratio": None, "wrong_language": False})

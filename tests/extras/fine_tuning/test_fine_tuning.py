@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 
 from mt_cli.checkpoint.files import save_checkpoint
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.loading import load_config
+from mt_cli.config.loading import load_config, parse_config
+from mt_cli.errors import ConfigError
+from mt_cli.extras.fine_tuning.parent import inherited
 from mt_cli.run.train import train
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
@@ -409,6 +411,19 @@ def test_letters_of_a_parent_are_not_those_of_another_language(child, tmp_path):
         status, _, err = child(*settings)
         assert status == 0, err
         assert load_config(tmp_path / f"runs/child-{target}/config.yaml").tokenizer.letters == expected
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe"])
+def test_made_up_words_need_the_subwords_of_a_parent(algorithm):
+    sections = {"name": "parent", "corpus": TREE["corpus"]}
+    parent = parse_config(sections | {"tokenizer": {"algorithm": algorithm}}, "f.yaml")
+    tree = sections | {"name": "child", "init": {"run": "runs/parent"}, "training": {"inserted_words": 0.3}}
+    child = parse_config(tree, "f.yaml")
+    if algorithm == "bpe":
+        assert inherited(child, parent, "f.yaml").training.inserted_words == 0.3
+    else:
+        with pytest.raises(ConfigError, match=r"training\.inserted_words: word_level has no subwords"):
+            inherited(child, parent, "f.yaml")
 
 
 def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):

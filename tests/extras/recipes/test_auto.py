@@ -3,6 +3,7 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ from mt_cli.extras.recipes.auto import (
     resolve_preset,
     values_of,
 )
-from mt_cli.extras.recipes.facts import _WORD, Facts, find_facts
+from mt_cli.extras.recipes.facts import _WORD, Facts, _diversity, find_facts
 from mt_cli.run.data import read, training_pairs
 from mt_cli.training.steps import count_steps
 
@@ -152,7 +153,7 @@ def test_a_length_penalty_of_the_config_is_not_tuned(decoding):
     assert not chosen(diverse, decoding=decoding)["training.tune_decoding"]
 
 
-def test_the_diversity_is_guirauds_index_of_train_and_valid_in_the_less_diverse_language(tmp_path):
+def test_the_diversity_is_guirauds_index_of_train_in_the_less_diverse_language(tmp_path):
     sides = "a b a b\na b c d\n", "a b c d\ne f g h\n"
     for name, text in zip(("train.en", "train.it"), sides, strict=True):
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -164,7 +165,13 @@ def test_the_diversity_is_guirauds_index_of_train_and_valid_in_the_less_diverse_
             "corpus": config.corpus.model_copy(update={"filters": config.corpus.filters.model_copy(update=filters)})
         }
     )
-    assert find_facts(config, read(config, Cache(tmp_path, print))).diversity == pytest.approx(4 / math.sqrt(16))
+    assert find_facts(config, read(config, Cache(tmp_path, print))).diversity == pytest.approx(4 / math.sqrt(8))
+
+
+def test_the_diversity_depends_on_the_text_and_not_on_its_size():
+    random = np.random.default_rng(1)
+    few, many = ([" ".join(map(str, random.zipf(1.3, 10))) for _ in range(number)] for number in (1_000, 20_000))
+    assert _diversity(many) == pytest.approx(_diversity(few), rel=0.05)
 
 
 def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):
@@ -388,5 +395,5 @@ def test_diverse_text_of_several_languages_has_the_recipe_of_one_and_updates_for
     several = replace(one, num_target_words=4 * 120_000, num_language_pairs=4, num_directions=8)
     assert level_of(several) == replace(level_of(one), num_updates=8 * level_of(one).num_updates)
     assert chosen(several)["model.dropout"] == chosen(one)["model.dropout"]
-    captions = replace(several, diversity=25)
+    captions = replace(several, diversity=20)
     assert level_of(captions) == level_of(replace(captions, num_language_pairs=1, num_directions=1))

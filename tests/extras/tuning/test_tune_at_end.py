@@ -137,3 +137,34 @@ def test_a_small_validation_set_chooses_nothing(train, tmp_path, monkeypatch):
     status, _, err = train()
     assert status == 0 and "note: valid has 40 pairs, too few to tune the search by" in err
     assert penalty_of(tmp_path / "runs/tiny") == 1.0
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The pairs and the margin of each call of `tune`."""
+    found = []
+
+    def tune(translator, compared, settings, margin, longest):
+        found.append((len(compared.pairs), margin))
+        return tuning.tune(translator, compared, settings, margin, longest)
+
+    monkeypatch.setattr(at_end, "tune", tune)
+    return found
+
+
+def test_of_long_sentences_fewer_are_translated(train, calls, tmp_path, monkeypatch):
+    assert train()[0] == 0
+    monkeypatch.setattr(at_end, "_PAIRS", 40)
+    monkeypatch.setattr(at_end, "_TOKENS_OF_SENTENCE", 1)
+    (tmp_path / "runs/tiny/report.json").unlink()
+    assert train()[0] == 0
+    (all_pairs, _), (some, _) = calls
+    assert all_pairs == 40 and 1 < some < 20
+
+
+def test_a_smaller_gain_of_chrf_is_taken_than_of_bleu(train, calls, tmp_path):
+    assert train()[0] == 0
+    (tmp_path / "runs/tiny/report.json").unlink()
+    assert train("training.best_metric=chrf")[0] == 0
+    (_, of_bleu), (_, of_chrf) = calls
+    assert of_chrf < of_bleu
