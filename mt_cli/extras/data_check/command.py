@@ -136,8 +136,8 @@ def data_show(
     from mt_cli.extras.data_check.report import pairs_of_epoch, shown_pairs
     from mt_cli.run.plan import prepare_new
 
-    cache, stream_rows = Cache(RUNS / ".cache", say), loaded.corpus.shuffle_buffer
-    loaded, data, _ = prepare_new(loaded, cache, stream_rows=stream_rows, is_quiet=True)
+    stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None
+    loaded, data, _ = prepare_new(loaded, Cache(RUNS / ".cache", say), stream_rows=stream_rows, is_quiet=True)
     if epoch is not None:
         return show(*pairs_of_epoch(data, loaded, epoch, number))
     lines = shown_pairs(data, loaded, split, number, dropped)

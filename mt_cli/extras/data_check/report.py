@@ -207,8 +207,11 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
 def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
     """The first pairs of an epoch of training, the first one being 1, in the order in which batches are made of them.
 
-    Segmentations are sampled and pairs are changed as the options of the config say.
+    Segmentations are sampled and pairs are changed as the options of the config say. Raises InputError if the size of a
+    batch, on which this depends, is not known before training.
     """
+    if config.training.batch_tokens == "auto":
+        raise InputError("--epoch: training.batch_tokens is auto, which is found when training begins; give a number")
     lines, pools = [], training_pairs(data, config).pools(epoch - 1, 0)
     in_order = (pairs[int(row)] for pairs, order in pools for row in order)
     for place, sides in enumerate(islice(in_order, number), start=1):

@@ -24,7 +24,7 @@ def chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = 
     `given_once` are the options, given once, that may be given twice; a second file after one of them is in `paths`.
     """
     first, second = given["files"] or ("", "")
-    if second.startswith("--"):
+    if second.startswith("-"):
         raise InputError(f"--files {first} {second}: give two files, the source and the target")
     if paths and any(value is not None for value in given.values()):
         twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])

@@ -42,7 +42,8 @@ def tune_at_end(setup: Setup) -> None:
     compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
     length = max(_TOKENS_OF_SENTENCE, setup.data.statistics["valid"].target.tokens_per_sentence)
     number = max(_PAIRS, _PAIRS_OF_TAG * len(translator.tags)) * _TOKENS_OF_SENTENCE / length
-    compared = compared.sampled(max(_FEWEST_PAIRS, round(number)), config.training.seed)
+    fewest = _FEWEST_PAIRS * max(1, len(translator.tags))
+    compared = compared.sampled(max(fewest, round(number)), config.training.seed)
     penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
     settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
     margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN

@@ -3,15 +3,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tokenizers import models
 
 from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.languages import scripts_in
 from mt_cli.extras.augmentation.pairs import AugmentedPairs
 from mt_cli.extras.augmentation.words import Words, made_up_words, words_of
 from mt_cli.run.data import longest_source
-from mt_cli.tokenizer.special import SPACE, UNK_ID
+from mt_cli.tokenizer.spacing import sentencepiece_backend
+from mt_cli.tokenizer.special import SPACE, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 
 TAG, FIRST_WORD = 2, 60_000
@@ -175,6 +179,20 @@ def test_made_up_words_are_names_and_numbers_of_many_kinds():
 def test_scripts_without_capital_letters_get_numbers_alone():
     words = made_up_words(tokenizer(texts=["日本語のテキスト。", "नमस्ते दुनिया"]), seed=1)
     assert all(set(word) <= set("0123456789., ") for word in words)
+
+
+def test_with_two_scripts_in_a_vocabulary_names_are_in_one():
+    words = made_up_words(tokenizer(texts=[*TEXTS, "Две кошки и собака", "Мышь"]), seed=1)
+    assert {script for word in words for script in scripts_in(word)} == {"Latin"}
+    assert any(word.isalpha() for word in words)
+
+
+def test_nothing_is_inserted_if_a_text_does_not_begin_with_a_space():
+    pieces = [*SPECIAL_TOKENS, *"abcABC0123456789", "▁a", "▁1", "▁"]
+    model = models.Unigram([(piece, -1.0 - 0.01 * number) for number, piece in enumerate(pieces)], unk_id=UNK_ID)
+    for adds_prefix in (True, False):
+        own = Tokenizer(sentencepiece_backend(model, b"", adds_prefix, strips_spaces=True))
+        assert bool(len(words_of((own, own), seed=1)[0].lengths)) == adds_prefix
 
 
 def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():

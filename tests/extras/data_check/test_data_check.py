@@ -5,8 +5,12 @@ import random
 from functools import partial
 
 import pytest
+import yaml
 from corpora import WORDS, sentences, write_config
 from texts import TEXTS
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.tokenizer.tokenizer import load_tokenizers
 
 
 @pytest.fixture
@@ -222,9 +226,30 @@ def test_the_pairs_of_an_epoch_are_shown_as_training_changes_them(mt, config):
     assert len(first) == len(second) == 300 and first == shown(1)
     unchanged = [set(each) & set(pairs) for each in (first, second)]
     assert all(100 < len(each) < 200 for each in unchanged) and unchanged[0] != unchanged[1]
-    for other in (("--dropped", "any"), ("--split", "valid")):
+    for other, message in (
+        (("--dropped", "any"), "--epoch: shows pairs of training; leave out --dropped and --split"),
+        (("--split", "valid"), "--epoch: shows pairs of training; leave out --dropped and --split"),
+        (("--set", "training.batch_tokens=auto"), "--epoch: training.batch_tokens is auto, which is found when"),
+    ):
         status, _, err = mt(*command, "--epoch", 1, *other)
-        assert status == 2 and "--epoch: shows pairs of training; leave out --dropped and --split" in err
+        assert status == 2 and message in err
+
+
+def test_the_pairs_of_an_epoch_of_a_stream_have_the_tokens_of_its_training(mt, config, tmp_path):
+    path = config(sentences(300), shuffle_buffer=20)
+    tree = yaml.safe_load((tmp_path / path).read_text(encoding="utf-8"))
+    tree["corpus"]["train"]["streaming"] = True
+    tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 330, "sample_pairs": 1_000}
+    tree["training"] |= {"validate_every_steps": 4, "schedule": "constant"}
+    (tmp_path / path).write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, out, err = mt("data", "show", "--config", path, "--epoch", 1, "-n", 50)
+    assert status == 0, err
+    assert mt("train", "--config", path)[0] == 0
+    run = RunDirectory(tmp_path / "runs/checked")
+    source, _ = load_tokenizers(run.path, run.config())
+    lines = out.splitlines()
+    shown = [(line[10:], lines[row + 1][10:]) for row, line in enumerate(lines) if line.startswith("  source  ")]
+    assert len(shown) == 50 and [tokens for _, tokens in shown] == [" ".join(source.pieces(text)) for text, _ in shown]
 
 
 def test_every_corpus_has_a_row_for_the_pairs_that_are_too_long(mt, config):

@@ -361,6 +361,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         ),
         (("--files", "a.en", "--name"), "give two files"),
         (("--files", "a.en", "--name", "x"), "--files a.en --name: give two files"),
+        (("--files", "a.en", "-h"), "--files a.en -h: give two files"),
         (("--file", "a.tsv", "--example", "quickstart"), "give a FOLDER, or one of --files"),
         (("--file", "a.tsv", "--subset", "x"), "--subset: only a --dataset has it"),
         (
