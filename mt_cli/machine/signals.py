@@ -46,7 +46,7 @@ class Signals:
         if self._is_received:
             raise KeyboardInterrupt
         self._is_received = True
-        say("Stopping after this step, saving ... (a second signal stops at once)")
+        say("Stopping after this step or validation, saving ... (a second signal stops at once)")
 
     def _save(self, number: int, frame: object) -> None:
         self._is_save_received = True

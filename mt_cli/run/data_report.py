@@ -10,6 +10,7 @@ from typing import Any
 from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import HELD_OUT
+from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.run.data import Data, times_per_epoch
 
@@ -98,6 +99,9 @@ def describe_data(data: Data, config: Config) -> list[str]:
 def _changes_of_pairs(config: Config) -> Iterator[str]:
     if share := config.training.inserted_words:
         yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
+        codes = {code for both in config.corpus.languages_of("train") for code in both}
+        if spaceless := ", ".join(code for code in sorted(codes) if not writes_spaces(code)):
+            yield f"but hardly any pair of {spaceless}, which has no spaces between words, gets one"
     if share := config.training.concatenated_pairs:
         yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 

@@ -59,9 +59,12 @@ def _train_until_stop(setup: Setup, state: RunState) -> str:
             callbacks.save()
         if reason := callbacks.reason_to_stop():
             callbacks.validate()
-            return reason
-        group.on_main(lambda: remove(setup.directory.report_path))  # It describes an end that no longer holds.
-        return run_loop(callbacks)
+        else:
+            group.on_main(lambda: remove(setup.directory.report_path))  # It describes an end that no longer holds.
+            reason = run_loop(callbacks)
+        if callbacks.is_interrupted():
+            raise RunInterruptedError("interrupted after the last step; the same command does the rest")
+        return reason
 
 
 class LoopCallbacks(Protocol):

@@ -759,6 +759,21 @@ def test_an_interrupt_during_the_final_test_reports_that_the_model_is_saved(trai
     assert (tmp_path / "runs/run/report.json").exists()
 
 
+def test_an_interrupt_during_the_last_validation_ends_the_run_there(train, tmp_path, monkeypatch):
+    validate, report = Validator.validate, tmp_path / "runs/run/report.json"
+
+    def interrupted(self, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        return validate(self, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Validator, "validate", interrupted)
+        status, _, err = train("run", max_steps=4)
+    assert status == 130 and "interrupted after the last step; the same command does the rest" in err
+    assert not report.exists()
+    assert train("run", max_steps=4)[0] == 0 and report.exists()
+
+
 def test_a_file_in_the_place_of_a_run_is_named(train, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/run").write_text("")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from mt_cli.batching.encoded import Ids
 from mt_cli.corpus.languages import scripts_in
 from mt_cli.tokenizer.special import BYTES, SPACE, UNK
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _NUM_WORDS = 5_000
 _MOST_CHARACTERS = 5
@@ -20,18 +19,18 @@ _UNREADABLE = frozenset({UNK, *BYTES})
 _SHARE_OF_NUMBERS, _SHARE_OF_ACRONYMS, _SHARE_OF_TWO_WORDS = 0.3, 0.1, 0.2
 
 
-def made_up_words(tokenizer: Tokenizer, seed: int) -> list[str]:
+def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
     """Names of one or two words, acronyms and numbers.
 
-    Names are made of the subwords of a tokenizer that can begin with a capital letter, in the script that most of them
-    are in; without any, there are numbers alone.
+    Names are made of the subwords of the target side that can begin with a capital letter. If there are none, or the
+    subwords of both sides are in several scripts, there are numbers alone.
     """
     random = np.random.default_rng([seed, _NUM_WORDS])
-    subwords = sorted({entry.removeprefix(SPACE).lower() for entry in tokenizer.subwords()})
-    short = [each for each in subwords if each.isalpha() and len(each) <= _MOST_CHARACTERS]
+    source, target = (sorted({entry.removeprefix(SPACE).lower() for entry in each.subwords()}) for each in tokenizers)
+    scripts = scripts_in("".join(source)) | scripts_in("".join(target))
+    short = [each for each in target if each.isalpha() and len(each) <= _MOST_CHARACTERS]
     pieces = [each for each in short if each.title() != each]  # Georgian has capital letters, and no titles.
-    scripts = Counter(script for each in pieces for script in scripts_in(each)).most_common(1)
-    pieces = [each for each in pieces if scripts_in(each) == {script for script, _ in scripts}]
+    pieces = [each for each in pieces if scripts_in(each) == scripts] if len(scripts) == 1 else []
     letters = [each for each in pieces if len(each) == 1]
 
     def some(texts: list[str], fewest: int, most: int) -> str:
@@ -60,10 +59,9 @@ class Words:
 def words_of(tokenizers: TokenizerPair, seed: int) -> list[Words]:
     """The same made-up words for each side, without those that a side writes as bytes or [UNK], or takes for a tag.
 
-    With a vocabulary for each of two scripts, these are numbers. There are none for a tokenizer that puts no space
-    before a text.
+    There are none for a tokenizer that puts no space before a text.
     """
-    words, found = made_up_words(tokenizers[1], seed), []
+    words, found = made_up_words(tokenizers, seed), []
     entries = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]
     for tokenizer, own in zip(tokenizers, entries, strict=True):
         unusable = {index for index, entry in enumerate(own) if entry in _UNREADABLE} | {*tokenizer.tag_ids}

@@ -57,7 +57,7 @@ def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     data = typer.Typer(cls=Group, no_args_is_help=True, callback=_data)
     check = ("mt data check --config my.yaml", "mt data check --config my.yaml --write-clean clean.tsv")
-    show = ("mt data show --config my.yaml -n 20", "mt data show --config my.yaml --dropped duplicates")
+    show = tuple(f"mt data show --config my.yaml {each}" for each in ("-n 20", "--dropped duplicates", "--epoch 1"))
     add_command(data, data_check, "", *check, name="check", page="docs/data.md")
     add_command(data, data_show, "", *show, name="show", page="docs/data.md")
     app.add_typer(data, name="data", rich_help_panel="Start", epilog="\n".join((check[0], show[0])))

@@ -61,7 +61,8 @@ def _notes_on_spellings(train: Texts, config: Config) -> Iterator[str]:
     for language, texts in train.items():
         for found in mixed_spellings(texts):
             counts = ", ".join(f"{form} {count:,}" for form, count in found.counts.items())
-            advice = f"tokenizer.normalize: [{found.option}] would make them equal"
+            options = ", ".join([*config.tokenizer.normalize, found.option])
+            advice = f"tokenizer.normalize: [{options}] would make them equal"
             if found.option in config.tokenizer.normalize:
                 advice = f"tokenizer.normalize makes them equal ({found.option})"
             yield f"train has several spellings in {language}: {counts}; as in {' · '.join(found.examples)}; {advice}"

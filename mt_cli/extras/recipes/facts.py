@@ -76,7 +76,7 @@ class Facts:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        kind = ", diverse text" if self.is_diverse else ""
+        kind = f", diverse text (index {self.diversity:.0f}, from {presets.DIVERSE:g} on)" if self.is_diverse else ""
         words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""

@@ -21,6 +21,8 @@ VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
+_SHARE_OF_MISTAKES = 0.02
+"""Languages in fewer of the headers of catalogues are mistakes of those who copied a header."""
 _FILES_EXAMINED = 20
 
 
@@ -56,7 +58,9 @@ def look(source: Source) -> Found:
     if isinstance(source, FolderSource):
         paths = files_of(source)
         found = [names_in(path) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
-        return Found(list(dict.fromkeys(name for each in found for name in each.names)), found[0].are_languages, {})
+        counts = Counter(name for each in found for name in each.names)
+        names = [name for name, count in counts.items() if count > _SHARE_OF_MISTAKES * counts.total()]
+        return Found(names, found[0].are_languages, {})
     assert isinstance(source, FileSource)
     return Found(*names_in(Path(source.file)), neighbours([source.file]))
 

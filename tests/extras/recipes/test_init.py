@@ -456,6 +456,12 @@ def test_the_modifier_of_a_locale_is_a_script(mt, tmp_path):
     assert "sr_Latn from the header" in mt("init", "--file", "sr.po", "--name", "sr")[2]
 
 
+def test_one_wrong_header_among_many_catalogues_is_ignored(mt, tmp_path):
+    for number, language in enumerate([*["de"] * 60, "it"]):
+        write_catalogue(tmp_path / f"po/{number}.po", language, pairs(3, number * 3))
+    assert "de from the header" in mt("init", "po")[2]
+
+
 def test_catalogues_of_several_languages_are_no_corpus(mt, tmp_path):
     for number, language in enumerate(["de", "de_DE", *["it"] * 30]):
         write_catalogue(tmp_path / f"po/{language}/{number}.po", language, pairs(3, number * 3))
