@@ -9,7 +9,6 @@ from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.languages import scripts_in
 from mt_cli.extras.augmentation.pairs import AugmentedPairs
 from mt_cli.extras.augmentation.words import Words, made_up_words, words_of
 from mt_cli.run.data import longest_source
