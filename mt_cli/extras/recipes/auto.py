@@ -26,7 +26,11 @@ from mt_cli.training.steps import count_steps
 _AUTOMATIC_BATCH = 4_096
 """Size of a batch by which the steps are counted if `batch_tokens: auto` will be found later."""
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 200
-_NUM_VALIDATIONS, _PATIENCE = 40, 15
+_NUM_VALIDATIONS, _FEWEST_VALIDATIONS = 40, 12
+_PATIENCE = 3 / 8
+"""As a share of the validations."""
+_SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
+"""Of the time of training, about, and how many tokens are trained on while greedy search makes one."""
 _MIN_VOCABULARY, _NUM_BYTES = 400, 256
 
 
@@ -49,6 +53,8 @@ class Epoch:
     training: TrainingConfig
     """Without the length of the run."""
     num_processes: int = 1
+    num_valid_tokens: int = 0
+    """Target tokens of `valid`."""
 
     @property
     def num_tokens(self) -> int:
@@ -58,6 +64,12 @@ class Epoch:
     def num_steps(self, num_epochs: int) -> int:
         """The number of updates in some epochs, in one process."""
         return count_steps(self.training, 1, self.num_batches, num_epochs)
+
+    def num_validations(self, num_steps: int) -> int:
+        """How many validations there are in some updates: fewer, if `valid` is large compared with them."""
+        num_tokens = num_steps * self.training.tokens_per_batch
+        fitting = _SHARE_OF_VALIDATIONS * num_tokens / (_COST_OF_TRANSLATION * max(1, self.num_valid_tokens))
+        return round(min(max(fitting, _FEWEST_VALIDATIONS), _NUM_VALIDATIONS))
 
 
 @dataclass(frozen=True)
@@ -108,7 +120,8 @@ def decide(config: Config, cache: Cache, known: Circumstances = Circumstances())
         counted = resolved.model_copy(update={"training": resolved.training.model_copy(update={"batch_tokens": size})})
     num_batches = estimate_epoch(training_pairs(data, counted), counted)
     assert num_batches is not None
-    choices = choose(facts, Epoch(num_batches, counted.training, known.num_processes))
+    num_valid_tokens = data.statistics["valid"].target.num_tokens
+    choices = choose(facts, Epoch(num_batches, counted.training, known.num_processes, num_valid_tokens))
     return Decision(facts, choices, _with_choices(config, choices, known.previous), data)
 
 
@@ -256,11 +269,13 @@ def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, C
             "max_steps": Choice(None, "max_epochs ends the run"),
             "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
         }
-    every, updates = rounded(max(num_steps / _NUM_VALIDATIONS, 10)), f"{num_steps:,} updates"
+    num_validations = _NUM_VALIDATIONS if epoch is None else epoch.num_validations(num_steps)
+    patience = round(_PATIENCE * num_validations)
+    every, updates = rounded(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
     return length | {
         "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
         "validate_every_steps": Choice(every, f"about {round(num_steps / every)} validations in {updates}"),
-        "patience": Choice(_PATIENCE, f"stops after {_PATIENCE} validations without a better score"),
+        "patience": Choice(patience, f"stops after {patience} validations without a better score"),
     }
 
 

@@ -390,6 +390,19 @@ def test_a_preset_counts_the_text_of_both_directions_once(tmp_path):
     assert ", 2 directions, " in str(found[1])
 
 
+def test_there_are_fewer_validations_if_valid_is_large():
+    def of(num_valid_tokens):
+        choices = choose(FACTS, replace(EPOCH, num_valid_tokens=num_valid_tokens))["training"]
+        num_steps = EPOCH.num_steps(choices["max_epochs"].value)
+        return round(num_steps / choices["validate_every_steps"].value), choices["patience"].value
+
+    few, patience_of_few = of(1_000_000)
+    many, patience = of(1_000)
+    assert (round(few, -1), round(many, -1)) == (10, 40)
+    assert patience_of_few < few / 2 and patience == 15
+    assert few < of(60_000)[0] < many
+
+
 def test_diverse_text_of_several_languages_has_the_recipe_of_one_and_updates_for_each_direction():
     one = replace(FACTS, diversity=presets.DIVERSE, num_target_words=120_000)
     several = replace(one, num_target_words=4 * 120_000, num_language_pairs=4, num_directions=8)
