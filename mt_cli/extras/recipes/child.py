@@ -57,9 +57,10 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
         tree["tokenizer"] = spellings
     config, tokenizers, _ = hooks.adopt(parse_config(tree, "mt init"), cache, runs / tree["name"], None)
     found = decide(config, cache, Circumstances(tokenizers=tokenizers))
-    # With the spellings of the parent, which the text alone may not need.
-    own = tree.get("tokenizer", {})
-    spelling = {key: Choice(value, found.choices["tokenizer"][key].why) for key, value in own.items()}
+    spelling: dict[str, Choice] = {}
+    for key, value in tree.get("tokenizer", {}).items():
+        origin = f"of {run}, and " if getattr(parent.tokenizer, key) else ""
+        spelling[key] = Choice(value, origin + found.choices["tokenizer"][key].why)
     choices = {"tokenizer": spelling} if spelling else {}
     return tree, replace(found, choices={**choices, "training": found.choices["training"]})
 

@@ -373,6 +373,7 @@ def test_the_spellings_of_a_run_to_begin_with_are_kept_beside_those_of_the_text(
     assert status == 0, err
     assert 'of runs/parent  tokenizer, model, but tokenizer.letters {"ã": "a", "õ": "ô"}' in err
     assert load_config(tmp_path / "child.yaml").tokenizer.letters == {"ã": "a", "õ": "ô"}
+    assert "# of runs/parent, and as valid or test writes" in (tmp_path / "child.yaml").read_text(encoding="utf-8")
 
 
 def test_letters_of_a_run_and_of_a_text_are_merged_so_that_none_is_replaced_twice():
