@@ -199,8 +199,7 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
         status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
         lines.append(f"{part.name}, {places[part.name, line]}{status}")
         for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            lines.append(f"  {label}  {_short(text, 2_000)}")
-            lines.append(f"  tokens  {_short(' '.join(tokenizer.pieces(text)), 4_000)}")
+            lines += _shown_side(label, text, tokenizer.pieces(text))
     return lines
 
 
@@ -218,9 +217,12 @@ def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[
         lines.append(f"epoch {epoch}, pair {place}")
         for label, ids, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
             [text] = tokenizer.decode([[int(index) for index in ids]])
-            lines.append(f"  {label}  {_short(text, 2_000)}")
-            lines.append(f"  tokens  {_short(' '.join(tokenizer.tokens(ids)), 4_000)}")
+            lines += _shown_side(label, text, tokenizer.tokens(ids))
     return lines
+
+
+def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
+    return [f"  {label}  {_short(text, 2_000)}", f"  tokens  {_short(' '.join(tokens), 4_000)}"]
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
