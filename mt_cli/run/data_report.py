@@ -98,10 +98,10 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:
     if share := config.training.inserted_words:
-        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words)"
         codes = {code for both in config.corpus.languages_of("train") for code in both}
-        if spaceless := ", ".join(code for code in sorted(codes) if not writes_spaces(code)):
-            yield f"but hardly any pair of {spaceless}, which has no spaces between words, gets one"
+        spaceless = ", ".join(code for code in sorted(codes) if not writes_spaces(code))
+        except_for = f", but hardly any of {spaceless}, without spaces between words" if spaceless else ""
+        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words){except_for}"
     if share := config.training.concatenated_pairs:
         yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
 

@@ -12,6 +12,7 @@ from mt_cli.config.sections import TokenizerConfig
 from mt_cli.extras.augmentation.pairs import AugmentedPairs
 from mt_cli.extras.augmentation.words import Words, made_up_words, words_of
 from mt_cli.run.data import longest_source
+from mt_cli.run.data_report import _changes_of_pairs
 from mt_cli.tokenizer.spacing import sentencepiece_backend
 from mt_cli.tokenizer.special import SPACE, SPECIAL_TOKENS, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -243,3 +244,13 @@ def test_lines_as_long_as_two_concatenated_sources_are_not_split(share, max_toke
     tree = {"name": "t", "corpus": corpus | {"max_tokens": max_tokens}, "training": {"concatenated_pairs": share}}
     statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
     assert longest_source(SimpleNamespace(statistics=statistics), parse_config(tree, "f.yaml"), None) == longest
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [("it", ")"), ("zh", "), but hardly any of zh, without spaces between words")]
+)
+def test_the_share_of_changed_pairs_is_said_and_languages_without_spaces_are_named(target, expected):
+    corpus = {"source": "en", "target": target, "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    tree = {"name": "t", "corpus": corpus, "tokenizer": {"algorithm": "bpe"}, "training": {"inserted_words": 0.3}}
+    line = f"30% of the training pairs get a made-up name or number (training.inserted_words{expected}"
+    assert list(_changes_of_pairs(parse_config(tree, "f.yaml"))) == [line]
