@@ -189,6 +189,8 @@ TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {
 }
 """Rough speed of training on two CPU cores and on a GPU, in target tokens; it only decides between presets."""
 LARGEST_ON_CPU = "small"
+CPU_MINUTES = 40.0
+"""Minutes of two CPU cores that are planned for a direction, if the config has no `max_minutes`."""
 
 
 def filled(tree: Mapping[str, Any], values: Values) -> dict[str, Any]:

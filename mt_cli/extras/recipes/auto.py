@@ -109,6 +109,8 @@ def decide(config: Config, cache: Cache, known: Circumstances = Circumstances())
     tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
     """
     facts = find_facts(config, read(config, cache, known.stream_rows), known.num_own)
+    if known.previous is not None and "d_model" not in config.model.model_fields_set:
+        facts = replace(facts, d_model=known.previous.model.d_model)
     choices = choose(facts)
     resolved = _with_choices(config, choices, known.previous)
     if config.corpus.is_streaming:
@@ -161,13 +163,16 @@ def expectation(facts: Facts) -> str:
     """What translations to expect, for people."""
     level = level_of(facts)
     size, why = _size(level, facts)
-    return level.expectation if size == level.preset else f"worse translations than these pairs allow: {why}."
+    if size == level.preset:
+        return level.expectation
+    more = "" if facts.minutes == facts.max_minutes else " For more, set training.max_minutes beside preset: auto."
+    return f"worse translations than these pairs allow: {why}.{more}"
 
 
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     """The options for a corpus, without the length of the run if an epoch of it is not known yet.
 
-    Those that may change when a run resumes depend on the corpus alone.
+    Those that may change when a run resumes depend on the corpus and the size of the model alone.
     """
     level = level_of(facts)
     size, why_size = _size(level, facts)
@@ -202,7 +207,7 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
     if epoch is not None or facts.num_pairs is None:
-        chosen["training"] |= _length(level, epoch, int(base["training"]["warmup_steps"]))
+        chosen["training"] |= _length(_shortened(level, facts, size), epoch, int(base["training"]["warmup_steps"]))
     return chosen
 
 
@@ -216,15 +221,33 @@ def _without_use(facts: Facts) -> Iterator[str]:
 
 
 def _size(level: Level, facts: Facts) -> tuple[str, str]:
-    """The name of the largest preset that fits the corpus, the device and the time, and the reason."""
+    """The name of the largest preset that fits the corpus, the device and the time, and the reason.
+
+    A run that resumes keeps its own.
+    """
     names = list(PRESETS)
+    for name in names:
+        if PRESETS[name]["model"]["d_model"] == facts.d_model:
+            return name, "that of the run"
     rank, why = names.index(level.preset), "fits this number of pairs"
     if facts.device == "cpu" and rank > (largest := names.index(presets.LARGEST_ON_CPU)):
         rank, why = largest, "larger ones need a GPU"
     speeds = presets.TOKENS_PER_MINUTE[facts.device]
-    while rank and facts.max_minutes and _num_tokens(level) > 2 * facts.max_minutes * speeds[names[rank]]:
-        rank, why = rank - 1, f"larger ones learn too little in {facts.max_minutes:g} minutes"
+    while rank and facts.minutes and _num_tokens(level) > 2 * facts.minutes * speeds[names[rank]]:
+        rank, why = rank - 1, f"larger ones learn too little in {facts.minutes:g} minutes"
     return names[rank], why
+
+
+def _shortened(level: Level, facts: Facts, size: str) -> Level:
+    """The level with the updates for a model of a size: a smaller one than its own is made to save time.
+
+    The device does not matter: a run that resumes on another one keeps its length.
+    """
+    if size == level.preset:
+        return level
+    limit = presets.CPU_MINUTES * facts.num_directions * presets.TOKENS_PER_MINUTE["cpu"][size]
+    own = replace(level, preset=size)
+    return replace(own, num_updates=round(min(_num_tokens(level), limit) / _tokens_per_step(own)))
 
 
 def _tokens_per_step(level: Level) -> int:

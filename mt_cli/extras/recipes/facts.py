@@ -61,11 +61,18 @@ class Facts:
     num_directions: int = 1
     num_language_pairs: int = 1
     """As `num_directions`, but both directions between two languages count once."""
+    d_model: int | None = None
+    """That of the run that resumes, unless the config sets it."""
 
     @property
     def is_diverse(self) -> bool:
         """Whether a word is seldom repeated."""
         return self.diversity >= presets.DIVERSE
+
+    @property
+    def minutes(self) -> float | None:
+        """The minutes for which training is planned; None: as many as it takes."""
+        return self.max_minutes or (presets.CPU_MINUTES * self.num_directions if self.device == "cpu" else None)
 
     @property
     def words_of_language(self) -> float:

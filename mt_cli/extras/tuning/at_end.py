@@ -46,6 +46,7 @@ def tune_at_end(setup: Setup) -> None:
     compared = compared.sampled(max(fewest, round(number)), config.training.seed)
     penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
     settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
+    say(f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding)")
     margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN
     found = tune(translator, compared, settings, margin, _LONGEST)
     for line in _described(found):

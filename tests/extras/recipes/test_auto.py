@@ -105,8 +105,9 @@ def test_any_corpus_gets_values_that_fit_together_and_a_reason_for_each(facts, n
 
 
 @given(FACTS_OF_ANY_CORPUS)
-def test_options_that_may_change_on_resuming_depend_on_the_corpus_alone(facts):
-    here, there = chosen(facts), chosen(replace(facts, device="gpu", max_minutes=None))
+def test_options_that_may_change_on_resuming_depend_on_the_corpus_and_the_model_alone(facts):
+    here = chosen(facts)
+    there = chosen(replace(facts, device="gpu", max_minutes=None, d_model=here["model.d_model"]))
     assert {key for key in here if here[key] != there[key] and may_change(key)} == set()
 
 
@@ -116,15 +117,39 @@ def test_a_cpu_and_little_time_give_a_smaller_model():
         chosen(facts)["model.d_model"]
         for facts in (large, replace(large, device="cpu"), replace(large, device="cpu", max_minutes=5.0))
     ]
-    assert widths == [512, 256, 128]
+    assert widths == [512, 128, 128]
+
+
+def test_on_a_cpu_a_run_is_planned_for_forty_minutes_a_direction_if_the_config_has_no_limit():
+    many = replace(FACTS, num_target_words=2.6e6, num_distinct_words=10**6)
+    epoch = Epoch(900, TrainingConfig(batch_tokens=4096))
+    on_gpu, limited = replace(many, device="gpu"), replace(many, max_minutes=400.0)
+
+    def planned(facts):
+        choices = choose(facts, epoch)
+        num_tokens = choices["training"]["max_epochs"].value * epoch.num_tokens
+        width = choices["model"]["d_model"].value
+        speed = presets.TOKENS_PER_MINUTE["cpu"]["tiny" if width == 128 else "small"]
+        return width, num_tokens / speed
+
+    width, minutes = planned(many)
+    assert width == 128 and 35 < minutes < 45
+    assert planned(on_gpu) == planned(limited) and planned(on_gpu)[0] == 256 and planned(on_gpu)[1] > 200
+    assert planned(replace(many, num_directions=2))[1] == pytest.approx(2 * minutes, rel=0.05)
+    stream = replace(many, num_pairs=None, num_target_words=math.inf)
+    num_tokens = choose(stream)["training"]["max_steps"].value * presets.PRESETS["tiny"]["training"]["batch_tokens"]
+    assert num_tokens == pytest.approx(40 * presets.TOKENS_PER_MINUTE["cpu"]["tiny"], rel=0.01)
+    # Resumed on a GPU, it keeps its model and its length.
+    assert planned(replace(on_gpu, d_model=128)) == (width, minutes)
 
 
 def test_a_model_smaller_than_the_pairs_allow_is_announced():
     many = replace(FACTS, num_target_words=50e6, device="gpu")
     assert "good translations" in expectation(many)
-    assert (
-        expectation(replace(many, device="cpu")) == "worse translations than these pairs allow: larger ones need a GPU."
-    )
+    on_cpu = replace(many, device="cpu", max_minutes=1e6)
+    assert expectation(on_cpu) == "worse translations than these pairs allow: larger ones need a GPU."
+    on_cpu = replace(many, device="cpu")
+    assert "learn too little in 40 minutes. For more, set training.max_minutes" in expectation(on_cpu)
     assert "learn too little in 1 minutes" in expectation(replace(many, max_minutes=1.0))
 
 
