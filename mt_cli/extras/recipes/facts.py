@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from math import inf, sqrt
+from itertools import pairwise
+from math import inf
 from random import Random
 from statistics import fmean
 
@@ -24,9 +24,9 @@ from mt_cli.run.data import sample
 
 _PAIRS_EXAMINED = 50_000
 _CHARACTERS_EXAMINED = 100_000
-_WORDS_OF_INDEX = 5_000
-"""Guiraud's index grows with the text (German captions: 23 with 5,000 words, 44 with 320,000), so it is that of as
-many words for each text."""
+_WORDS_COMPARED = 5_000
+"""In more text, fewer pairs of words are new (English captions: distinct-2 is 0.66 with 5,000 words, 0.50 with 20,000),
+so it is that of as many words for each text."""
 _WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
 
@@ -48,8 +48,9 @@ class Facts:
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Guiraud's index of 5,000 words of `train`, which are those of sentences drawn at random: different words by the
-    square root of all of them, in the language where it is smallest."""
+    """Distinct-2 of 5,000 words of `train`, in sentences drawn at random: different pairs of neighbouring words by all of
+    them, in the language where it is smallest (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
+    Conversation Models", who divide by the words). The number of different words depends more on the language."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class Facts:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        kind = f", diverse text (index {self.diversity:.0f}, from {presets.DIVERSE:g} on)" if self.is_diverse else ""
+        kind = f", diverse text (distinct-2 {self.diversity:.2f}, from {presets.DIVERSE:g} on)" if self.is_diverse else ""
         words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
@@ -145,9 +146,14 @@ def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, li
 
 
 def _diversity(texts: Sequence[str]) -> float:
-    drawn = Random(0).sample(texts, len(texts))
-    words = list(islice((word for text in drawn for word in _WORD.findall(text)), _WORDS_OF_INDEX))
-    return len(set(words)) / sqrt(max(1, len(words)))
+    pairs, num_words = list[tuple[str, str]](), 0
+    for text in Random(0).sample(texts, len(texts)):
+        words = _WORD.findall(text)
+        pairs += pairwise(words)
+        num_words += len(words)
+        if num_words >= _WORDS_COMPARED:
+            break
+    return len(set(pairs)) / len(pairs) if pairs else 1.0
 
 
 def _mean_length(texts: Sequence[str]) -> float:
