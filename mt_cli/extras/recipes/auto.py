@@ -245,7 +245,8 @@ def _shortened(level: Level, facts: Facts, size: str) -> Level:
     """
     if size == level.preset:
         return level
-    limit = presets.CPU_MINUTES * facts.num_directions * presets.TOKENS_PER_MINUTE["cpu"][size]
+    minutes = presets.CPU_MINUTES * presets.SHARE_OF_UPDATES * facts.num_directions
+    limit = minutes * presets.TOKENS_PER_MINUTE["cpu"][size]
     own = replace(level, preset=size)
     return replace(own, num_updates=round(min(_num_tokens(level), limit) / _tokens_per_step(own)))
 

@@ -48,8 +48,8 @@ class Facts:
     spellings: tuple[str, ...] = ()
     """The values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Distinct-2 of 5,000 words of `train`, in sentences drawn at random: different pairs of neighbouring words by all of
-    them, in the language where it is smallest (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
+    """Distinct-2 of 5,000 words of `train`, in sentences drawn at random: different pairs of neighbouring words by all
+    of them, in the language where it is smallest (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
     Conversation Models", who divide by the words). The number of different words depends more on the language."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
@@ -84,7 +84,8 @@ class Facts:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        kind = f", diverse text (distinct-2 {self.diversity:.2f}, from {presets.DIVERSE:g} on)" if self.is_diverse else ""
+        index = f"distinct-2 {self.diversity:.2f}, from {presets.DIVERSE:g} on"
+        kind = f", diverse text ({index})" if self.is_diverse else ""
         words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
         replayed = f", besides {self.num_replayed:,} replayed pairs" if self.num_replayed else ""
