@@ -171,7 +171,8 @@ DIVERSE_LEVELS = (
         "news in English and German had BLEU 18 and chrF 47.",
         **_MORE_DIVERSE,
     ),
-    *(replace(level, **_MORE_DIVERSE) for level in LEVELS[4:6]),
+    replace(LEVELS[4], **_MORE_DIVERSE),
+    replace(LEVELS[5], changes={"training": _DIVERSE_TRAINING}),
     *LEVELS[6:],
 )
 """The levels of diverse text, in which a word is seldom repeated: there, a model has to learn first which words belong
@@ -197,6 +198,8 @@ TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {
 }
 """Rough speed of training on two CPU cores and on a GPU, in target tokens; it only decides between presets."""
 LARGEST_ON_CPU = "small"
+SMALLER: Values = {"model": {"dropout": 0.1}}
+"""What a model that is smaller than its level's has instead: it sees the pairs less often."""
 CPU_MINUTES = 40.0
 """Minutes of two CPU cores that are planned for a direction, if the config has no `max_minutes`."""
 SHARE_OF_UPDATES = 2 / 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import exp, log
 from typing import Any, NamedTuple
 
@@ -175,23 +176,16 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     Those that may change when a run resumes depend on the corpus and the size of the model alone.
     """
     level = level_of(facts)
-    size, why_size = _size(level, facts)
-    base = {section: dict(PRESETS[size][section]) | dict(level.changes.get(section, {})) for section in SECTIONS}
+    size, _ = _size(level, facts)
+    changes = [level.changes] if size == level.preset else [level.changes, presets.SMALLER]
+    base = {section: dict(PRESETS[size][section]) for section in SECTIONS}
+    for section, each in product(SECTIONS, changes):
+        base[section] |= each.get(section, {})
     if not hooks.has("resegmented"):
         base["tokenizer"].pop("bpe_dropout", None)
     if not hooks.has("tune_at_end"):
         base["training"].pop("tune_decoding", None)
-    reasons = {key: f"size {size}: {why_size}" for key in ("d_model", "d_ff", "num_heads")}
-    reasons |= {key: f"size {size}: {why_size}" for key in ("num_encoder_layers", "num_decoder_layers")}
-    reasons |= dict.fromkeys(("attention_dropout", "feed_forward_dropout"), "the fewer pairs, the more")
-    reasons |= dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches")
-    reasons["dropout"] = level.why_dropout
-    reasons["best_metric"] = "BLEU says little about poor translations"
-    reasons["tune_decoding"] = "a weak model leaves out words or repeats itself"
-    reasons["concatenated_pairs"] = f"sentences of valid are {facts.length_ratio:.1f} times as long as those of train"
-    reasons["inserted_words"] = "made-up names and numbers in so many pairs teach copying"
-    reasons["bpe_dropout"] = "few pairs have few segmentations of a word"
-    reasons["label_smoothing"] = "the fewer pairs, the more"
+    reasons = _reasons(level, facts)
     chosen = {
         section: {key: Choice(value, reasons.get(key, f"recipe of size {size}")) for key, value in values.items()}
         for section, values in base.items()
@@ -209,6 +203,23 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     if epoch is not None or facts.num_pairs is None:
         chosen["training"] |= _length(_shortened(level, facts, size), epoch, int(base["training"]["warmup_steps"]))
     return chosen
+
+
+def _reasons(level: Level, facts: Facts) -> dict[str, str]:
+    """The reasons for values by key; the others are those of the recipe."""
+    size, why_size = _size(level, facts)
+    sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
+    return {
+        **dict.fromkeys(sizes, f"size {size}: {why_size}"),
+        **dict.fromkeys(("attention_dropout", "feed_forward_dropout", "label_smoothing"), "the fewer pairs, the more"),
+        **dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches"),
+        "dropout": level.why_dropout if size == level.preset else "a small model of many pairs needs little",
+        "best_metric": "BLEU says little about poor translations",
+        "tune_decoding": "a weak model leaves out words or repeats itself",
+        "concatenated_pairs": f"sentences of valid are {facts.length_ratio:.1f} times as long as those of train",
+        "inserted_words": "made-up names and numbers in so many pairs teach copying",
+        "bpe_dropout": "few pairs have few segmentations of a word",
+    }
 
 
 def _without_use(facts: Facts) -> Iterator[str]:

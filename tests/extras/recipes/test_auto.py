@@ -143,6 +143,13 @@ def test_on_a_cpu_a_run_is_planned_for_forty_minutes_a_direction_if_the_config_h
     assert planned(replace(on_gpu, d_model=128)) == (width, minutes)
 
 
+def test_a_model_smaller_than_the_pairs_allow_has_little_dropout():
+    many = replace(FACTS, num_target_words=2.6e6)
+    for facts in (many, replace(many, num_target_words=2e7), replace(many, diversity=presets.DIVERSE)):
+        assert chosen(facts)["model.dropout"] == 0.1
+    assert chosen(replace(many, device="gpu"))["model.dropout"] == 0.3
+
+
 def test_a_model_smaller_than_the_pairs_allow_is_announced():
     many = replace(FACTS, num_target_words=50e6, device="gpu")
     assert "good translations" in expectation(many)
@@ -169,6 +176,13 @@ def test_diverse_text_gets_less_dropout_a_smaller_vocabulary_and_another_metric(
     assert plain["training.tune_decoding"] and diverse["training.tune_decoding"]
     assert not chosen(replace(FACTS, num_target_words=1e6))["training.tune_decoding"]
     assert (plain["training.best_metric"], diverse["training.best_metric"]) == ("auto", "chrf")
+    for num_words in (4e5, 1e6, 5e6):
+        more = chosen(replace(FACTS, num_target_words=num_words, diversity=presets.DIVERSE, num_distinct_words=10**6))
+        assert (more["model.dropout"], more["training.best_metric"], more["training.inserted_words"]) == (
+            0.1,
+            "chrf",
+            0.3,
+        )
 
 
 @pytest.mark.parametrize("decoding", [{"length_penalty": 1.0}, {"length_penalty": 0.5}])
