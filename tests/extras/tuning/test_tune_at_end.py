@@ -40,6 +40,7 @@ def test_the_penalty_chosen_on_valid_is_that_of_the_run_and_of_its_report(train,
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     valid = json.loads(mt("evaluate", "--run", run, "--split", "valid", "--json")[1])
     assert f"decoding.length_penalty 0.25 (BLEU of valid: {valid['bleu']['score']:.2f} with 0.25, " in err
+    assert "Choosing options of the search by " in err
     test = json.loads(mt("evaluate", "--run", run, "--split", report["split"], "--json")[1])
     assert test["bleu"] == report["bleu"]
 
