@@ -178,9 +178,9 @@ DIVERSE_LEVELS = (
 """The levels of diverse text, in which a word is seldom repeated: there, a model has to learn first which words belong
 together, and much dropout delays that for thousands of updates (`docs/recipes.md`)."""
 DIVERSE = 0.73
-"""Distinct-2 of 5,000 words (see `Facts.diversity`) from which text is diverse, in each language. Captions have 0.67,
-short everyday sentences 0.79 to 0.84, news of Hausa, Yoruba and Wolof 0.81 to 0.87, AmericasNLP 0.84 to 0.89, news in
-English 0.91."""
+"""Distinct-2 of 5,000 words (see `Facts.diversity`) from which text is diverse, in each language. Captions of Multi30k
+have 0.67, short everyday sentences 0.79 to 0.84, news of Hausa, Yoruba and Wolof 0.81 to 0.87, AmericasNLP 0.84 to
+0.89, news in English 0.91."""
 WITH_CAPITALS = frozenset({"Latin", "Greek", "Cyrillic", "Armenian"})
 """The scripts in which a made-up name looks like a name."""
 MUCH_LONGER = 1.3
@@ -200,6 +200,8 @@ TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {
 LARGEST_ON_CPU = "small"
 SMALLER: Values = {"model": {"dropout": 0.1}}
 """What a model that is smaller than its level's has instead: it sees the pairs less often."""
+VOCABULARY_OF_SMALLER = 16_000
+"""The most entries of such a model: with more, half of its time goes into them."""
 CPU_MINUTES = 40.0
 """Minutes of two CPU cores that are planned for a direction, if the config has no `max_minutes`."""
 SHARE_OF_UPDATES = 2 / 3

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from math import exp, log
+from math import exp, inf, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from mt_cli.config.sections import WITHOUT_SUBWORDS, Config, may_change
 from mt_cli.config.training import TrainingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.extras.recipes.facts import Facts, find_facts, rounded
+from mt_cli.extras.recipes.levels import expectation, is_smaller, level_of, num_tokens, shortened, size_of
 from mt_cli.machine.console import say
 from mt_cli.run.data import Data, estimate_epoch, prepare, read, training_pairs
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -110,7 +111,9 @@ def decide(config: Config, cache: Cache, known: Circumstances = Circumstances())
     tokens. Raises the errors of `prepare`, and ConfigError if the values contradict others.
     """
     facts = find_facts(config, read(config, cache, known.stream_rows), known.num_own)
-    if known.previous is not None and "d_model" not in config.model.model_fields_set:
+    if config.init.run is not None:
+        facts = replace(facts, d_model=config.model.d_model)
+    elif known.previous is not None and "d_model" not in config.model.model_fields_set:
         facts = replace(facts, d_model=known.previous.model.d_model)
     choices = choose(facts)
     resolved = _with_choices(config, choices, known.previous)
@@ -149,35 +152,14 @@ def _with_choices(config: Config, choices: Choices, previous: Config | None) -> 
     return with_values(config, values if previous is None else _kept(values, previous))
 
 
-def level_of(facts: Facts) -> Level:
-    """The level of a corpus by its size and diversity; for a stream, the last one.
-
-    Diverse text of several languages has the level of one of them, on average, and as many updates for each direction.
-    """
-    if not facts.is_diverse:
-        return next(level for level in presets.LEVELS if facts.num_target_words <= level.max_target_words)
-    level = next(level for level in presets.DIVERSE_LEVELS if facts.words_of_language <= level.max_target_words)
-    return replace(level, num_updates=level.num_updates * facts.num_directions)
-
-
-def expectation(facts: Facts) -> str:
-    """What translations to expect, for people."""
-    level = level_of(facts)
-    size, why = _size(level, facts)
-    if size == level.preset:
-        return level.expectation
-    more = "" if facts.minutes == facts.max_minutes else " For more, set training.max_minutes beside preset: auto."
-    return f"worse translations than these pairs allow: {why}.{more}"
-
-
 def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     """The options for a corpus, without the length of the run if an epoch of it is not known yet.
 
     Those that may change when a run resumes depend on the corpus and the size of the model alone.
     """
     level = level_of(facts)
-    size, _ = _size(level, facts)
-    changes = [level.changes] if size == level.preset else [level.changes, presets.SMALLER]
+    size, _ = size_of(level, facts)
+    changes = [level.changes, presets.SMALLER] if is_smaller(size, level) else [level.changes]
     base = {section: dict(PRESETS[size][section]) for section in SECTIONS}
     for section, each in product(SECTIONS, changes):
         base[section] |= each.get(section, {})
@@ -190,7 +172,7 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         section: {key: Choice(value, reasons.get(key, f"recipe of size {size}")) for key, value in values.items()}
         for section, values in base.items()
     }
-    chosen["tokenizer"] |= _vocabulary(facts)
+    chosen["tokenizer"] |= _vocabulary(facts, presets.VOCABULARY_OF_SMALLER if is_smaller(size, level) else inf)
     if facts.spellings:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
@@ -201,19 +183,19 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
     why = "one vocabulary, one table" if is_shared else "two vocabularies"
     chosen["model"]["tie_embeddings"] = Choice("all" if is_shared else "target", why)
     if epoch is not None or facts.num_pairs is None:
-        chosen["training"] |= _length(_shortened(level, facts, size), epoch, int(base["training"]["warmup_steps"]))
+        chosen["training"] |= _length(shortened(level, facts, size), epoch, int(base["training"]["warmup_steps"]))
     return chosen
 
 
 def _reasons(level: Level, facts: Facts) -> dict[str, str]:
     """The reasons for values by key; the others are those of the recipe."""
-    size, why_size = _size(level, facts)
+    size, why_size = size_of(level, facts)
     sizes = ("d_model", "d_ff", "num_heads", "num_encoder_layers", "num_decoder_layers")
     return {
         **dict.fromkeys(sizes, f"size {size}: {why_size}"),
         **dict.fromkeys(("attention_dropout", "feed_forward_dropout", "label_smoothing"), "the fewer pairs, the more"),
         **dict.fromkeys(("batch_tokens", "micro_batches_per_step"), "the fewer pairs, the smaller the batches"),
-        "dropout": level.why_dropout if size == level.preset else "a small model of many pairs needs little",
+        "dropout": "a small model of many pairs needs little" if is_smaller(size, level) else level.why_dropout,
         "best_metric": "BLEU says little about poor translations",
         "tune_decoding": "a weak model leaves out words or repeats itself",
         "concatenated_pairs": f"sentences of valid are {facts.length_ratio:.1f} times as long as those of train",
@@ -231,53 +213,15 @@ def _without_use(facts: Facts) -> Iterator[str]:
         yield "inserted_words"
 
 
-def _size(level: Level, facts: Facts) -> tuple[str, str]:
-    """The name of the largest preset that fits the corpus, the device and the time, and the reason.
-
-    A run that resumes keeps its own.
-    """
-    names = list(PRESETS)
-    for name in names:
-        if PRESETS[name]["model"]["d_model"] == facts.d_model:
-            return name, "that of the run"
-    rank, why = names.index(level.preset), "fits this number of pairs"
-    if facts.device == "cpu" and rank > (largest := names.index(presets.LARGEST_ON_CPU)):
-        rank, why = largest, "larger ones need a GPU"
-    speeds = presets.TOKENS_PER_MINUTE[facts.device]
-    while rank and facts.minutes and _num_tokens(level) > 2 * facts.minutes * speeds[names[rank]]:
-        rank, why = rank - 1, f"larger ones learn too little in {facts.minutes:g} minutes"
-    return names[rank], why
-
-
-def _shortened(level: Level, facts: Facts, size: str) -> Level:
-    """The level with the updates for a model of a size: a smaller one than its own is made to save time.
-
-    The device does not matter: a run that resumes on another one keeps its length.
-    """
-    if size == level.preset:
-        return level
-    minutes = presets.CPU_MINUTES * presets.SHARE_OF_UPDATES * facts.num_directions
-    limit = minutes * presets.TOKENS_PER_MINUTE["cpu"][size]
-    own = replace(level, preset=size)
-    return replace(own, num_updates=round(min(_num_tokens(level), limit) / _tokens_per_step(own)))
-
-
-def _tokens_per_step(level: Level) -> int:
-    training = {**PRESETS[level.preset]["training"], **level.changes.get("training", {})}
-    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
-
-
-def _num_tokens(level: Level) -> int:
-    return level.num_updates * _tokens_per_step(level)
-
-
-def _vocabulary(facts: Facts) -> dict[str, Choice]:
+def _vocabulary(facts: Facts, most: float) -> dict[str, Choice]:
     words, sizes = np.log(presets.DIVERSE_VOCABULARY if facts.is_diverse else presets.VOCABULARY).T
     size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
     source, target = facts.scripts
     is_shared = bool(source & target) or not (source and target)
     size *= 1 if is_shared else presets.OWN_VOCABULARY_SHARE
     why = "more entries would be too rare to learn"
+    if size > most:
+        size, why = most, "with more, a small model takes longer"
     if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
         size, why = limit, "there are few distinct words"
     same = " and ".join(sorted(source & target))
@@ -297,7 +241,7 @@ def _length(level: Level, epoch: Epoch | None, warmup_steps: int) -> dict[str, C
             "max_epochs": Choice(None, "max_steps ends the run"),
         }
     else:
-        num_epochs = min(max(round(_num_tokens(level) / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
+        num_epochs = min(max(round(num_tokens(level) / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
         num_steps = epoch.num_steps(num_epochs)
         size = f" of {epoch.training.tokens_per_batch:,} tokens" if epoch.num_processes == 1 else " of one process"
         length = {
@@ -352,7 +296,8 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
             elif choice.value is not None:
                 shown.append((f"{key} {_shown(choice.value)}", choice.why))
         reasons = {why: [text for text, each in shown if each == why] for _, why in shown}
-        yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
+        if reasons:
+            yield f"  {section:<10} " + "; ".join(f"{', '.join(texts)} ({why})" for why, texts in reasons.items())
     if by_config:
         yield f"  of the config  {', '.join(by_config)}"
     max_steps, warmup_steps = resolved.training.max_steps, resolved.training.warmup_steps
@@ -364,6 +309,7 @@ def describe(facts: Facts, choices: Choices, given: Config, resolved: Config) ->
             f"if you need it, set {' and '.join(each.instead for each in problems)} before training"
         )
     if parent is None:
-        yield f"  expect     {expectation(facts)}"
+        is_ours = now["model"]["d_model"] == choices["model"]["d_model"].value
+        yield f"  expect     {expectation(facts) if is_ours else 'what the size of the model in the config allows'}"
     else:
         yield f"  compare    the scores of {parent} on valid are printed before training"

@@ -50,7 +50,8 @@ class Facts:
     diversity: float = 0.0
     """Distinct-2 of 5,000 words of `train`, in sentences drawn at random: different pairs of neighbouring words by all
     of them, in the language where it is smallest (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
-    Conversation Models", who divide by the words). The number of different words depends more on the language."""
+    Conversation Models", who divide by the words). The number of different words depends more on the language. Where
+    most words stand alone, it is distinct-1: different words by all of them."""
     num_replayed: int = 0
     """Pairs of the run that training begins with, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
@@ -147,14 +148,16 @@ def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, li
 
 
 def _diversity(texts: Sequence[str]) -> float:
-    pairs, num_words = list[tuple[str, str]](), 0
+    words, pairs = list[str](), list[tuple[str, str]]()
     for text in Random(0).sample(texts, len(texts)):
-        words = _WORD.findall(text)
-        pairs += pairwise(words)
-        num_words += len(words)
-        if num_words >= _WORDS_COMPARED:
+        found = _WORD.findall(text)
+        words += found
+        pairs += pairwise(found)
+        if len(words) >= _WORDS_COMPARED:
             break
-    return len(set(pairs)) / len(pairs) if pairs else 1.0
+    if 2 * len(pairs) < len(words):  # Entries of a dictionary.
+        return len(set(words)) / len(words)
+    return len(set(pairs)) / max(1, len(pairs))
 
 
 def _mean_length(texts: Sequence[str]) -> float:

@@ -22,8 +22,9 @@ from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.extras.recipes.auto import Decision, decide, describe, expectation
+from mt_cli.extras.recipes.auto import Decision, decide, describe
 from mt_cli.extras.recipes.child import begun_with, notes_on_parents
+from mt_cli.extras.recipes.levels import expectation
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
 from mt_cli.run.data import read

@@ -72,7 +72,8 @@ def test_the_more_text_the_larger_vocabulary_and_model_and_the_less_regularisati
 )
 def test_the_vocabulary_follows_the_literature(num_words, smallest, largest):
     """Sennrich and Zhang 2019; Gowda and May 2020; for 61,000 and 340,000 words, `docs/recipes.md`."""
-    found = chosen(replace(FACTS, num_target_words=num_words, num_distinct_words=10**6))["tokenizer.vocab_size"]
+    facts = replace(FACTS, num_target_words=num_words, num_distinct_words=10**6, device="gpu")
+    found = chosen(facts)["tokenizer.vocab_size"]
     assert smallest <= found <= largest * 1.05
 
 
@@ -147,6 +148,7 @@ def test_a_model_smaller_than_the_pairs_allow_has_little_dropout():
     many = replace(FACTS, num_target_words=2.6e6)
     for facts in (many, replace(many, num_target_words=2e7), replace(many, diversity=presets.DIVERSE)):
         assert chosen(facts)["model.dropout"] == 0.1
+        assert chosen(replace(facts, num_distinct_words=10**6))["tokenizer.vocab_size"] <= 16_000
     assert chosen(replace(many, device="gpu"))["model.dropout"] == 0.3
 
 
@@ -154,10 +156,27 @@ def test_a_model_smaller_than_the_pairs_allow_is_announced():
     many = replace(FACTS, num_target_words=50e6, device="gpu")
     assert "good translations" in expectation(many)
     on_cpu = replace(many, device="cpu", max_minutes=1e6)
-    assert expectation(on_cpu) == "worse translations than these pairs allow: larger ones need a GPU."
+    assert expectation(on_cpu) == "worse translations than these pairs allow: larger models need a GPU."
     on_cpu = replace(many, device="cpu")
-    assert "learn too little in 40 minutes. For more, set training.max_minutes" in expectation(on_cpu)
-    assert "learn too little in 1 minutes" in expectation(replace(many, max_minutes=1.0))
+    assert "larger models need more than 40 minutes" in expectation(on_cpu)
+    assert "larger models need more than 1 minutes" in expectation(replace(many, max_minutes=1.0))
+
+
+@pytest.mark.parametrize("num_words", [1e6, 5e6, 5e7])
+def test_the_minutes_named_for_a_larger_model_give_one(num_words):
+    facts = replace(FACTS, num_target_words=num_words)
+    minutes = re.search(r"training.max_minutes: (\d+)", expectation(facts))
+    assert minutes and chosen(facts)["model.d_model"] == 128
+    assert chosen(replace(facts, max_minutes=float(minutes[1])))["model.d_model"] > 128
+
+
+def test_a_child_has_the_recipe_of_its_parents_size():
+    large, small = replace(FACTS, num_target_words=1e6, device="gpu"), replace(FACTS, device="gpu")
+    rates = [chosen(replace(facts, d_model=128))["training.learning_rate"] for facts in (large, small)]
+    assert rates == [8e-3, 8e-3]
+    # A larger model than the level's is not trained for less time.
+    assert chosen(replace(small, d_model=512))["training.max_epochs"] == chosen(small)["training.max_epochs"]
+    assert expectation(replace(small, d_model=1024)) == expectation(small)
 
 
 def test_values_are_shown_as_in_a_config():
@@ -211,6 +230,11 @@ def test_the_diversity_depends_on_the_text_and_not_on_its_size():
     random = np.random.default_rng(1)
     few, many = ([" ".join(map(str, random.zipf(1.3, 10))) for _ in range(number)] for number in (1_000, 20_000))
     assert _diversity(many) == pytest.approx(_diversity(few), rel=0.05)
+
+
+def test_the_diversity_of_single_words_is_that_of_words():
+    assert _diversity(["one", "two", "one two three"] + ["one", "two"] * 100) < 0.05
+    assert _diversity([f"w{number}" for number in range(300)]) == 1.0
 
 
 def test_sampled_segmentations_are_chosen_only_where_they_can_be_made(monkeypatch):
