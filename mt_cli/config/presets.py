@@ -196,7 +196,8 @@ TOKENS_PER_MINUTE: Mapping[str, Mapping[str, float]] = {
     "cpu": {"tiny": 1_300_000, "small": 530_000, "base": 30_000, "big": 8_000},
     "gpu": {"tiny": 20e6, "small": 20e6, "base": 8e6, "big": 3e6},
 }
-"""Rough speed of training on two CPU cores and on a GPU, in target tokens; it only decides between presets."""
+"""Rough speed of training on two CPU cores and on a GPU, in target tokens: it decides between presets, and how long a
+smaller model is trained."""
 LARGEST_ON_CPU = "small"
 SMALLER: Values = {"model": {"dropout": 0.1}}
 """What a model that is smaller than its level's has instead: it sees the pairs less often."""

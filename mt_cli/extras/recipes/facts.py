@@ -64,7 +64,7 @@ class Facts:
     num_language_pairs: int = 1
     """As `num_directions`, but both directions between two languages count once."""
     d_model: int | None = None
-    """That of the run that resumes, unless the config sets it."""
+    """That of the run that resumes, unless the config sets it, or of the run that training begins with."""
 
     @property
     def is_diverse(self) -> bool:

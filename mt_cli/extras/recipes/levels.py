@@ -41,7 +41,7 @@ def expectation(facts: Facts) -> str:
 def size_of(level: Level, facts: Facts) -> tuple[str, str]:
     """The name of the largest preset that fits the corpus, the device and the time, and the reason.
 
-    A run that resumes keeps its own.
+    A run that resumes, or begins with another one, has that of the run.
     """
     names = list(PRESETS)
     for name in names:
