@@ -73,15 +73,19 @@ class TrainedRun:
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
-    """Several runs; raises InputError if their languages or vocabularies differ. `purpose` is what needs equal ones."""
+    """Several runs; raises InputError if languages, vocabularies or tags differ. `purpose` is what needs equal ones."""
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
     own, languages = [each.to_json() for each in runs[0].tokenizers], runs[0].config.corpus.languages
+    tagging = runs[0].config.corpus.tagging
     for path, run in zip(paths, runs, strict=True):
         if run.config.corpus.languages != languages:
             theirs, ours = (" to ".join(each) for each in (run.config.corpus.languages, languages))
             raise InputError(f"{path}: translates {theirs}, and {paths[0]} {ours}; {purpose} needs equal languages")
         if [each.to_json() for each in run.tokenizers] != own:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
+        if not run.config.corpus.tagging.is_like(tagging):
+            theirs, ours = run.config.corpus.tagging.describe(), tagging.describe()
+            raise InputError(f"{path}: has {theirs}, and {paths[0]} {ours}; {purpose} needs equal tags")
     return runs
 
 

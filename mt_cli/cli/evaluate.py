@@ -76,8 +76,6 @@ def score(
     Give a sentence and its translation, or two files. Prints the natural logarithm of the probability of each pair, and
     with --json also that of every token.
     """
-    from mt_cli.corpus.rows import untagged
-
     if (source is None) != (target is None) or bool(texts) == (source is not None):
         raise InputError("give a sentence and its translation, or two files with --source and --target")
     if texts and len(texts) != 2:
@@ -90,17 +88,16 @@ def score(
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-    if tag := options.target_tag(translator, to):
-        sides[0] = [text if untagged(text, translator.tags) != text else f"{tag} {text}" for text in sides[0]]
+    tag = options.target_tag(translator, to)
     with Output(None) as output:
-        for row in _scored_rows(translator, *sides):
+        for row in _scored_rows(translator, sides, tag):
             output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
 
 
-def _scored_rows(translator: Translator, sources: list[str], targets: list[str]) -> Iterator[dict[str, Any]]:
-    for start in range(0, len(sources), _PAIRS_SCORED_AT_ONCE):
-        some = [side[start : start + _PAIRS_SCORED_AT_ONCE] for side in (sources, targets)]
-        for source, target, found in zip(*some, translator.score(*some), strict=True):
+def _scored_rows(translator: Translator, sides: list[list[str]], tag: str | None) -> Iterator[dict[str, Any]]:
+    for start in range(0, len(sides[0]), _PAIRS_SCORED_AT_ONCE):
+        sources, targets = (side[start : start + _PAIRS_SCORED_AT_ONCE] for side in sides)
+        for source, target, found in zip(sources, targets, translator.score(sources, targets, tag), strict=True):
             yield {
                 "source": source,
                 "target": target,

@@ -14,7 +14,7 @@ from typer import Argument, CallbackParam, Context, Option
 
 from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
-from mt_cli.config.directions import tag_of, targets_of
+from mt_cli.config.directions import targets_of
 from mt_cli.corpus.languages import primary
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say, show_progress
@@ -219,24 +219,23 @@ def search_options(overrides: list[str] | None, **given: Any) -> dict[str, Any]:
 
 
 def target_tag(translator: Translator, language: str | None, tag: str | None = None) -> str | None:
-    """The tag that asks for a target language; without a language, the given tag.
+    """Tag that asks for a target language; without a language, the given tag or the default of the model.
 
-    Without both, a model for several target languages translates into the target of its config, as a note says. Raises
-    InputError if the model does not translate into the language.
+    A note says so if the model has several target languages and none is chosen. Raises InputError if the model does
+    not translate into the language.
     """
-    targets = targets_of(translator.tags)
+    tagging = translator.tagging
+    targets = tagging.targets
     source, target = translator.languages
     if language is None:
         if tag is None and len(targets) > 1:
-            default = target if target in targets else None
-            here = f"this is {default}, and " if default else ""
+            here = f"this is {'/'.join(targets_of([tagging.default]))}, and " if tagging.default else ""
             say(f"note: no target language is chosen; {here}--to chooses one of {', '.join(targets)}")
-            return default and tag_of(default)
-        return tag
+        return tagging.chosen(tag)
     if tag is not None:
         raise InputError("give --to or --tag, not both")
-    if language in targets:
-        return tag_of(language)
+    if found := tagging.into(language):
+        return found
     if not targets and primary(language) == primary(target):
         return None
     known = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"

@@ -188,7 +188,7 @@ def translate(
         search["tag"] = options.target_tag(translator, to, tag)
         lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
         items = (item for block in lines for item in translated(translator, block, search, group))
-        _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention)
+        _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention, search["tag"])
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:
@@ -216,9 +216,13 @@ def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, p
 
 
 def _write_translations(
-    translator: Translator, items: Iterable[Translation], writers: Writers, attention: Path | None
+    translator: Translator,
+    items: Iterable[Translation],
+    writers: Writers,
+    attention: Path | None,
+    tag: str | None,
 ) -> None:
-    """Write to each output what its function returns for each translation."""
+    """Write to each output what its function returns for each translation; `tag` is that of the lines without one."""
     with ExitStack() as stack:
         note_unknown_words = stack.enter_context(_unknown_word_notices())
         for output in writers:
@@ -231,7 +235,7 @@ def _write_translations(
                 say(f"mt: {length}; translated in {len(item.segments):,} segments")
             note_unknown_words(item.unknown_words)
             if attention:
-                source_tokens, target_tokens, weights = translator.attention(item.source, item.text)
+                source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
                 hooks.save_attention(weights, source_tokens, target_tokens, attention)
                 say(f"wrote {attention}")
 

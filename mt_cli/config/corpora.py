@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from mt_cli.config.checks import without_problems
-from mt_cli.config.directions import targets_of, written_out
+from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 
 
 class Section(BaseModel):
@@ -369,8 +369,38 @@ class CorpusConfig(Section):
 
     @property
     def has_target_tags(self) -> bool:
-        """Whether each corpus of `train` has a tag that names a target language."""
-        return all(targets_of([source.tag or ""]) for source in self.train)
+        """Whether each corpus of `train` has the tag that `to_target` stands for, perhaps of another language."""
+        return all(
+            source.tag in [tag_of(language) for language in targets_of([source.tag or ""])] for source in self.train
+        )
+
+    @property
+    def tagging(self) -> Tagging:
+        """Tags of all corpora, and the tag of a sentence that has none: that of `test`, `valid` or `train`.
+
+        The first of these groups decides that has corpora from `source` to `target` or, without any, into `target`.
+        There is no default if it has several tags, none of them for `target`, or if the sentences of an evaluation set
+        have no tag.
+        """
+        if not self.tags:
+            return Tagging()
+        is_required = all(source.tag for source in self.train)
+        tags = self._tags_by_group(lambda languages: languages == self.languages)
+        tags = tags or self._tags_by_group(lambda languages: languages[1] == self.target)
+        deciding = next((tags[name] for name in ("test", "valid", "train") if name in tags), {None})
+        if None in deciding.union(*(found for name, found in tags.items() if name != "train")):
+            return Tagging(self.tags, None, is_required)
+        by_target = tag_of(self.target)
+        default = by_target if by_target in deciding else next(iter(deciding)) if len(deciding) == 1 else None
+        return Tagging(self.tags, default, is_required)
+
+    def _tags_by_group(self, is_chosen: Callable[[tuple[str, str]], bool]) -> dict[str, set[str | None]]:
+        """Tags of the corpora with some languages, by group; groups without such a corpus are left out."""
+        tags = {
+            name: {source.tag for source in group if is_chosen(source.languages or self.languages)}
+            for name, group in self.groups.items()
+        }
+        return {name: found for name, found in tags.items() if found}
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+from mt_cli.errors import InputError
 
 TO_TARGET = "to_target"
 """The value of `tag` that stands for a tag with the target language."""
+_TARGET = re.compile(r"<2(.+)>|>>(.+)<<")
+"""A tag with a target language: ours, and that of Marian models of OPUS-MT."""
 _GROUPS = ("train", "valid", "test")
 
 
@@ -17,7 +23,70 @@ def tag_of(language: str) -> str:
 
 def targets_of(tags: Sequence[str]) -> list[str]:
     """The target languages that tags of a model ask for."""
-    return [tag[2:-1] for tag in tags if tag.startswith("<2") and tag.endswith(">")]
+    return [found[1] or found[2] for tag in tags if (found := _TARGET.fullmatch(tag))]
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """Tags of a model, and the tag of a sentence that has none: the one place that decides it."""
+
+    tags: tuple[str, ...] = ()
+    default: str | None = None
+    """Tag of a sentence for which none is chosen."""
+    is_required: bool = False
+    """Whether every training sentence had a tag."""
+
+    @property
+    def targets(self) -> list[str]:
+        """Target languages that the tags ask for."""
+        return targets_of(self.tags)
+
+    def into(self, language: str) -> str | None:
+        """Tag that asks for a translation into a language; None if there is none."""
+        return next((tag for tag in self.tags if targets_of([tag]) == [language]), None)
+
+    def chosen(self, tag: str | None) -> str | None:
+        """Tag of sentences without a tag of their own: the given one, otherwise the default.
+
+        Raises InputError for a tag that the model does not know.
+        """
+        if tag is not None and tag not in self.tags:
+            known = ", ".join(self.tags) or "none"
+            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
+        return self.default if tag is None else tag
+
+    def tagged(self, text: str, tag: str | None = None) -> str:
+        """The text after its tag: its own, otherwise the chosen one. An empty text stays empty.
+
+        Raises InputError as `chosen` does, and for a text without a tag if the model needs a target language and has
+        no default.
+        """
+        chosen = self.chosen(tag)
+        if not text or text.partition(" ")[0] in self.tags:
+            return text
+        if chosen is None and self.is_required and self.targets:
+            raise InputError(
+                f"{text!r:.60}: this model needs a target language; choose one of {', '.join(self.targets)} (--to), or "
+                f"begin the sentence with its tag, such as {self.into(self.targets[0])}"
+            )
+        return text if chosen is None else f"{chosen} {text}"
+
+    def is_like(self, other: Tagging) -> bool:
+        """Whether both have the same tags, in any order, and decide alike."""
+        return {*self.tags} == {*other.tags} and self.default == other.default
+
+    def describe(self) -> str:
+        """Tags and default, as the end of a message."""
+        default = f" ({self.default} before a sentence without one)" if self.default else ""
+        return f"{'the tags ' if self.tags else ''}{', '.join(sorted(self.tags)) or 'no tags'}{default}"
+
+    @property
+    def of_corpora(self) -> Tagging:
+        """The same tags for sentences of corpora, which have their tags already."""
+        return Tagging(self.tags)
+
+
+NO_TAGS = Tagging()
 
 
 def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -113,8 +113,12 @@ def _with_confidence(scorer: Scorer, hypotheses: Sequence[str], references: Sequ
 def translations_of(
     translator: Translator, pairs: Sequence[Pair], on_done: Callable[[int], object], **decoding: Any
 ) -> list[str]:
-    """The translations of the sources; `on_done` is called with the number of sentences after each block."""
+    """The translations of the sources; `on_done` is called with the number of sentences after each block.
+
+    The sources have their tags already, or get the `tag` of `decoding`.
+    """
     hypotheses: list[str] = []
+    translator = translator.of_corpora
     for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
         sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
         hypotheses.extend(translator.translate(sources, **decoding))

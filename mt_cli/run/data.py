@@ -60,7 +60,7 @@ def prepare(
     CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
     written.
     """
-    for note in notes_on_words(config) if tokenizers is None else []:
+    for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
         say(f"note: {note}")
     corpora = read(config, cache, stream_rows)
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
@@ -204,6 +204,17 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
     longest = max(length for length, count in enumerate(counts) if count)
     longest *= config.training.most_concatenated
     return min(config.corpus.max_tokens, max(longest, before or 0))
+
+
+def notes_on_tags(config: Config) -> list[str]:
+    """A note for each evaluation set without tags, if every corpus of `train` has one."""
+    groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()
+    return [
+        f"{key_of(name)} has sentences without a tag, and every corpus of train has one, so the model has never seen "
+        f"such sentences; set {key_of(name)}.tag, or corpus.tag: to_target"
+        for name, sources in groups
+        if not all(source.tag for source in sources)
+    ]
 
 
 def notes_on_words(config: Config) -> list[str]:

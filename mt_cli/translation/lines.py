@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from mt_cli.config.directions import Tagging
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
@@ -116,16 +117,15 @@ class LineSplitter(NamedTuple):
 
     tokenizer: Tokenizer
     max_tokens: int
-    tags: Sequence[str]
+    tagging: Tagging
     languages: tuple[str, str]
     """Source and target."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
-        """The line in segments, not yet translated; each begins with the tag of the line, otherwise with `tag`."""
+        """The line in segments, not yet translated; each begins with the tag of the line, or what `Tagging` decides."""
         text = " ".join(source.split())
-        rest = untagged(text, self.tags)
-        own_tag = text.partition(" ")[0] if rest != text else tag
-        before, start = f"{own_tag} " if own_tag is not None else "", len(text) - len(rest)
+        rest, tagged = untagged(text, self.tagging.tags), self.tagging.tagged(text, tag)
+        before, start = tagged.removesuffix(rest), len(text) - len(rest)
         sentences = sentences_of(rest) if split_sentences else [(rest, "")]
         segments: list[Segment] = []
         for number, (sentence, glue) in enumerate(sentences, start=1):

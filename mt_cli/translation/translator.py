@@ -18,6 +18,7 @@ from torch import Tensor
 
 from mt_cli import hooks
 from mt_cli.checkpoint.trained import load_together
+from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
@@ -60,12 +61,12 @@ class Translator:
         tokenizers: TokenizerPair,
         decoding: DecodingConfig,
         max_tokens: int,
-        tags: Sequence[str] = (),
+        tagging: Tagging = NO_TAGS,
         languages: tuple[str, str] = ("", ""),
     ) -> None:
         self.engine = engine
         self.source_tokenizer, self.target_tokenizer = tokenizers
-        self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
+        self.decoding, self.max_tokens, self.tagging = decoding, max_tokens, tagging
         self.languages = languages
 
     @classmethod
@@ -81,8 +82,8 @@ class Translator:
     ) -> Translator:
         """A translator with a checkpoint of a run directory, as `TrainedRun.load` finds and checks it.
 
-        Several runs with equal languages and vocabularies are an ensemble; search options and tags are those of the
-        first. InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
+        Several runs with equal languages, vocabularies and tags are an ensemble with the search options of the first.
+        InputError is raised if they differ. `precision` is `fp32`, `bf16`, `fp16`, or `auto`: bf16 if the
         hardware is fast at it. `num_threads` is set for the whole process, as `use_threads` does. Each process of a
         `group` has a GPU of its own. With the
         engine `ctranslate2`, `run` is a folder that `mt export` wrote.
@@ -99,7 +100,19 @@ class Translator:
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)
-        return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
+        return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tagging, corpus.languages)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags that a sentence may begin with."""
+        return self.tagging.tags
+
+    @property
+    def of_corpora(self) -> Translator:
+        """The same translator for sentences of corpora, which have their tags already."""
+        other = copy(self)
+        other.tagging = self.tagging.of_corpora
+        return other
 
     def with_decoding(self, decoding: DecodingConfig) -> Translator:
         """The same translator with other options of the search."""
@@ -120,8 +133,8 @@ class Translator:
         """The translation of each sentence; an empty sentence stays empty.
 
         `decoding` changes options of that section of the config, such as `beam_size=1`; None keeps the option. A
-        `length_penalty` is that of all tags. `tag` is put before sentences that do not begin with a tag. Every
-        translation begins with `prefix`.
+        `length_penalty` is that of all tags. `tag` is put before sentences that do not begin with a tag; None is the
+        tag of the direction that the config names, if it has one. Every translation begins with `prefix`.
         """
         return [item.text for item in self.translate_fully(sentences, tag=tag, prefix=prefix, **decoding)]
 
@@ -143,20 +156,19 @@ class Translator:
         texts = _checked(sentences)
         if type(num_best) is not int or not 1 <= num_best <= _MOST_HYPOTHESES:
             raise InputError(f"num_best {num_best!r}: use 1 to {_MOST_HYPOTHESES:,}")
-        known = ", ".join(self.tags) or "none"
-        if tag is not None and tag not in self.tags:
-            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
         if decoding.get("length_penalty") is not None:
             decoding = {"length_penalties": {}} | decoding
+        self.tagging.chosen(tag)
         settings = changed_section(self.decoding, decoding)
         if unknown := settings.length_penalties.keys() - set(self.tags):
+            known = ", ".join(self.tags) or "none"
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
-        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
+        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tagging, self.languages)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines
 
-    def score(self, sources: Iterable[str], targets: Iterable[str]) -> list[PairScore]:
-        """How likely each target is as the translation of its source.
+    def score(self, sources: Iterable[str], targets: Iterable[str], tag: str | None = None) -> list[PairScore]:
+        """How likely each target is as the translation of its source; `tag` as in `translate`.
 
         Raises InputError if a side has more tokens than the model has positions, the numbers of sources and targets
         differ, or one of them is not a str.
@@ -164,19 +176,22 @@ class Translator:
         sides = [[" ".join(text.split()) for text in _checked(texts)] for texts in (sources, targets)]
         if len(sides[0]) != len(sides[1]):
             raise InputError(f"found {len(sides[0]):,} sources and {len(sides[1]):,} targets; give one for each")
-        source_ids, target_ids = self.source_tokenizer.encode(sides[0]), self.target_tokenizer.encode(sides[1])
+        tagged = [self.tagging.tagged(text, tag) for text in sides[0]]
+        source_ids, target_ids = self.source_tokenizer.encode(tagged), self.target_tokenizer.encode(sides[1])
         readings = self.engine.read(list(zip(source_ids, target_ids, strict=True)))
         return [
             PairScore([*self.target_tokenizer.tokens(ids), EOS], reading.log_probs)
             for ids, reading in zip(target_ids, readings, strict=True)
         ]
 
-    def attention(self, sentence: str, translation: str) -> tuple[list[str], list[str], Tensor]:
+    def attention(self, sentence: str, translation: str, tag: str | None = None) -> tuple[list[str], list[str], Tensor]:
         """Source tokens, target tokens, and the TxS mean over layers and heads of the cross-attention between them.
 
+        `tag` is as in `translate`.
         Raises InputError if a side is longer than the model was trained for.
         """
-        (source,), (target,) = self.source_tokenizer.encode([sentence]), self.target_tokenizer.encode([translation])
+        tagged = self.tagging.tagged(sentence, tag)
+        (source,), (target,) = self.source_tokenizer.encode([tagged]), self.target_tokenizer.encode([translation])
         if max(len(source), len(target)) > self.max_tokens:
             raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
         return next(self.attentions([(source, target)]))

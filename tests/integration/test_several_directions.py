@@ -1,8 +1,16 @@
 """A model for two directions, from one config to scores of each."""
 
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
+
+from mt_cli import Translator
+from mt_cli.config.loading import config_of_text
+from mt_cli.run.report import format_summary
+from mt_cli.run.train import train
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +128,113 @@ def test_one_direction_of_a_test_set_can_be_scored(mt, two_directions, tmp_path)
     assert scores[0][0] == scores[1][0] == 0 and scores[0][1] != scores[1][1]
     assert "no target language is chosen" in scores[0][2] and "note" not in scores[1][2]
     assert scores[1][1] == mt("score", "--run", "runs/two", f"<2en> {pair[0]}", pair[1])[1]
+
+
+CHILD = """
+name: NAME
+corpus:
+  source: SOURCE
+  target: TARGET
+  tag: to_target
+  train: {files: [FOLDER/train.SOURCE, FOLDER/train.TARGET]}
+  valid: {files: [FOLDER/valid.SOURCE, FOLDER/valid.TARGET]}
+  filters: {overlap: false}
+init: {run: runs/two, adapter_rank: RANK}
+training: {max_steps: 3, batch_tokens: 600, learning_rate: 1.0e-4, schedule: constant, num_threads: 1, device: cpu,
+           precision: fp32}
+decoding: {beam_size: 1, max_length: 10}
+evaluation: {num_resamples: 10}
+"""
+
+
+@pytest.fixture(scope="module")
+def lineage(two_directions, tmp_path_factory):
+    """A folder with a model for both directions and a child of each direction, one with adapters; what each printed."""
+    folder = tmp_path_factory.mktemp("lineage")
+    texts = {"two": CONFIG}
+    for name, source, target, rank in (("forward", "en", "de", "null"), ("back", "de", "en", "2")):
+        text = CHILD.replace("NAME", name).replace("RANK", rank).replace("runs/two", str(folder / "runs/two"))
+        texts[name] = text.replace("SOURCE", source).replace("TARGET", target)
+    printed = {}
+    for name, text in texts.items():
+        text = text.replace("FOLDER", str(two_directions)).replace("max_epochs: 25", "max_epochs: 15")
+        config = config_of_text(text, name)
+        printed[name] = format_summary(train(config, folder / "runs"), Path("runs") / name)
+    return folder, printed
+
+
+@pytest.fixture
+def mt_in(mt, lineage, monkeypatch):
+    """`mt` in the folder of the lineage."""
+    monkeypatch.chdir(lineage[0])
+    return mt
+
+
+@pytest.mark.parametrize(("name", "source", "target"), [("forward", "en", "de"), ("back", "de", "en")])
+def test_the_commands_that_training_prints_give_the_score_that_it_printed(
+    lineage, two_directions, mt_in, name, source, target
+):
+    folder, printed = lineage
+    valid = {side: two_directions / f"valid.{side}" for side in (source, target)}
+    report = json.loads((folder / f"runs/{name}/report.json").read_text(encoding="utf-8"))
+    expected = (folder / f"runs/{name}/hypotheses/valid.txt").read_text(encoding="utf-8")
+    references = valid[target].read_text(encoding="utf-8")
+    assert report["chrf"]["score"] > 50 and expected != "\n" * 40
+    commands = dict(re.findall(r"^(Evaluate|Translate): +mt (.*)$", printed[name], re.MULTILINE))
+    evaluate = commands["Evaluate"].replace("--source FILE", f"--source {shlex.quote(str(valid[source]))}")
+    evaluate = evaluate.replace("--reference FILE", f"--reference {shlex.quote(str(valid[target]))}")
+    for direction in ((), ("--to", target)):
+        found = json.loads(mt_in(*shlex.split(evaluate), "--precision", "fp32", "--json", *direction)[1])
+        assert (found["chrf"]["score"], found["bleu"]["score"]) == (report["chrf"]["score"], report["bleu"]["score"])
+    translate = [word for word in shlex.split(commands["Translate"]) if word != "..."]
+    assert mt_in(*translate, "--input", valid[source], "--precision", "fp32")[1] == expected
+    exported = folder / f"served-{name}"
+    assert mt_in("export", "--run", f"runs/{name}", "--output", exported)[0] == 0
+    served = ("--run", exported, "--engine", "ctranslate2")
+    assert mt_in("translate", *served, "--input", valid[source])[1] == expected
+    lines = valid[source].read_text(encoding="utf-8").splitlines()
+    translator = Translator.load(folder / f"runs/{name}", "cpu", "fp32")
+    assert translator.translate(lines) == expected.splitlines()
+    assert mt_in("inspect", "--run", f"runs/{name}", lines[0])[1].startswith(expected.splitlines()[0] + "\n")
+    tagged = [f"<2{target}> {line}" for line in lines]
+    targets = references.splitlines()
+    assert translator.score(lines, targets) == translator.score(tagged, targets)
+    *tokens, weights = translator.attention(lines[0], targets[0])
+    *own_tokens, own_weights = translator.attention(tagged[0], targets[0])
+    assert tokens == own_tokens and (weights == own_weights).all()
+
+
+def test_a_comparison_does_not_depend_on_which_model_is_named_first(two_directions, mt_in):
+    files = ("--source", two_directions / "valid.en", "--reference", two_directions / "valid.de", "--json")
+    names = ("two", "forward")
+    found = [
+        json.loads(mt_in("evaluate", "--run", f"runs/{one}", "--against", f"runs/{other}", *files)[1])
+        for one, other in (names, names[::-1])
+    ]
+    scores = [(each["chrf"]["score"], each["against"]["chrf"]["score"]) for each in found]
+    assert scores[0] == scores[1][::-1] and min(scores[0]) > 50
+
+
+def test_runs_with_other_tags_are_no_ensemble_in_either_order(mt_in):
+    for names in (("two", "forward"), ("forward", "two")):
+        runs = [word for name in names for word in ("--run", f"runs/{name}")]
+        status, _, err = mt_in("translate", *runs, "one")
+        assert status == 2 and "an ensemble needs equal tags" in err and "<2de>, <2en>" in err
+
+
+def test_a_bundle_keeps_the_tag_of_a_sentence(lineage, mt_in):
+    folder, _ = lineage
+    assert mt_in("export", "--run", "runs/forward", "--format", "bundle", "--output", folder / "bundle")[0] == 0
+    assert mt_in("import", folder / "bundle", "--output", "runs/again")[0] == 0
+    translations = [mt_in("translate", "--run", f"runs/{name}", "one two six")[1] for name in ("forward", "again")]
+    assert translations[0] == translations[1] != "\n"
+
+
+def test_the_picture_of_a_translation_and_its_inspection_are_of_the_direction_that_is_chosen(mt_in):
+    run = ("--run", "runs/two")
+    for target, sentence in (("de", "one seven two"), ("en", "eins sieben zwei")):
+        inspected = mt_in("inspect", *run, "--to", target, sentence)
+        assert inspected[1].splitlines()[0] == mt_in("translate", *run, "--to", target, sentence)[1].strip()
+        assert "note: no target" not in inspected[2]
+    assert "note: no target language is chosen; this is de" in mt_in("inspect", *run, "one")[2]
+    assert mt_in("inspect", *run, "--to", "fr", "one")[0] == mt_in("inspect", *run, "--to", "de")[0] == 2

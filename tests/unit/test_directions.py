@@ -1,13 +1,15 @@
 import pytest
 
 from mt_cli.batching.batches import shares_by_temperature
+from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
-from mt_cli.errors import ConfigError
+from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
+from mt_cli.run.data import notes_on_tags
 
 
 def tree(**corpus):
@@ -149,3 +151,61 @@ def test_corpora_of_several_languages_are_named_by_the_files_that_differ():
     assert names_of(corpus.train[:1]) == ["train.es"]
     same = [{"files": [f"{folder}/train.es", f"{folder}/train.gn"]} for folder in ("a", "b")]
     assert names_of(config(train=same).corpus.train) == ["train.gn 1", "train.gn 2"]
+
+
+def tags_of(**corpus):
+    found = config(**corpus).corpus.tagging
+    return found.default, found.is_required
+
+
+@pytest.mark.parametrize(
+    ("corpus", "expected"),
+    [
+        ({}, (None, False)),
+        ({"tag": "to_target"}, ("<2gn>", True)),
+        ({"tag": "to_target", "both_directions": True}, ("<2gn>", True)),
+        ({"tag": "to_target", "target": "shp"}, ("<2shp>", True)),
+        # Back-translated text beside real text: sentences have no tag.
+        ({"train": [{"file": "a.tsv"}, {"file": "b.tsv", "tag": "<bt>"}]}, (None, False)),
+        ({"train": [{"file": "a.tsv"}, {"file": "b.tsv", "tag": "<bt>"}], "valid": {"fraction": 0.1}}, (None, False)),
+        # The subject of a text: that of the evaluation sets.
+        ({"train": [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}],
+          "valid": {"file": "v.tsv", "tag": "<b>"}}, ("<b>", True)),
+        ({"train": [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}],
+          "valid": {"fraction": 0.1}}, (None, True)),
+        ({"train": {"file": "a.tsv", "tag": "<a>"}, "valid": {"file": "v.tsv", "tag": "<a>"},
+          "test": {"file": "t.tsv"}}, (None, True)),
+        # From several languages into one.
+        ({"source": "mul", "target": "en", "tag": "to_target",
+          "train": [{"file": "a.tsv", "languages": ["de", "en"]}, {"file": "b.tsv", "languages": ["fr", "en"]}],
+          "valid": {"fraction": 0.1}}, ("<2en>", True)),
+        ({"source": "mul", "target": "mul", "tag": "to_target", "valid": {"fraction": 0.1},
+          "train": [{"file": "a.tsv", "languages": ["de", "en"]}, {"file": "b.tsv", "languages": ["en", "fr"]}]},
+         (None, True)),
+    ],
+)  # fmt: skip
+def test_the_tag_of_a_sentence_is_that_of_the_evaluation_sets(corpus, expected):
+    assert tags_of(**corpus) == expected
+
+
+def test_an_evaluation_set_without_the_tags_of_training_is_named():
+    tagged = {
+        "train": {"file": "a.tsv", "tag": "<2gn>"},
+        "test": {"file": "t.tsv"},
+        "valid": {"file": "v.tsv", "tag": "<2gn>"},
+    }
+    (note,) = notes_on_tags(config(**tagged))
+    assert note.startswith("corpus.test has sentences without a tag")
+    assert not notes_on_tags(config(tag="to_target")) and not notes_on_tags(config())
+
+
+def test_a_sentence_that_needs_a_target_language_is_refused_without_one():
+    tagging = Tagging(("<2de>", "<2fr>"), None, True)
+    with pytest.raises(InputError, match=r"needs a target language; choose one of de, fr \(--to\)"):
+        tagging.tagged("one")
+    assert tagging.tagged("one", "<2fr>") == tagging.tagged("<2fr> one", "<2de>") == "<2fr> one"
+    assert tagging.tagged("") == "" and tagging.of_corpora.tagged("one") == "one"
+    with pytest.raises(InputError, match="it knows <2de>, <2fr>"):
+        tagging.tagged("one", "<2es>")
+    marian = Tagging((">>deu<<", ">>fra<<"))
+    assert (marian.targets, marian.into("fra"), marian.into("es")) == (["deu", "fra"], ">>fra<<", None)

@@ -6,6 +6,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
@@ -170,7 +171,7 @@ def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
     tagged_pieces, words, own_tag, tag, max_tokens, split_sentences
 ):
     parrot = Parrot(tag_ids=[tagged_pieces.encode([each])[0][0] for each in TAGS])
-    translator = Translator(parrot, (tagged_pieces,) * 2, DecodingConfig(), max_tokens, TAGS)
+    translator = Translator(parrot, (tagged_pieces,) * 2, DecodingConfig(), max_tokens, Tagging(TAGS))
     line = " ".join([own_tag, *words]).strip()
     (item,) = translator.translate_fully([line], tag=tag, split_sentences=split_sentences, with_details=True)
     assert item.text == " ".join(words)
@@ -231,6 +232,6 @@ def test_a_translation_is_one_line_also_if_the_model_produces_the_byte_of_a_line
 )
 def test_segments_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
     parrot = Parrot(pieces.encode([part])[0])
-    (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, (), languages).translate_fully([source])
+    (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, Tagging(), languages).translate_fully([source])
     assert len(item.segments) > 1, pieces.pieces(source)
     assert item.text == between.join([part] * len(item.segments))

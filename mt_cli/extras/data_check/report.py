@@ -22,7 +22,7 @@ from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.texts import notes_on_texts
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
-from mt_cli.run.data import Data, notes_on_words, training_pairs
+from mt_cli.run.data import Data, notes_on_tags, notes_on_words, training_pairs
 from mt_cli.run.data_report import notes_on_overlap, report_on_data
 
 _NUM_ODD = 10
@@ -43,6 +43,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         },
         "vocabulary": {side: each.vocab_size for side, each in zip(SIDES, data.tokenizers, strict=True)},
         "notes": [
+            *notes_on_tags(config),
             *notes_on_words(config),
             *notes_on_overlap(rows),
             *notes_on_languages(data, config),

@@ -12,6 +12,7 @@ from torch import Tensor
 from mt_cli.checkpoint.directory import UNKNOWN_CORPUS
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_safetensors
+from mt_cli.config.directions import Tagging
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason
@@ -44,7 +45,7 @@ def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tup
         )
     both = languages[0] or found.source_language, languages[1] or found.target_language
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
-    tree = {"name": name, "corpus": corpus | unknown_corpus(found.tags), "tokenizer": found.tokenizer}
+    tree = {"name": name, "corpus": corpus | unknown_corpus(found.tagging), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding.model_dump(mode="json")}, str(path))
     source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
     target = Tokenizer.load(folder / "tokenizer.target.json")
@@ -73,7 +74,12 @@ def _tied(weights: Mapping[str, Tensor], model: Transformer) -> dict[str, Tensor
     return {name: weights[known[id(weight)]] for name, weight in every if known[id(weight)] in weights}
 
 
-def unknown_corpus(tags: Sequence[str]) -> dict[str, Any]:
-    """A corpus section in place of the one that a model was trained on."""
-    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tags]
-    return {"train": train or {"file": UNKNOWN_CORPUS}, "valid": {"fraction": 0.1}}
+def unknown_corpus(tagging: Tagging) -> dict[str, Any]:
+    """Corpus section with the tags of a model, in place of the one that it was trained on."""
+    train: list[dict[str, Any]] = [{"file": UNKNOWN_CORPUS, "tag": tag, "name": tag} for tag in tagging.tags]
+    plain: dict[str, Any] = {"file": UNKNOWN_CORPUS}
+    if not tagging.is_required:
+        train.append(plain)
+    # The tag of `valid` is the default.
+    valid = {"fraction": 0.1} if tagging.is_required and tagging.default is None else plain | {"tag": tagging.default}
+    return {"train": train, "valid": valid}

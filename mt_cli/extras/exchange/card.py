@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import Config
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.texts import METRICS
@@ -68,7 +69,7 @@ def _lines(run: RunSummary, license_name: str | None) -> Iterator[str]:
     yield "```"
     if corpus.tags:
         yield ""
-        yield f"A source may begin with a tag: {', '.join(f'`{tag}`' for tag in corpus.tags)}."
+        yield _tags(corpus.tagging)
     yield from _search(run.config)
     yield ""
     yield "## Training"
@@ -91,6 +92,14 @@ def _lines(run: RunSummary, license_name: str | None) -> Iterator[str]:
     yield "## Licence"
     yield ""
     yield license_name or "Not chosen yet: it depends on the corpora and on the model that training began with."
+
+
+def _tags(tagging: Tagging) -> str:
+    listed = ", ".join(f"`{tag}`" for tag in tagging.tags)
+    text = f"A source {'begins' if tagging.is_required else 'may begin'} with a tag: {listed}."
+    if tagging.default:
+        text += f" `mt translate` puts `{tagging.default}` before one that has none; other programs do not."
+    return text
 
 
 def _search(config: Config) -> Iterator[str]:

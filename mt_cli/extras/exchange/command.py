@@ -100,8 +100,9 @@ def import_model(
     source, target = run.config.corpus.languages
     num_parameters = sum(weight.numel() for weight in run.model.parameters())
     say(f"{model}: {source} to {target}, {num_parameters:,} parameters, {run.tokenizers[1].vocab_size:,} entries")
-    if tags := run.config.corpus.tags:
-        say(f"Sentences begin with one of {len(tags)} tags, such as {tags[0]} (mt translate --tag)")
+    if (tagging := run.config.corpus.tagging).tags:
+        default = f"; {tagging.default} is put before a sentence without one" if tagging.default else ""
+        say(f"Sentences begin with one of {len(tagging.tags)} tags, such as {tagging.tags[0]} (--to, --tag){default}")
     say(f'Translate with it:  mt translate --run {output} "..."')
     say(f"Fine-tune it:       mt train --config FILE --set init.run={output}")
     show(str(output))

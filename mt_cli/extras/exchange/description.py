@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.directions import Tagging, tag_of
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
 
@@ -25,12 +26,24 @@ class Description(BaseModel):
     source_language: str
     target_language: str
     tags: tuple[str, ...]
+    default_tag: str | None = None
+    """Tag of a sentence that has none."""
+    is_tag_required: bool = False
+    """Whether every training sentence had a tag."""
     max_tokens: int = Field(ge=1, le=2**31)
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
     source: str = "tokens followed by [EOS]"
     target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
+
+    @property
+    def tagging(self) -> Tagging:
+        """Tags and their default; an older description has the tag of the target language, if it is among them."""
+        by_target = tag_of(self.target_language)
+        is_older = "default_tag" not in self.model_fields_set
+        default = by_target if is_older and by_target in self.tags else self.default_tag
+        return Tagging(self.tags, default, self.is_tag_required)
 
 
 def describe(run: TrainedRun, folder: Path) -> None:
@@ -45,6 +58,8 @@ def describe(run: TrainedRun, folder: Path) -> None:
         source_language=config.corpus.source,
         target_language=config.corpus.target,
         tags=config.corpus.tags,
+        default_tag=config.corpus.tagging.default,
+        is_tag_required=config.corpus.tagging.is_required,
         max_tokens=run.max_tokens,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.state import Ancestor
 from mt_cli.checkpoint.trained import TrainedRun, write_run
+from mt_cli.config.directions import Tagging, targets_of
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
@@ -140,6 +141,13 @@ def _without_region(language: str) -> str:
     return code if writes_spaces(code) == writes_spaces(language) else language
 
 
+def _tagging(tags: tuple[str, ...], target: str) -> Tagging:
+    """Tags of an imported model. If all of them name a target language, a sentence needs one."""
+    own = [tag for tag in tags if primary(target) in map(primary, targets_of([tag]))]
+    is_required = bool(tags) and len(targets_of(tags)) == len(tags)
+    return Tagging(tags, own[0] if len(own) == 1 else None, is_required)
+
+
 def _config_of(
     imported: Imported,
     longest: float | None,
@@ -159,7 +167,7 @@ def _config_of(
         "name": name,
         "corpus": {
             **{"source": source, "target": target, "max_tokens": max_tokens},
-            **unknown_corpus(imported.tags),
+            **unknown_corpus(_tagging(imported.tags, target)),
         },
         "tokenizer": dict(imported.options),
         "model": imported.model.config.model_dump(mode="json"),

@@ -42,6 +42,7 @@ def inspect(
     sentence: Annotated[str | None, Argument(metavar="SENTENCE", help="Sentence to translate.", callback=utf8)] = None,
     run: options.RunOption = None,
     checkpoint: options.CheckpointOption = None,
+    to: options.ToOption = None,
     output: Annotated[
         Path | None,
         Option(
@@ -74,6 +75,8 @@ def inspect(
     check_choice("--picture", suffix, "png", "svg")
     if sentence is not None and positions is not None:
         raise InputError("--positions: the positional encoding is drawn without a sentence; give one of the two")
+    if sentence is None and to is not None:
+        raise InputError("--to: chooses the language of a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
@@ -84,7 +87,7 @@ def inspect(
         paths = inspection.draw_model(translator, _picture_folder(path, output), suffix, positions)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
-        trace = inspection.trace_translation(translator, sentence)
+        trace = inspection.trace_translation(translator, sentence, options.target_tag(translator, to))
         paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:

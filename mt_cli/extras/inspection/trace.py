@@ -56,14 +56,14 @@ class Trace:
 
 
 @torch.inference_mode()
-def trace_translation(translator: Translator, sentence: str) -> Trace:
-    """Translate a sentence greedily and record every choice and all attention.
+def trace_translation(translator: Translator, sentence: str, tag: str | None = None) -> Trace:
+    """Translate a sentence greedily and record every choice and all attention; `tag` as in `Translator.translate`.
 
     Raises InputError if it is empty, or longer than the model was trained for.
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
-    (ids,) = source.encode([" ".join(sentence.split())])
+    (ids,) = source.encode([translator.tagging.tagged(" ".join(sentence.split()), tag)])
     if not ids:
         raise InputError("the sentence is empty")
     if len(ids) > translator.max_tokens:

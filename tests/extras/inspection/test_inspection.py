@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
+from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
@@ -114,7 +115,9 @@ def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator, 
     config = TokenizerConfig(algorithm="bpe", vocab_size=300)
     tokenizers = [train_tokenizer(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
     model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))
-    draw_model(Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, ["<2x>"]), tmp_path, "png")
+    draw_model(
+        Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, Tagging(("<2x>",))), tmp_path, "png"
+    )
     for side, num_fixed in (("source", 4 + 1 + 256), ("target", 4 + 256)):
         table = getattr(model, f"{side}_embedding").table.weight
         assert torch.equal(drawn[side], table.detach().norm(dim=1)[num_fixed:])
