@@ -12,7 +12,8 @@ import pyarrow as pa
 from mt_cli.batching.batches import Pool
 from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Hashes, Mask, drop_repeated, hashes_of
+from mt_cli.corpus.cleaning import STATUS_NAMES, Block, Mask, drop_repeated
+from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.corpus.reading import clean_rows
 from mt_cli.corpus.rows import Pair, Row
 from mt_cli.corpus.sources import read_rows
@@ -37,9 +38,10 @@ class StreamedPairs:
         evaluation_hashes: Sequence[Hashes],
         seed: int,
         group: Group = ALONE,
+        spelling: Spelling = AS_WRITTEN,
     ) -> None:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
-        self._evaluation_hashes = evaluation_hashes
+        self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
         """For each corpus, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
@@ -56,7 +58,7 @@ class StreamedPairs:
 
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
         """The ids of the rows that are kept. Several processes encode a share of the blocks each, and exchange them."""
-        blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes)
+        blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes, self._spelling)
         encoded = self._group.map_shares(self._encode_blocks, [block for _, block in blocks])
         batches, part_sizes = [], [0] * len(buffer)
         for (part, block), (batch, is_kept) in zip(blocks, encoded, strict=True):
@@ -72,11 +74,11 @@ class StreamedPairs:
         return list(in_threads(lambda sides: encode_block(sides, self._tokenizers, self._config.max_tokens), texts))
 
 
-def first_pairs(config: CorpusConfig, number: int) -> list[Pair]:
+def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[Pair]:
     """The first `number` pairs of a stream that are kept, for training tokenizers."""
     pairs: list[Pair] = []
     for buffer in _buffers(config):
-        for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2):
+        for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2, spelling):
             pairs.extend(zip(*block.kept_texts(), strict=True))
         if len(pairs) >= number:
             break
@@ -97,14 +99,14 @@ def _buffers(config: CorpusConfig) -> Iterator[list[list[Row]]]:
 
 
 def _filtered_blocks(
-    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes]
+    buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes], spelling: Spelling
 ) -> list[tuple[int, Block]]:
     """The rows of a buffer in blocks, with the status of each row; each block with the number of its corpus."""
     filters = [config.filters_of(source) for source in config.train]
     blocks = [
         (part, block)
         for part, (rows, source) in enumerate(zip(buffer, config.train, strict=True))
-        for block in clean_rows(rows, source, config.languages, filters[part])
+        for block in clean_rows(rows, source, config.languages, filters[part], spelling)
     ]
     if blocks:
         statuses = np.concatenate([block.statuses for _, block in blocks])

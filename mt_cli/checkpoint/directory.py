@@ -9,19 +9,34 @@ import difflib
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
+from mt_cli.corpus.identity import PairHashes
 from mt_cli.errors import RunError
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.machine.storage import check_regular, is_folder, read_regular, reading, refusal, remove_empty, write_text
+from mt_cli.machine.storage import (
+    check_regular,
+    is_folder,
+    read_regular,
+    reading,
+    refusal,
+    remove_empty,
+    write_bytes,
+    write_text,
+)
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
+
+_MAX_PAIRS_BYTES = 2**34
 
 
 class RunDirectory(Checkpoints):
@@ -34,6 +49,7 @@ class RunDirectory(Checkpoints):
         self.samples_path = path / "samples.txt"
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
+        self.training_pairs_path = path / "training_pairs.bin"
         self._lock = RunLock(path)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
@@ -44,6 +60,27 @@ class RunDirectory(Checkpoints):
             raise refusal(self.last_path.parent, error) from None
         save_tokenizers(self.path, tokenizers, write_text)
         write_text(self.config_path, config.to_yaml())
+
+    def save_training_pairs(self, hashes: PairHashes) -> None:
+        """Save hashes of the pairs that the weights are trained on, from `pair_hashes`; those of parents included."""
+        content = np.unique(hashes).astype("<u8").tobytes()
+        head = np.array([len(content), zlib.crc32(content)], "<u8").tobytes()
+        write_bytes(self.training_pairs_path, head + content)
+
+    def training_pairs(self) -> PairHashes | None:
+        """Hashes of the pairs that the weights were trained on, sorted; None if they are not known.
+
+        Raises RunError if the file is damaged.
+        """
+        path = self.training_pairs_path
+        if not os.path.lexists(path):
+            return None
+        with reading(path, RunError):
+            file = read_regular(path, _MAX_PAIRS_BYTES)
+        head, content = file[:16], file[16:]
+        if len(content) % 8 or head != np.array([len(content), zlib.crc32(content)], "<u8").tobytes():
+            raise RunError(f"{path}: is damaged; restore it, or delete it (then comparisons cannot use it)")
+        return np.frombuffer(content, "<u8").astype(np.uint64)
 
     def config(self) -> Config:
         """The config of the run; raises RunError if this is no run directory."""

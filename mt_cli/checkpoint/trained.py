@@ -10,6 +10,7 @@ from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.config.sections import Config, InitConfig
+from mt_cli.corpus.identity import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
 from mt_cli.machine.storage import new_folder, real_path
 from mt_cli.model.trainable import add_adapters, merge_adapters
@@ -96,6 +97,7 @@ def write_run(
     model: Transformer,
     longest_source: int,
     parents: Sequence[Ancestor] = (),
+    training_pairs: PairHashes | None = None,
 ) -> TrainedRun:
     """Write a model that was not trained here as a run into the new folder `output`, whose name it gets.
 
@@ -105,6 +107,8 @@ def write_run(
     with new_folder(output) as folder:
         directory = RunDirectory(folder)
         directory.create(config, tokenizers)
+        if training_pairs is not None:
+            directory.save_training_pairs(training_pairs)
         try:
             digests = directory.frozen_file_digests()
             state = RunState(fingerprints=digests, longest_source=longest_source, parents=list(parents))

@@ -25,6 +25,7 @@ from mt_cli.machine.storage import real_path
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.corpus.rows import Languages, Pair
+    from mt_cli.evaluation.texts import Scorer
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
 
@@ -182,19 +183,18 @@ def evaluate(
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.rows import untagged
     from mt_cli.evaluation import evaluate as scoring
-    from mt_cli.evaluation.texts import Scorer, scorer_of
+    from mt_cli.evaluation.seen import notes_on_seen_pairs
     from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference))
-    _check_not_trained_on(against, config if name.partition(".")[0] == "valid" else None)
-    scorer = Scorer.of(to or translator.languages[1], bleu_tokenizer or "auto")
-    if config is not None:
-        scorer = scorer_of(config, name, bleu_tokenizer)
-        scorer = scorer.for_language(to) if to else scorer
-        if note := scoring.note_on_spelling(config.tokenizer, [target for _, target in pairs]):
-            say(f"note: {note}")
+    rival = against if against and against.is_dir() else None
+    for each in notes_on_seen_pairs(paths if engine == "mt" else [], rival, pairs):
+        say(f"note: {each}")
+    scorer = _scorer_for(config, name, to or translator.languages[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
+    if config is not None and (note := scoring.note_on_spelling(config.tokenizer, [target for _, target in pairs])):
+        say(f"note: {note}")
     model = hooks.load_comet(comet) if comet else None
     found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, **search)
     found.run = " + ".join(real_path(each).name for each in paths)
@@ -217,6 +217,16 @@ def evaluate(
     show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
 
 
+def _scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:
+    """The scorer of a corpus of a config, or of a target language that `is_chosen` or has no config."""
+    from mt_cli.evaluation.texts import Scorer, scorer_of
+
+    if config is None:
+        return Scorer.of(language, bleu_tokenizer or "auto")
+    scorer = scorer_of(config, name, bleu_tokenizer)
+    return scorer.for_language(language) if is_chosen else scorer
+
+
 def _check_test_set(split: str | None, source: File, reference: File, engine: str) -> None:
     """Raise InputError unless a test set is named in one way."""
     if (source is None) != (reference is None):
@@ -225,22 +235,6 @@ def _check_test_set(split: str | None, source: File, reference: File, engine: st
         raise InputError("give --split, or --source and --reference, not both")
     if engine != "mt" and source is None:
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
-
-
-def _check_not_trained_on(against: Path | None, config: Config | None) -> None:
-    """Raise InputError if a run was trained on some of the pairs that a config holds out from `train`."""
-    from mt_cli.checkpoint.directory import RunDirectory
-
-    if config is None or against is None or not against.is_dir():
-        return
-    held_out, rival = config.corpus.held_out(config.training.seed), RunDirectory(against).config()
-    is_same_text = any(source in rival.corpus.train for source in config.corpus.train)
-    if held_out and is_same_text and held_out != rival.corpus.held_out(rival.training.seed):
-        raise InputError(
-            f"--against {against}: was trained on some of these pairs, as it held out other ones of the same corpus; "
-            "name a test set with --source and --reference, and next time give both configs the same "
-            "`valid: {fraction: ..., seed: ...}`"
-        )
 
 
 def _of_target(
@@ -290,7 +284,8 @@ def _pairs_of(
     """The name of the set, the pairs to score, and the languages of each as far as they are known."""
     from mt_cli.checkpoint.directory import is_imported
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import key_of, read_corpora, read_pairs
+    from mt_cli.corpus.reading import key_of, read_pairs
+    from mt_cli.run.data import read
 
     if source is not None and reference is not None:
         return "files", _pairs_in_files(source, reference), []
@@ -304,7 +299,7 @@ def _pairs_of(
         names = ", ".join(name for name, value in sets.items() if value is not None)
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and config.corpus.held_out(config.training.seed):
-        corpus = read_corpora(config.corpus, config.training.seed, Cache(RUNS / ".cache"))["valid"]
+        corpus = read(config, Cache(RUNS / ".cache"))["valid"]
         return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split))
     both, sources = config.corpus.languages_of(split), config.corpus.groups[split]
     found = [read_pairs([source], config.corpus.languages, key_of(split)) for source in sources]

@@ -175,10 +175,10 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train` that is held out. Other pairs that share a sentence with it are dropped."""
+    """A seeded share of `train` that is held out, by the text of each pair. Others that share a sentence are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
-    """Share of the pairs, between 0 and 1."""
+    """Share of the pairs, between 0 and 1; it is reached only approximately."""
     seed: int | None = Field(default=None, ge=0, lt=2**31)
     """Seed of the choice; `null`: `training.seed`. Give one to train several seeds with the same validation pairs."""
 

@@ -6,7 +6,7 @@ are named like the options of `corpus.filters`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import FilterConfig
+from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
@@ -29,7 +30,6 @@ STATUS_CODES = {name: code for code, name in enumerate(STATUS_NAMES)}
 KEPT, HELD_OUT = STATUS_CODES["kept"], STATUS_CODES["held_out"]
 
 Mask = NDArray[np.bool_]
-Hashes = NDArray[np.int64]
 
 _CONTROL = r"[\x00-\x08\x0e-\x1b\x7f-\x{84}\x{86}-\x{9f}]"
 _GARBLED = r"\x{fffd}|[ÃÂ][\x{80}-\x{bf}]|â€[\x{80}-\x{bf}œ™˜“”¦]|Ð[\x{80}-\x{bf}]Ñ"
@@ -49,7 +49,7 @@ class Block:
     statuses: NDArray[np.uint8]
     """An index into `STATUS_NAMES` for each row."""
     hashes: Hashes
-    """Of shape 2xN: hashes of the sources and of the targets."""
+    """Of shape 2xN: hashes of the sources and of the targets as they are spelled."""
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -64,7 +64,9 @@ class Block:
         return self.source.filter(mask).to_pylist(), self.target.filter(mask).to_pylist()
 
 
-def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Languages) -> Block:
+def clean(
+    rows: Sequence[Row], filters: FilterConfig | None, languages: Languages, spelling: Spelling = AS_WRITTEN
+) -> Block:
     """Rows with runs of white space replaced by a space, each filtered on its own; None drops only blank sides."""
     numbers, raw_sources, raw_targets = zip(*rows, strict=True)
     texts = [[" ".join(text.split()) for text in side] for side in (raw_sources, raw_targets)]
@@ -97,12 +99,8 @@ def clean(rows: Sequence[Row], filters: FilterConfig | None, languages: Language
         if filters.wrong_language:
             for side, side_texts, language in zip(sides, texts, languages, strict=True):
                 drop("wrong_language", _in_another_language(side, side_texts, language))
-    return Block(np.array(numbers, np.int64), source, target, statuses, np.stack([hashes_of(side) for side in texts]))
-
-
-def hashes_of(texts: Iterable[str]) -> Hashes:
-    """A 64-bit hash for each text; equal within this process for equal texts."""
-    return np.fromiter(map(hash, texts), dtype=np.int64)
+    hashes = np.stack([hashes_of(side, spelling) for side in texts])
+    return Block(np.array(numbers, np.int64), source, target, statuses, hashes)
 
 
 def _mask(values: pa.BooleanArray) -> Mask:
@@ -229,19 +227,22 @@ def hold_out(
     hashes: Sequence[Hashes] | Hashes,
     filters: Sequence[tuple[int, FilterConfig]],
     share: float,
-    seed: int,
+    keys: NDArray[np.uint64],
     either_side: bool = False,
 ) -> None:
-    """Mark a seeded share of the kept rows as held out, and drop the other rows that share a sentence with it.
+    """Mark a share of the kept rows as held out, and drop the other rows that share a sentence with it.
 
-    With `either_side`, also those that have a sentence of it on the other side. Raises CorpusError if no row would be
-    held out, or none would be left for training.
+    `keys` are hashes of the rows, which decide alone: a row that is held out stays so when rows are added. With
+    `either_side`, rows that have a held-out sentence on the other side are dropped, too. Raises CorpusError if no row
+    would be held out, or none would be left for training.
     """
     rows = np.flatnonzero(statuses == KEPT)
-    number = round(share * len(rows))
-    if not 0 < number < len(rows):
+    is_chosen = keys[rows] < np.uint64(share * 2.0**64)
+    if not is_chosen.any() and round(share * len(rows)):
+        is_chosen = keys[rows] == keys[rows].min()
+    if not is_chosen.any() or is_chosen.all():
         raise CorpusError(f"corpus.valid: a share of {share} of {len(rows):,} pairs leaves `train` or `valid` empty")
-    held_out = rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]
+    held_out = rows[is_chosen]
     statuses[held_out] = HELD_OUT
     overlap_only = [(length, FilterConfig(duplicates=False, overlap=each.overlap)) for length, each in filters]
     known = [side[held_out] for side in hashes]

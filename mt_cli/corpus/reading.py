@@ -27,7 +27,6 @@ from mt_cli.corpus.cleaning import (
     STATUS_CODES,
     STATUS_NAMES,
     Block,
-    Hashes,
     clean,
     drop_repeated,
     hold_out,
@@ -35,9 +34,10 @@ from mt_cli.corpus.cleaning import (
     seem_swapped,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
+from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, loose_hashes
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Pair, Row
+from mt_cli.corpus.rows import Languages, Pair, Row, untagged
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
@@ -50,27 +50,33 @@ _SCHEMA = pa.schema([("number", pa.int64()), ("source", pa.string()), ("target",
 
 
 def read_corpora(
-    config: CorpusConfig, seed: int, cache: Cache, advance: Advance = lambda done: None, stream_rows: int | None = None
+    config: CorpusConfig,
+    seed: int,
+    cache: Cache,
+    advance: Advance = lambda done: None,
+    stream_rows: int | None = None,
+    spelling: Spelling = AS_WRITTEN,
 ) -> dict[str, Corpus]:
     """The corpora `train` (unless it is a stream), `valid` and, if the config has them, `test` and the extra tests.
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
-    pairs. With `stream_rows`, the first `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a
-    corpus cannot be read, or holds no pair, and MtError if the disk is full.
+    pairs. Duplicates and overlap are found in texts as `spelling` writes them. With `stream_rows`, the first
+    `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, or holds no
+    pair, and MtError if the disk is full.
     """
     stream_rows = stream_rows if config.is_streaming else None
-    given = config.model_dump_json(), seed, stream_rows
-    return cache.once(given, lambda: _read_corpora(config, seed, cache, advance, stream_rows))
+    given = config.model_dump_json(), seed, stream_rows, json.dumps(spelling.key)
+    return cache.once(given, lambda: _read_corpora(config, seed, cache, advance, stream_rows, spelling))
 
 
 def _read_corpora(
-    config: CorpusConfig, seed: int, cache: Cache, advance: Advance, stream_rows: int | None
+    config: CorpusConfig, seed: int, cache: Cache, advance: Advance, stream_rows: int | None, spelling: Spelling
 ) -> dict[str, Corpus]:
-    key = _fingerprint(config, seed, stream_rows)
+    key = _fingerprint(config, seed, stream_rows, spelling)
 
     def store(folder: Path) -> None:
-        _store(folder, config, seed, stream_rows, advance)
-        if _fingerprint(config, seed, stream_rows) != key:
+        _store(folder, config, seed, stream_rows, advance, spelling)
+        if _fingerprint(config, seed, stream_rows, spelling) != key:
             raise CorpusError("the corpora have changed while they were read; start again when they are complete")
 
     names = dict.fromkeys([*_groups(config, stream_rows), "valid"])
@@ -105,15 +111,19 @@ def pairs_of(blocks: Iterable[Block], key: str) -> list[Pair]:
 
 
 def clean_rows(
-    rows: Iterable[Row], source: TextSource, languages: Languages, filters: FilterConfig | None
+    rows: Iterable[Row],
+    source: TextSource,
+    languages: Languages,
+    filters: FilterConfig | None,
+    spelling: Spelling = AS_WRITTEN,
 ) -> Iterator[Block]:
     """Some rows of a source as blocks with tags; each row is filtered by itself."""
-    languages = source.languages or languages
-    for block in in_threads(lambda block: clean(block, filters, languages), in_blocks(iter(rows), ROWS_PER_BLOCK)):
+    both, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
+    for block in in_threads(lambda block: clean(block, filters, both, spelling), blocks):
         yield block if source.tag is None else block.tagged(source.tag)
 
 
-def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> str:
+def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None, spelling: Spelling) -> str:
     """The fingerprint of everything that the result of `read_corpora` depends on."""
     both = config.languages
     sources = {
@@ -124,10 +134,12 @@ def _fingerprint(config: CorpusConfig, seed: int, stream_rows: int | None) -> st
         for name, group in _groups(config, stream_rows).items()
     }
     filters = config.filters.model_dump(mode="json")
-    return fingerprint(sources, *both, filters, config.held_out(seed), stream_rows)
+    return fingerprint(sources, *both, filters, config.held_out(seed), stream_rows, spelling.key)
 
 
-def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance) -> None:
+def _store(
+    folder: Path, config: CorpusConfig, seed: int, stream_rows: int | None, advance: Advance, spelling: Spelling
+) -> None:
     """Write the rows, statuses and parts of each corpus into a folder."""
     groups = _groups(config, stream_rows)
     files = (path for group in groups.values() for source in group for path in files_of(source) if path.is_file())
@@ -139,16 +151,19 @@ def _store(folder: Path, config: CorpusConfig, seed: int, stream_rows: int | Non
         path = folder / f"{name}.arrow"
         if name == "train":
             filters = [config.filters_of(source) for source in config.train]
-            parts, statuses, hashes = _store_rows(path, groups[name], config, filters, stream_rows, advance)
+            stored = _store_rows(path, groups[name], config, filters, stream_rows, advance, spelling)
+            parts, statuses, hashes = stored
             filters_of_rows = [(part.num_rows, each) for part, each in zip(parts, filters, strict=True)]
             known = on_either_side(evaluation_hashes) if config.has_reverse else evaluation_hashes
             _drop_other_orthography(folder, parts, statuses, config)
             drop_repeated(statuses, hashes, filters_of_rows, known)
             _check_not_empty(statuses, key_of(name), lambda: _note_on_swap(folder / "train.arrow", config))
             if share := config.held_out(seed):
-                hold_out(statuses, hashes, filters_of_rows, *share, config.has_reverse)
+                fraction, share_seed = share
+                keys = _keys_of_rows(folder, parts, statuses, config, share_seed)
+                hold_out(statuses, hashes, filters_of_rows, fraction, keys, config.has_reverse)
         else:
-            parts, statuses, hashes = _store_rows(path, groups[name], config, None, None, advance)
+            parts, statuses, hashes = _store_rows(path, groups[name], config, None, None, advance, spelling)
             evaluation_hashes = np.concatenate([evaluation_hashes, hashes], axis=1)
         _check_not_empty(statuses, key_of(name))
         np.save(folder / f"{name}.npy", statuses)
@@ -161,9 +176,31 @@ def _drop_other_orthography(
     """Drop kept rows of `train` that are spelled otherwise than another corpus, which is stored in the folder."""
     numbers = [number for number, source in enumerate(config.train) if config.filters_of(source).other_orthography]
     if numbers:
-        train = Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
+        train = _train_in(folder, parts, statuses)
         for stretch in find_stretches(train, _open(folder, str(config.compared)), config, numbers):
             statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]
+
+
+def _train_in(folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8]) -> Corpus:
+    """`train`, whose rows are stored in the folder already."""
+    return Corpus(folder.name, pa.OSFile(str(folder / "train.arrow")), statuses, tuple(parts))
+
+
+def _keys_of_rows(
+    folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig, seed: int
+) -> NDArray[np.uint64]:
+    """Seeded hashes that decide which kept rows of `train` are held out; those of other rows are 0.
+
+    A pair and the same one with its sides exchanged have one hash, that of the source before the exchange.
+    """
+    keys = np.zeros(len(statuses), np.uint64)
+    is_reversed = np.repeat([source.reverse for source in config.train], [part.num_rows for part in parts])
+    mask = statuses == KEPT
+    rows = zip(_train_in(folder, parts, statuses).rows(mask), is_reversed[mask].tolist(), strict=True)
+    keys[mask] = loose_hashes(
+        (target if is_exchanged else untagged(source, config.tags) for (_, source, target), is_exchanged in rows), seed
+    )
+    return keys
 
 
 def _check_not_empty(statuses: NDArray[np.uint8], key: str, note: Callable[[], str] = lambda: "") -> None:
@@ -200,6 +237,7 @@ def _store_rows(
     filters: Sequence[FilterConfig] | None,
     limit: int | None,
     advance: Advance,
+    spelling: Spelling,
 ) -> tuple[list[SourceRows], NDArray[np.uint8], Hashes]:
     """Write the rows of some sources; return the parts, the status of each row by itself, and the hashes (2xN)."""
     parts: list[SourceRows] = []
@@ -210,7 +248,7 @@ def _store_rows(
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
             rows = islice(read_rows(source, config.languages), limit)
-            for block in clean_rows(rows, source, config.languages, own):
+            for block in clean_rows(rows, source, config.languages, own, spelling):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 for column in columns[1:]:

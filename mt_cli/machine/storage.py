@@ -145,7 +145,11 @@ def make_folder(folder: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 file atomically; lone surrogates, as in names that are not UTF-8, become escapes."""
-    content = text.encode("utf-8", "backslashreplace")
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically."""
     write_atomically(path, lambda temporary: Path(temporary).write_bytes(content))
 
 

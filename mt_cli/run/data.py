@@ -17,8 +17,9 @@ from mt_cli.batching.streamed import StreamedPairs, first_pairs
 from mt_cli.config.sections import Config
 from mt_cli.corpus import languages
 from mt_cli.corpus.cache import Cache, fingerprint
-from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Hashes, Mask, hashes_of, on_either_side
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
 from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.identity import Hashes, PairHashes, hashes_of, pair_hashes
 from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Pair, untagged
 from mt_cli.corpus.sources import content_of, names_of
@@ -26,6 +27,7 @@ from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.group import ALONE, Group
+from mt_cli.tokenizer.spacing import spelling_of
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
 
@@ -79,7 +81,9 @@ def prepare(
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
     """Read and clean all corpora except streams, as `prepare` does, with progress; from the cache if it has them."""
     with Progress("reading", None, "pair").counting() as advance:
-        return read_corpora(config.corpus, config.training.seed, cache, advance, stream_rows)
+        return read_corpora(
+            config.corpus, config.training.seed, cache, advance, stream_rows, spelling_of(config.tokenizer)
+        )
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
@@ -105,7 +109,7 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
     """
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
-        pairs = first_pairs(config.corpus, number or 0)
+        pairs = first_pairs(config.corpus, number or 0, spelling_of(config.tokenizer))
         return lambda: pairs
     train = corpora["train"]
     mask = sample(train, number, config.training.seed)
@@ -136,7 +140,8 @@ def training_pairs(data: Data, config: Config, group: Group = ALONE) -> Training
     corpus, training = config.corpus, config.training
     pairs: TrainingPairs
     if corpus.is_streaming:
-        pairs = StreamedPairs(corpus, data.tokenizers, evaluation_hashes(data, config), training.seed, group)
+        spelling, hashes = spelling_of(config.tokenizer), evaluation_hashes(data, config)
+        pairs = StreamedPairs(corpus, data.tokenizers, hashes, training.seed, group, spelling)
     else:
         times = times_per_epoch(data, config)
         pairs = MixedPairs(data.encoded["train"], times, training.tokens_per_batch, training.seed)
@@ -172,9 +177,23 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
 def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
     """Hashes of all sources, without tags, and of all targets of validation and test sets."""
     pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
-    tags = config.corpus.tags
-    found = [hashes_of(untagged(source, tags) for source, _ in pairs), hashes_of(target for _, target in pairs)]
+    tags, spelling = config.corpus.tags, spelling_of(config.tokenizer)
+    sides = (untagged(source, tags) for source, _ in pairs), (target for _, target in pairs)
+    found = [hashes_of(side, spelling) for side in sides]
     return on_either_side(found) if config.corpus.has_reverse else found
+
+
+def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
+    """Hashes of the pairs of `train`, without tags, by which a run knows them later; None for a stream."""
+    if "train" not in data.corpora:
+        return None
+    tags, kept = config.corpus.tags, data.statuses("train") == KEPT
+    rows = data.corpora["train"].blocks(kept)
+    hashes = [
+        pair_hashes([(untagged(source, tags), target) for source, target in zip(*block, strict=True)])
+        for block in ([column.to_pylist() for column in each.columns[1:]] for each in rows)
+    ]
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
 def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:

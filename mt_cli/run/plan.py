@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from mt_cli import hooks
@@ -15,13 +16,15 @@ from mt_cli.checkpoint.lineage import ancestor_of
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.identity import pair_hashes
+from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.group import Group
 from mt_cli.machine.storage import write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import Data, prepare
+from mt_cli.run.data import Data, prepare, training_pair_hashes
 from mt_cli.run.memory import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.report import Report, finished_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
@@ -72,6 +75,7 @@ def decide(
     if fresh and not directory.is_empty():
         say(f"The old run was moved to {directory.move_aside()}.")
     directory.create(config, data.tokenizers)
+    _save_training_pairs(directory, config, data, parent)
     if config.init.adapter_rank is not None and parent is not None:
         model = Transformer(config.model, *sizes)
         parent.load_weights_into(model)
@@ -80,6 +84,25 @@ def decide(
     if parent is not None:
         state.parents, state.longest_source = [ancestor_of(parent.run)], parent.run.max_tokens
     return Plan(config, data.tokenizers, state, is_new=True, parent=parent, data=data)
+
+
+def _save_training_pairs(directory: RunDirectory, config: Config, data: Data, parent: hooks.ParentRun | None) -> None:
+    """Save hashes of all pairs that the run and its parent are trained on; a note on evaluation pairs among those.
+
+    Pairs of streams and of imported parents are not known.
+    """
+    own, inherited = training_pair_hashes(data, config), None
+    if parent is not None:
+        inherited = RunDirectory(parent.path).training_pairs()
+        for name, corpus in data.corpora.items():
+            if name == "train" or inherited is None:
+                continue
+            pairs = [(untagged(source, config.corpus.tags), target) for source, target in corpus.pairs]
+            if number := int(np.isin(pair_hashes(pairs), inherited).sum()):
+                seen = f"{parent.path} was trained on {number:,} of the {len(pairs):,} pairs of {name}"
+                say(f"note: {seen}, so scores on them are too high")
+    if own is not None:
+        directory.save_training_pairs(own if inherited is None else np.concatenate([own, inherited]))
 
 
 def prepare_new(

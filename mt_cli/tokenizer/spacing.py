@@ -10,6 +10,7 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 
 from mt_cli.config.sections import WITHOUT_SUBWORDS, TokenizerConfig
 from mt_cli.corpus import spelling
+from mt_cli.corpus.identity import AS_WRITTEN, Spelling
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS, UNK
 
@@ -45,13 +46,25 @@ def untrained_backend(config: TokenizerConfig, tags: Sequence[str] = ()) -> tupl
     replacements, pre_tokenizer, steps = spacing
     backend = tokenizers.Tokenizer(model)
     backend.normalizer = normalizers.Sequence(
-        [normalizers.NFKC()] * config.nfkc
-        + _spelling_steps(config)
-        + [normalizers.Lowercase()] * config.lowercase
-        + [normalizers.Replace(*each) for each in replacements]
+        _normalization(config) + [normalizers.Replace(*each) for each in replacements]
     )
     backend.pre_tokenizer, backend.decoder = pre_tokenizer, decoders.Sequence(steps)
     return backend, trainer
+
+
+def _normalization(config: TokenizerConfig) -> list[Any]:
+    """The steps that change a text before it is split."""
+    return [normalizers.NFKC()] * config.nfkc + _spelling_steps(config) + [normalizers.Lowercase()] * config.lowercase
+
+
+def spelling_of(config: TokenizerConfig) -> Spelling:
+    """How the tokenizers of a config spell a text. SentencePiece models are taken to use NFKC, as most of them do."""
+    is_nfkc = config.nfkc or config.algorithm == "sentencepiece"
+    config = config.model_copy(update={"nfkc": is_nfkc})
+    steps = normalizers.Sequence(_normalization(config))
+    if not (is_nfkc or config.lowercase or config.changes_of_spelling):
+        return AS_WRITTEN
+    return Spelling([is_nfkc, config.lowercase, *config.changes_of_spelling], steps.normalize_str)
 
 
 def respelled(text: str, config: TokenizerConfig) -> str:

@@ -2,6 +2,7 @@ import gzip
 import json
 import os
 import random
+import unicodedata
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
+from mt_cli.batching.streamed import first_pairs
 from mt_cli.config.corpora import (
     KINDS,
     BuiltinSource,
@@ -19,12 +21,14 @@ from mt_cli.config.corpora import (
     FolderSource,
     TextSource,
 )
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.reading import read_corpora, read_pairs
 from mt_cli.corpus.sources import content_of, names_of, places_in, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
+from mt_cli.tokenizer.spacing import spelling_of
 
 LANGUAGES = ("en", "it")
 
@@ -80,7 +84,7 @@ def test_the_held_out_share_depends_on_the_seed_alone(tmp_path):
     reverse["valid"] = {"fraction": 0.2}
     first, again, other = (corpora_of(tmp_path / str(run), seed, **reverse) for run, seed in enumerate((1, 1, 2)))
     assert first["valid"].pairs == again["valid"].pairs != other["valid"].pairs
-    assert len(first["valid"]) == 100
+    assert 75 < len(first["valid"]) < 125, "a share of 0.2 of 500, by the content of each pair"
     assert not set(first["valid"].pairs) & set(first["train"].pairs)
     assert set(first["valid"].pairs) | set(first["train"].pairs) == set(
         read_pairs([BuiltinSource(builtin="reverse-words", split="valid")], LANGUAGES, "k")
@@ -93,6 +97,73 @@ def test_a_held_out_share_with_a_seed_of_its_own_is_the_same_in_every_run(tmp_pa
     assert first["valid"].pairs == other["valid"].pairs and first["train"].pairs == other["train"].pairs
     without = corpora_of(tmp_path / "without", 1, **reverse | {"valid": {"fraction": 0.2}})
     assert without["valid"].pairs == first["valid"].pairs, "runs without a seed of its own keep their pairs"
+
+
+@pytest.mark.parametrize("place", ["before", "after", "between"])
+def test_a_held_out_pair_stays_held_out_when_a_corpus_grows(tmp_path, place):
+    old, new = some_pairs(0, 400), some_pairs(400, 900)
+    rows = {"before": [*new, *old], "after": [*old, *new], "between": sorted([*old, *new])}
+    held_out = {"fraction": 0.2, "seed": 1}
+    first, grown = (
+        corpora_of(tmp_path / name, train=table(tmp_path / f"{name}.tsv", pairs), valid=held_out)
+        for name, pairs in (("old", old), ("new", rows[place]))
+    )
+    assert set(first["valid"].pairs) <= set(grown["valid"].pairs)
+    assert not set(first["train"].pairs) & set(grown["valid"].pairs)
+    smaller = corpora_of(
+        tmp_path / "less", train=table(tmp_path / "less.tsv", rows[place]), valid={**held_out, "fraction": 0.1}
+    )
+    assert set(smaller["valid"].pairs) < set(grown["valid"].pairs), "a smaller share is a part of a larger one"
+
+
+def test_the_held_out_pairs_do_not_depend_on_how_a_text_is_spelled_or_a_tokenizer_spells(tmp_path):
+    pairs = [(f"Perché {number} l'età", f"Why {number} age") for number in range(300)]
+    other = [(unicodedata.normalize("NFD", one).replace("'", "’").upper(), two) for one, two in pairs]
+    valid = {"fraction": 0.2, "seed": 1}
+    held_out = []
+    for name, rows, options in (("a", pairs, {}), ("b", other, {}), ("c", pairs, {"lowercase": True})):
+        config = CorpusConfig.model_validate(
+            {"source": "xx", "target": "yy", "train": table(tmp_path / f"{name}.tsv", rows), "valid": valid},
+            strict=False,
+        )
+        spelling = spelling_of(TokenizerConfig(**options))
+        corpora = read_corpora(config, 1, Cache(tmp_path / "cache"), spelling=spelling)
+        held_out.append([target for _, target in corpora["valid"].pairs])
+    assert held_out[0] == held_out[1] == held_out[2]
+
+
+SPELLINGS = [
+    ({"normalize": ("nfc",)}, "perché no", "perche\u0301 no", "perche no"),
+    ({"normalize": ("apostrophes",)}, "l'età", "l’età", "l età"),
+    ({"normalize": ("joined_apostrophes",)}, "ch'a", "ch ' a", "ch a"),
+    ({"letters": {"ã": "â"}}, "tetâ", "tetã", "teta"),
+    ({"lowercase": True}, "Das Haus", "das haus", "das maus"),
+    ({"nfkc": True}, "ﬁne №1", "fine No1", "fine 1"),
+    ({"algorithm": "sentencepiece"}, "ﬁne", "fine", "Fine"),
+]
+
+
+@pytest.mark.parametrize(("options", "text", "same", "other"), SPELLINGS)
+def test_duplicates_and_overlap_are_found_in_texts_as_the_tokenizer_spells_them(tmp_path, options, text, same, other):
+    train = [(text, "a"), (same, "a"), (other, "a"), ("held", text), ("x", "y")]
+    corpus = {
+        "source": "xx",
+        "target": "xx",
+        "train": table(tmp_path / "train.tsv", train),
+        "test": table(tmp_path / "test.tsv", [("t", same)]),
+        "valid": table(tmp_path / "valid.tsv", [("valid", "v")]),
+        "filters": {"identical": False},
+    }
+    for tokenizer, expected in ((options, [text, other, "x"]), ({}, [text, same, other, "held", "x"])):
+        spelling = spelling_of(TokenizerConfig(**tokenizer))
+        config = CorpusConfig.model_validate(corpus, strict=False)
+        corpora = read_corpora(config, 1, Cache(tmp_path / "cache"), spelling=spelling)
+        assert [source for source, _ in corpora["train"].pairs] == expected, tokenizer
+        streamed = config.model_copy(
+            update={"train": tuple(each.model_copy(update={"streaming": True}) for each in config.train)}
+        )
+        in_stream = [source for source, _ in first_pairs(streamed, 9, spelling)]
+        assert [each for each in in_stream if each != "held"] == [each for each in expected if each != "held"]
 
 
 @pytest.mark.parametrize("duplicates", [True, False])
@@ -163,8 +234,16 @@ def test_every_row_has_one_status(tmp_path):
     rows = [*some_pairs(0, 30), *some_pairs(0, 5), ("", "x"), ("same", "same"), ("bell\x07", "x"), ("Ã©", "e")]
     train = corpora_of(tmp_path, train=table(tmp_path / "a.tsv", rows), valid={"fraction": 0.1})["train"]
     assert sum(train.counts().values()) == len(rows) == len(train.statuses)
+    num_held_out = train.counts()["held_out"]
+    assert 0 < num_held_out < 10
     assert train.counts() == {
-        **{"kept": 27, "held_out": 3, "blank_source": 1, "control_characters": 1, "garbled": 1},
+        **{
+            "kept": 30 - num_held_out,
+            "held_out": num_held_out,
+            "blank_source": 1,
+            "control_characters": 1,
+            "garbled": 1,
+        },
         **{"identical": 1, "duplicates": 5},
     }
 

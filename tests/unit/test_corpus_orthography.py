@@ -139,7 +139,9 @@ def test_with_a_held_out_valid_the_text_of_test_is_compared(tmp_path):
     settings |= {"test": settings["valid"], "valid": {"fraction": 0.1}}
     settings["filters"] = {**FILTERS, "other_orthography": True}
     corpora = corpora_of(tmp_path, **settings)
-    assert corpora["train"].counts() == {"kept": 1350, "held_out": 150, "other_orthography": 1100}
+    counts = corpora["train"].counts()
+    assert counts["kept"] + counts["held_out"] == 1500 and counts["other_orthography"] == 1100
+    assert 110 < counts["held_out"] < 190
 
 
 @pytest.mark.parametrize("other", [{"valid": {"fraction": 0.1}}, {"streaming": True}])

@@ -5,6 +5,7 @@ from unicodedata import normalize
 
 import pytest
 
+from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.letters import letters_to_replace, other_letters
 from mt_cli.errors import RunError
@@ -139,7 +140,7 @@ def test_letters_are_replaced_in_both_cases_and_such_a_tokenizer_is_trusted(tmp_
 def test_a_line_of_which_nothing_is_left_is_blank(algorithm):
     config = TokenizerConfig(algorithm=algorithm, vocab_size=400, letters={"'": ""})
     tokenizer = train_tokenizer(["m'bae <2gn>"] * 9, config, ("<2gn>",))
-    splitter = LineSplitter(tokenizer, 50, ("<2gn>",), ("es", "gn"))
+    splitter = LineSplitter(tokenizer, 50, Tagging(("<2gn>",)), ("es", "gn"))
     for line, tag in (("'", None), ("''", "<2gn>"), ("<2gn> '", None)):
         assert [segment.ids for segment in splitter.split(line, tag, False).segments] == [[]]
 

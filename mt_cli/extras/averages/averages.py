@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
@@ -156,9 +157,9 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
 
     Means of models that were fine-tuned from one parent are often better than each (Wortsman et al. 2022, "Model
-    soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages or
-    vocabularies differ, or two runs have no common ancestor: a mean of models that began with different random weights
-    is of no use.
+    soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages,
+    vocabularies or tags differ, or two runs have no common ancestor: a mean of models that began with different random
+    weights is of no use.
     """
     if len({real_path(path) for path in paths}) < len(paths):
         raise InputError("a run is given twice; give different runs")
@@ -174,7 +175,10 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
     longest, parents = max(run.max_tokens for run in runs), [ancestor_of(run) for run in runs]
-    write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents)
+    hashes = [RunDirectory(path).training_pairs() for path in paths]
+    known = [each for each in hashes if each is not None]
+    pairs = np.concatenate(known) if len(known) == len(hashes) else None
+    write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents, pairs)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 

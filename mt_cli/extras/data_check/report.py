@@ -18,6 +18,7 @@ from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, c
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.errors import InputError
+from mt_cli.extras.data_check.leaks import notes_on_leaks
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.texts import notes_on_texts
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
@@ -46,6 +47,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *notes_on_tags(config),
             *notes_on_words(config),
             *notes_on_overlap(rows),
+            *notes_on_leaks(data, config),
             *notes_on_languages(data, config),
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),

@@ -11,7 +11,7 @@ from mt_cli.batching.encoded import EncodedPairs, encode_block
 from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.cleaning import hashes_of
+from mt_cli.corpus.identity import hashes_of
 from mt_cli.extras.subword_sampling import sampling
 from mt_cli.extras.subword_sampling.pairs import ResegmentedPairs
 from mt_cli.extras.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered

@@ -1,0 +1,56 @@
+"""Which texts are the same: as a tokenizer spells them, or apart from case, punctuation and the form of letters."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from mt_cli.corpus.rows import Pair
+
+Hashes = NDArray[np.int64]
+PairHashes = NDArray[np.uint64]
+_NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
+
+
+class Spelling(NamedTuple):
+    """How a tokenizer writes a text before it splits it."""
+
+    key: Any
+    """A JSON value that is equal for equal spellings."""
+    spell: Callable[[str], str] | None
+    """None: texts stay as they are."""
+
+
+AS_WRITTEN = Spelling(None, None)
+
+
+def hashes_of(texts: Iterable[str], spelling: Spelling = AS_WRITTEN) -> Hashes:
+    """A 64-bit hash (XXH3) of each text as it is spelled; equal everywhere for equal texts."""
+    spelled = texts if spelling.spell is None else map(spelling.spell, texts)
+    return np.fromiter((xxhash.xxh3_64_intdigest(text.encode()) for text in spelled), np.uint64).view(np.int64)
+
+
+def loose(text: str) -> str:
+    """The letters and digits of a text, without case, compatibility forms (NFKC) and what is between them.
+
+    A text without letters and digits stays as it is.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return _NO_LETTER_OR_DIGIT.sub("", folded) or text
+
+
+def loose_hashes(texts: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
+    """A seeded 64-bit hash of each text; equal for texts that `loose` makes equal."""
+    return np.fromiter((xxhash.xxh3_64_intdigest(loose(text).encode(), seed) for text in texts), np.uint64)
+
+
+def pair_hashes(pairs: Sequence[Pair]) -> PairHashes:
+    """A 64-bit hash of each pair, equal in both directions, and for pairs whose sides `loose` makes equal."""
+    sides = [loose_hashes(side[index] for side in pairs) for index in (0, 1)]
+    return sides[0] + sides[1]
