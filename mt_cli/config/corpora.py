@@ -175,7 +175,7 @@ class BuiltinSource(TextSource):
 
 
 class HeldOut(Section):
-    """A seeded share of `train` that is held out, by the text of each pair. Others that share a sentence are dropped."""
+    """A seeded share of `train` that is held out, by the text of each pair. Pairs that share a sentence are dropped."""
 
     fraction: float = Field(gt=0, lt=1)
     """Share of the pairs, between 0 and 1; it is reached only approximately."""
