@@ -16,18 +16,29 @@ from mt_cli.config.sections import ALL_APOSTROPHES
 APOSTROPHES = ALL_APOSTROPHES.removeprefix("'")
 """Characters that are written for the apostrophe `'` inside words."""
 BETWEEN_LETTERS = rf"(?<=\p{{L}}\p{{M}}{{0,3}})[{APOSTROPHES}](?=\p{{L}})"
-BEFORE_SPACE = rf"(?<=\p{{L}}\p{{M}}{{0,3}} ['{APOSTROPHES}]) (?=\p{{L}})"
-"""A space after an apostrophe that has one before it, too: `ch ' a`."""
-AFTER_SPACE = (
-    rf"(?<=\p{{L}}\p{{M}}{{0,3}}) (?=['{APOSTROPHES}]\p{{L}}[\p{{L}}\p{{M}}]*+"
-    rf"(?:['{APOSTROPHES}][\p{{L}}\p{{M}}]++)*+(?!['{APOSTROPHES}]))"
-)
-"""A space before an apostrophe and a word without a closing one, which would be a quotation of one word."""
+
+
+def spaces_beside(marks: str) -> tuple[str, str]:
+    """Two patterns: a space after one of the marks that has a space before it, too (`ch ' a`); a space before one.
+
+    The second one leaves a word with a closing mark alone, which is a quotation of one word.
+    """
+    before = rf"(?<=\p{{L}}\p{{M}}{{0,3}} [{marks}]) (?=\p{{L}})"
+    words = rf"[{marks}]\p{{L}}[\p{{L}}\p{{M}}]*+(?:[{marks}][\p{{L}}\p{{M}}]++)*+(?![{marks}])"
+    return before, rf"(?<=\p{{L}}\p{{M}}{{0,3}}) (?={words})"
+
+
+_JOINED = ALL_APOSTROPHES.replace("`", "")
+"""Apostrophes that may be joined with a word. A backtick beside a space is markup: it opens a literal or a role."""
+SPACES_BESIDE = spaces_beside(_JOINED)
 _LETTER = r"[^\W\d_]"
 INSIDE = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?={_LETTER})")
 """An apostrophe, or what is written for it, between letters: no quotation mark."""
-_SPACED = re.compile(rf"(?<={_LETTER}) [{ALL_APOSTROPHES}] ?(?={_LETTER})")
+_SPACED = re.compile(rf"(?<={_LETTER}) [{_JOINED}] ?(?={_LETTER})")
 _CLOSING = re.compile(rf"(?<={_LETTER})[{ALL_APOSTROPHES}](?!{_LETTER})")
+_MARKUP = re.compile(rf"(?<!{_LETTER})`[^`]+`|`[^`]+`(?!{_LETTER})" r"|</?[A-Za-z][^<>]*>|\$?\{\w*\}|%\(\w+\)")
+_MAX_MARKUP = 0.01
+"""Share of texts with markup up to which spaces beside apostrophes are those of tokenised text."""
 _MIN_COUNT, _MIN_SHARE = 5, 0.002
 _MIN_SPACED = 50
 _MIN_USED = 0.1
@@ -51,8 +62,9 @@ def mixed_spellings(texts: Sequence[str]) -> list[MixedSpelling]:
     """What is written in several ways in the texts of one language; a rare slip is not reported."""
     examples: dict[str, list[str]] = {}
     inside, spaced = _counted_apostrophes(texts, examples)
+    has_markup = sum(_MARKUP.search(text) is not None for text in texts) > _MAX_MARKUP * len(texts)
     found = []
-    if is_split := spaced.total() >= _MIN_SPACED and spaced.total() > inside.total():
+    if is_split := spaced.total() >= max(_MIN_SPACED, inside.total() + 1) and not has_markup:
         counts = {"inside a word": inside.total(), "after a space": spaced.total()}
         inside += spaced
     if inside.total() - max(inside.values(), default=0) >= max(_MIN_COUNT, _MIN_SHARE * inside.total()):
@@ -89,10 +101,15 @@ def _most_frequent_apostrophe(train: Sequence[str], valid: Sequence[str]) -> str
 
 
 def _counted_apostrophes(texts: Sequence[str], examples: dict[str, list[str]]) -> tuple[Counter[str], Counter[str]]:
-    """How often each apostrophe is inside a word, and inside with a space before it; adds examples of each."""
+    """How often each apostrophe is inside a word, and inside with a space before it; adds examples of each.
+
+    Backticks of a text with markup, which come in pairs, are no apostrophes.
+    """
     inside, spaced = Counter[str](), Counter[str]()
     for text in texts:
         for match in INSIDE.finditer(text):
+            if match[0] == "`" and _MARKUP.search(text):
+                continue
             inside[match[0]] += 1
             _add_example(examples, match[0], text, match.start())
         if not _CLOSING.search(text):  # Otherwise the apostrophes may be quotation marks.

@@ -77,10 +77,9 @@ def _spelling_steps(config: TokenizerConfig) -> list[Any]:
 
     Letters are composed before they are replaced.
     """
-    spaces = (spelling.BEFORE_SPACE, spelling.AFTER_SPACE)
     steps: dict[str, list[Any]] = {
         "nfc": [normalizers.NFC()],
-        "joined_apostrophes": [normalizers.Replace(Regex(space), "") for space in spaces],
+        "joined_apostrophes": [normalizers.Replace(Regex(space), "") for space in spelling.SPACES_BESIDE],
         "apostrophes": [normalizers.Replace(Regex(spelling.BETWEEN_LETTERS), "'")],
     }
     replacements = [normalizers.Replace(*pair) for pair in config.letters_in_both_cases]

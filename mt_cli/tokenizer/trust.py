@@ -19,7 +19,8 @@ import tokenizers
 from numpy.typing import NDArray
 from tokenizers import models
 
-from mt_cli.config.sections import TokenizerConfig, is_replacement
+from mt_cli.config.sections import ALL_APOSTROPHES, TokenizerConfig, is_replacement
+from mt_cli.corpus.spelling import spaces_beside
 from mt_cli.errors import one_line
 from mt_cli.tokenizer.spacing import LETTER, sentencepiece_backend, untrained_backend
 
@@ -211,8 +212,11 @@ _PREVIOUS_UNIT = rf"▁?[{LETTER}]+|▁?[^{LETTER}▁]|▁"
 _PREVIOUS_STEPS = (
     {"type": "Split", "pattern": {"Regex": _PREVIOUS_UNIT}, "behavior": "Isolated", "invert": False},
     {"type": "Prepend", "prepend": "▁"},
+    *({"type": "Replace", "pattern": {"Regex": each}, "content": ""} for each in spaces_beside(ALL_APOSTROPHES)),
 )
-"""Steps of tokenizers from before `byte_fallback`. When a step above changes, add the old one: older runs need it."""
+"""Steps of tokenizers from before `byte_fallback`, and from when spaces beside backticks were removed.
+
+When a step above changes, add the old one: older runs need it."""
 _spelled = partial(json.dumps, sort_keys=True)
 
 

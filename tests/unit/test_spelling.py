@@ -1,7 +1,9 @@
+import json
+
 import pytest
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.spelling import APOSTROPHES, mixed_spellings, spellings_to_normalize
+from mt_cli.corpus.spelling import APOSTROPHES, SPACES_BESIDE, mixed_spellings, spaces_beside, spellings_to_normalize
 from mt_cli.evaluation.texts import Scorer
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
@@ -48,6 +50,37 @@ def test_an_apostrophe_with_spaces_on_both_sides_is_one_inside_a_word():
         "ch'ama",
         "a ’ ’ b",
     ]
+
+
+MARKED = [
+    "usa `foro` en casa",
+    "véase :ref:`la guía <guide>` de aquí",
+    "pulsa <b>Sí</b> o 'no",
+    "el {name} de 'tu casa",
+]
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_markup_is_neither_taken_for_apostrophes_nor_joined_with_words(text):
+    texts = [text.replace("casa", f"casa{number}") for number in range(100)]
+    assert options(texts) == []
+    assert options([*texts, *(f"aka {word.replace(chr(39), ' ' + chr(39), 1)} uta" for word in WORDS * 40)]) == []
+
+
+def test_no_space_beside_a_backtick_is_removed():
+    for text in ("usa `foro de ayuda`_ o :ref:`la guía`", "a ` b", "en `casa", "di ` 'no"):
+        tokenizer = trained([text, *WORDS] * 9, "joined_apostrophes")
+        assert tokenizer.decode(tokenizer.encode([text])) == [text]
+
+
+def test_a_tokenizer_from_when_backticks_were_joined_is_still_read(tmp_path):
+    text = trained(WORDS * 9, *ALL).to_json()
+    for new, old in zip(SPACES_BESIDE, spaces_beside(f"'{APOSTROPHES}"), strict=True):
+        assert json.dumps(new, ensure_ascii=False) in text
+        text = text.replace(json.dumps(new, ensure_ascii=False), json.dumps(old, ensure_ascii=False))
+    (tmp_path / "tokenizer.json").write_text(text, encoding="utf-8")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert again.decode(again.encode(["jach `a"])) == ["jach'a"]
 
 
 def test_decomposed_letters_are_found():
