@@ -69,8 +69,8 @@ def inspect(
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
 
-    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head. Attention that is
-    pale everywhere is from a model that has not learned where to look, such as early in training.
+    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head. If a picture of
+    attention is pale and its rows are alike, the model has not learned yet where to look.
     """
     check_choice("--picture", suffix, "png", "svg")
     if sentence is not None and positions is not None:

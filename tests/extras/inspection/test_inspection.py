@@ -224,7 +224,7 @@ def test_a_report_says_for_every_score_and_curve_which_values_are_better(mt, tra
 def test_a_report_says_what_a_pale_picture_of_attention_means(mt, trained, tmp_path):
     assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
     attention = (tmp_path / "page.html").read_text(encoding="utf-8").partition('<h2 id="attention">')[2]
-    assert "pale everywhere is from a model that has not learned" in attention.partition("<h2")[0]
+    assert "pale and its rows are alike, the model has not learned" in attention.partition("<h2")[0]
 
 
 def test_an_older_name_of_an_option_still_compares(mt, trained, tmp_path):
