@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
-from mt_cli.evaluation.texts import METRICS
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.extras.inspection.figures import shown_token
 from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
@@ -30,7 +30,6 @@ _CHARTS = {
     "Norm of the gradient before clipping": ("train/grad_norm",),
     "Target tokens a second: higher is faster": ("train/tokens_per_second",),
 }
-_LOWER_IS_BETTER = ("ter", "cer", "wer")
 _NUM_COLOURS = 6
 _NUM_HEAT_MAPS = 2
 _MAX_TOKENS = 40
@@ -53,7 +52,7 @@ def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
 
 def better_values(metric: str) -> str:
     """`higher` or `lower`: which scores of a metric are better."""
-    return "lower" if metric in _LOWER_IS_BETTER else "higher"
+    return "lower" if metric in LOWER_IS_BETTER else "higher"
 
 
 def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
