@@ -21,6 +21,8 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "ce
 
 A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if it may select the best checkpoint, in
 `best_metric` of `config/training.py`."""
+LOWER_IS_BETTER = ("ter", "cer", "wer")
+"""The metrics that count errors."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
 

@@ -54,7 +54,7 @@ def samples(root, tmp_path_factory):
         for side, language in enumerate(("en", "it")):
             lines = "".join(f"{row[side]}\n" for row in practice[split][:number])
             (folder / f"{split}.{language}").write_text(lines, encoding="utf-8")
-    rows = practice["train"][400:500]
+    rows = practice["train"][400:1200]
     (folder / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
     (folder / "mono.it").write_text("".join(f"{row[1]}\n" for row in rows), encoding="utf-8")
     (folder / "letters.en").write_text("".join(f"{row[0]}\n" for row in practice["test"][:5]), encoding="utf-8")
@@ -64,7 +64,7 @@ def samples(root, tmp_path_factory):
     )
     memory = f'<?xml version="1.0" encoding="utf-8"?>\n<tmx version="1.4"><header/><body>\n{units}</body></tmx>\n'
     (folder / "memory.tmx").write_text(memory, encoding="utf-8")
-    for name, part in (("po/program.po", rows[:60]), ("po/manual/first.po", rows[60:])):
+    for name, part in (("po/program.po", rows[:600]), ("po/manual/first.po", rows[600:])):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(f'msgid "{a}"\nmsgstr "{b}"\n' for a, b in part), encoding="utf-8")

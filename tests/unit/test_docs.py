@@ -3,11 +3,14 @@ import json
 import re
 
 import jsonschema
+import pytest
 import yaml
 from command_lines import COMMANDS, parse
 
 from mt_cli.cli.reference import reference as commands_page
 from mt_cli.config.reference import reference, schema
+from mt_cli.evaluation.texts import METRICS
+from mt_cli.extras.inspection.page import better_values
 
 
 def test_the_pages_made_from_the_config_are_current(root):
@@ -133,6 +136,26 @@ def test_links_between_pages_lead_somewhere(root):
             target = page.parent / link if link else page
             assert target.exists(), f"{page.name}: {link}"
             assert not anchor or anchor in anchors_of(target), f"{page.name}: {link}#{anchor}"
+
+
+HOW_TO = ["tutorial", "few_pairs", "localisation", "fine_tuning", "compare", "translating", "scaling"]
+TERM = re.compile(r"\b(BLEU|chrF|TER|greedy|beam|epoch|checkpoint)\b")
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{name}.md" for name in HOW_TO)])
+def test_a_page_leads_to_the_glossary_no_later_than_its_first_term(root, page):
+    text = re.sub(r"^```.*?^```$|`[^`]*`", "", (root / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    first = TERM.search(text)
+    end_of_paragraph = text.find("\n\n", first.start())
+    assert "glossary.md" in text[:end_of_paragraph], first[0]
+
+
+def test_the_glossary_says_for_every_metric_which_values_are_better(root):
+    text = (root / "docs/glossary.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    better = {name: row[-1] for row in rows for name in row[0].split(", ")}
+    for metric, label in METRICS.items():
+        assert better[label] == better_values(metric)
 
 
 def test_the_page_of_tests_has_a_row_for_every_test_file(root):

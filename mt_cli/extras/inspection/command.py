@@ -70,7 +70,8 @@ def inspect(
 ) -> None:
     """Show a model's parameters, or how it translates a sentence.
 
-    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head.
+    Draws the positional encoding and the embeddings or, with a sentence, the attention of every head. If a picture of
+    attention is pale and its rows are alike, the model has not learned yet where to look.
     """
     check_choice("--picture", suffix, "png", "svg")
     if sentence is not None and positions is not None:
@@ -91,7 +92,10 @@ def inspect(
         paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:
-            say(f"This is greedy search; mt translate keeps {size} hypotheses and may find another translation.")
+            say(
+                f"This is greedy search: the most likely token at each step. mt translate keeps {size} hypotheses "
+                "(beam search) and may find another translation."
+            )
         if note := font_note([*trace.source_tokens, *trace.output_tokens]):
             say(f"mt: {note}")
     for each in paths:

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
-from mt_cli.evaluation.texts import METRICS
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.extras.inspection.figures import shown_token
 from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
@@ -22,13 +22,13 @@ from mt_cli.run.run_summary import RunSummary
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {
-    "Loss (nats per target token)": ("train/loss", "valid/loss"),
-    "BLEU on validation pairs, greedy": ("valid/bleu",),
-    "chrF on validation pairs, greedy": ("valid/chrf",),
-    "Token accuracy (share of correct tokens)": ("train/token_accuracy", "valid/token_accuracy"),
+    "Loss (nats per target token): lower is better": ("train/loss", "valid/loss"),
+    "BLEU on validation pairs, greedy search: higher is better": ("valid/bleu",),
+    "chrF on validation pairs, greedy search: higher is better": ("valid/chrf",),
+    "Token accuracy (share of correct tokens): higher is better": ("train/token_accuracy", "valid/token_accuracy"),
     "Learning rate": ("train/learning_rate",),
     "Norm of the gradient before clipping": ("train/grad_norm",),
-    "Target tokens a second": ("train/tokens_per_second",),
+    "Target tokens a second: higher is faster": ("train/tokens_per_second",),
 }
 _NUM_COLOURS = 6
 _NUM_HEAT_MAPS = 2
@@ -50,6 +50,11 @@ def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
 
 
+def better_values(metric: str) -> str:
+    """`higher` or `lower`: which scores of a metric are better."""
+    return "lower" if metric in LOWER_IS_BETTER else "higher"
+
+
 def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
     """The values as they stand in a config."""
     return {key: [on_one_line(value) for value in values] for key, values in differences.items()}
@@ -59,7 +64,8 @@ def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
 def _template() -> Template:
     loader = PackageLoader("mt_cli.extras.inspection", "")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("page.html", globals={"labels": METRICS, "clock": clock, "short": short_number})
+    names = {"labels": METRICS, "better": better_values, "clock": clock, "short": short_number}
+    return environment.get_template("page.html", globals=names)
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[Chart]:

@@ -11,6 +11,8 @@ from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
+from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.extras.inspection.page import better_values
 from mt_cli.extras.inspection.trace import KINDS, draw_model, parameter_table, trace_translation
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer
@@ -197,6 +199,35 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
     assert text.count("<polyline") >= 10
     (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text, re.DOTALL)
     assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_better_values_of_a_metric_are_those_of_the_better_translation(metric):
+    references = ["one two three four five six.", "seven eight nine ten eleven twelve."]
+    perfect, poor = (
+        Scorer("en", "13a").score(hypotheses, references, [metric])[metric].score
+        for hypotheses in (references, ["one three two.", "seven nine nine eight."])
+    )
+    assert better_values(metric) == ("higher" if perfect > poor else "lower")
+
+
+def test_a_report_says_for_every_score_and_curve_which_values_are_better(mt, trained, tmp_path):
+    assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for metric, label in METRICS.items():
+        assert f'<td>{label}</td><td>{better_values(metric)}</td><td class="number">' in text
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    words = {"Loss": "lower is better", "BLEU": "higher is better", "chrF": "higher is better",
+             "Token accuracy": "higher is better", "Target tokens a second": "higher is faster"}  # fmt: skip
+    for title, direction in words.items():
+        assert any(caption.startswith(title) and caption.endswith(direction) for caption in captions), title
+    assert "higher is better" in re.search(r'<div class="tiles">(.*?)<h2', text, re.DOTALL)[1]
+
+
+def test_a_report_says_what_a_pale_picture_of_attention_means(mt, trained, tmp_path):
+    assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
+    attention = (tmp_path / "page.html").read_text(encoding="utf-8").partition('<h2 id="attention">')[2]
+    assert "pale and its rows are alike, the model has not learned" in attention.partition("<h2")[0]
 
 
 def test_an_older_name_of_an_option_still_compares(mt, trained, tmp_path):
