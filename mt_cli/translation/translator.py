@@ -62,11 +62,13 @@ class Translator:
         max_tokens: int,
         tags: Sequence[str] = (),
         languages: tuple[str, str] = ("", ""),
+        most_tokens: int | None = None,
     ) -> None:
+        """`most_tokens` is `corpus.max_tokens`, for which positions and exports are made; None: `max_tokens`."""
         self.engine = engine
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.decoding, self.max_tokens, self.tags = decoding, max_tokens, tuple(tags)
-        self.languages = languages
+        self.languages, self.most_tokens = languages, most_tokens or max_tokens
 
     @classmethod
     def load(
@@ -99,7 +101,9 @@ class Translator:
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)
-        return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tags, corpus.languages)
+        most = min(each.config.corpus.max_tokens for each in trained)
+        decoding, tags = first.config.decoding, corpus.tags
+        return cls(transformer, first.tokenizers, decoding, max_tokens, tags, corpus.languages, most)
 
     def with_decoding(self, decoding: DecodingConfig) -> Translator:
         """The same translator with other options of the search."""
@@ -151,7 +155,7 @@ class Translator:
         settings = changed_section(self.decoding, decoding)
         if unknown := settings.length_penalties.keys() - set(self.tags):
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
-        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages)
+        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tags, self.languages, self.most_tokens)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines
 
@@ -177,8 +181,8 @@ class Translator:
         Raises InputError if a side is longer than the model was trained for.
         """
         (source,), (target,) = self.source_tokenizer.encode([sentence]), self.target_tokenizer.encode([translation])
-        if max(len(source), len(target)) > self.max_tokens:
-            raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
+        if max(len(source), len(target)) > self.most_tokens:
+            raise InputError(f"attention can be drawn for sentences of up to {self.most_tokens} tokens")
         return next(self.attentions([(source, target)]))
 
     def attentions(
@@ -205,14 +209,15 @@ class Translator:
     ) -> list[Translation]:
         """The lines with hypotheses for each segment."""
         segments = [segment for line in lines for segment in line.searched]
-        prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
+        prefixes = [prefix * (segment is line.searched[0]) for line in lines for segment in line.searched]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
         found = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, found, strict=True)
         rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
         hypotheses = ([TextHypothesis(next(texts), hypothesis) for hypothesis in each] for each in found)
-        return [line.with_hypotheses(hypotheses) for line in lines]
+        translated = [line.with_hypotheses(hypotheses) for line in lines]
+        return translated if prefix else [line.with_true_digits() for line in translated]
 
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Sequence[int]]
