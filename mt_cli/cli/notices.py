@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mt_cli.machine.console import say
+from mt_cli.translation.repetition import MOST_NAMED, listed_lines, repetition_note
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
-
-_MOST_NAMED = 5
 
 
 class LineNotices:
@@ -21,8 +20,7 @@ class LineNotices:
 
     def __init__(self) -> None:
         self._num_lines = self._num_with_unknown_words = 0
-        self._long_lines: list[str] = []
-        self._repeating_lines: list[str] = []
+        self._long_lines, self._repeating_lines = _Lines(), _Lines()
 
     def __enter__(self) -> LineNotices:
         return self
@@ -33,34 +31,33 @@ class LineNotices:
         if item.is_too_long:
             number = len(item.searched)
             how = f" in {number:,} segments" if number > 1 else "" if number else " copied"
-            self._long_lines.append(f"{self._num_lines:,}{how}")
+            self._long_lines.add(f"{self._num_lines:,}{how}")
         if item.repeats_itself:
-            self._repeating_lines.append(f"{self._num_lines:,}")
+            self._repeating_lines.add(f"{self._num_lines:,}")
         if words := item.unknown_words:
             self._num_with_unknown_words += 1
-            if self._num_with_unknown_words <= _MOST_NAMED:
+            if self._num_with_unknown_words <= MOST_NAMED:
                 say(f"mt: not in the vocabulary: {', '.join(dict.fromkeys(words))}")
 
     def __exit__(self, *error: object) -> None:
-        if self._num_with_unknown_words > _MOST_NAMED:
+        if self._num_with_unknown_words > MOST_NAMED:
             say(f"mt: {self._num_with_unknown_words:,} lines had words that are not in the vocabulary")
-        if self._long_lines:
-            lines = "1 line has" if len(self._long_lines) == 1 else f"{len(self._long_lines):,} lines have"
-            say(f"note: {lines} more tokens than the longest training sentence ({_listed(self._long_lines)})")
-        if self._repeating_lines:
-            say(f"note: {repetition_note(self._repeating_lines)}")
+        if number := self._long_lines.number:
+            lines = "1 line has" if number == 1 else f"{number:,} lines have"
+            place = listed_lines(self._long_lines.first, number)
+            say(f"note: {lines} more tokens than the longest training sentence ({place})")
+        if number := self._repeating_lines.number:
+            say(f"note: {repetition_note(self._repeating_lines.first, number)}")
 
 
-def repetition_note(lines: Sequence[str]) -> str:
-    """A note that translations of these lines repeat themselves."""
-    subject = "1 translation repeats itself" if len(lines) == 1 else f"{len(lines):,} translations repeat themselves"
-    return (
-        f"{subject} ({_listed(lines)}): the model has not learned such text; "
-        "--set decoding.no_repeat_ngram=3 prevents loops, not wrong words"
-    )
+@dataclass
+class _Lines:
+    """Some lines of a file: the first few, and how many there are."""
 
+    first: list[str] = field(default_factory=list)
+    number: int = 0
 
-def _listed(lines: Sequence[str]) -> str:
-    """The first few lines, and how many others there are."""
-    others = f" and {len(lines) - _MOST_NAMED:,} more" if len(lines) > _MOST_NAMED else ""
-    return f"line{'s' * (len(lines) > 1)} {', '.join(lines[:_MOST_NAMED])}{others}"
+    def add(self, line: str) -> None:
+        self.number += 1
+        if self.number <= MOST_NAMED:
+            self.first.append(line)

@@ -11,7 +11,7 @@ from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.repetition import repeating, repeats_itself
+from mt_cli.translation.repetition import note_on_repetition, repeats_itself
 from mt_cli.translation.sentences import has_words, sentences_of, split_point, symbol_ends, units
 from mt_cli.translation.translator import Translator
 
@@ -429,4 +429,6 @@ def test_a_string_without_spaces_that_no_word_is_as_long_as_is_copied(pieces, wo
 )
 def test_a_translation_that_repeats_itself_is_told_from_one_whose_source_does(source, translation, is_loop):
     assert repeats_itself(source, translation) == is_loop
-    assert repeating(["ab", source], ["ab", translation]) == [2] * is_loop
+    note = note_on_repetition(["ab", source], ["ab", translation])
+    assert (note or "").startswith("1 translation repeats itself (line 2):" * is_loop)
+    assert (note is not None) == is_loop
