@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 from unicodedata import digit
 
@@ -23,7 +24,7 @@ from mt_cli.translation.sentences import (
     has_letters,
     has_words,
     is_symbol,
-    sentence_end,
+    middle_of,
     sentences_of,
     split_point,
     symbol_ends,
@@ -159,7 +160,7 @@ class Translation:
 
     def copied(self) -> Translation:
         """The line with itself as its translation."""
-        return replace(self, segments=[Segment.copied(self.plain, 0)])
+        return replace(self, segments=[Segment.copied(self.plain, 0)], is_too_long=False)
 
 
 def _numbers_in(text: str) -> list[str]:
@@ -220,7 +221,10 @@ class LineSplitter(NamedTuple):
         """Whether the vocabulary lacks one of the symbols of a text, so that the model reads bytes or [UNK]."""
         return any(_are_unknown(self.tokenizer.pieces(character)) for character in text if is_symbol(character))
 
-    def _segments(self, before: str, body: str, start: int, glue: str) -> Iterator[Segment]:
+    def _segments(
+        self, before: str, body: str, start: int, glue: str, sentences: Sequence[tuple[str, str]] = ()
+    ) -> Iterator[Segment]:
+        """The segments of a text, whose sentences may be given."""
         if not has_words(body):
             yield Segment.copied(body, start, glue)
             return
@@ -228,19 +232,23 @@ class LineSplitter(NamedTuple):
         (ids,) = self.tokenizer.encode([text])
         ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may leave nothing of a line.
         length = len(ids) - bool(before)
-        point = sentence_end(body) if length > self.max_tokens else None
-        if point is None and len(body) > 1 and self._is_long(body, length):
-            point = split_point(body)
-            if not point[1] and body.isascii() and len(body) > _SHORT:  # No word: an address, or encoded data.
+        sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
+        number = middle_of(sentences) if length > self.max_tokens else 0
+        if number:
+            between = sentences[number - 1][1]
+            end = sum(map(len, chain(*sentences[:number]))) - len(between)
+        elif len(body) > 1 and self._is_long(body, length):
+            end, between = split_point(body)
+            if not between and body.isascii() and len(body) > _SHORT:  # No word: an address, or encoded data.
                 yield Segment.copied(body, start, glue)
                 return
-        if point is None:
+        else:
             yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
             return
-        end, between = point
+        first, second = (sentences[:number], sentences[number:]) if number else ((), ())
         next_start = end + len(between)
-        yield from self._segments(before, body[:end], start, self._glue(between))
-        yield from self._segments(before, body[next_start:], start + next_start, glue)
+        yield from self._segments(before, body[:end], start, self._glue(between), first)
+        yield from self._segments(before, body[next_start:], start + next_start, glue, second)
 
     def _is_long(self, sentence: str, length: int) -> bool:
         """Whether a sentence of `length` tokens is too long to be translated whole."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from itertools import accumulate
 
 from mt_cli.corpus.languages import SPACELESS
 
@@ -28,6 +30,7 @@ _NO_END = re.compile(
 
 _FILLERS = "\u115f\u1160\u3164\uffa0"
 """Letters of Unicode that are invisible."""
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _KEYCAP = re.compile("[0-9#*]\ufe0f?\u20e3")
 _EMOJI_MODIFIERS = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
 
@@ -47,8 +50,11 @@ def _is_word_character(character: str) -> bool:
 
 
 def is_symbol(character: str) -> bool:
-    """Whether a character is an emoji or another symbol that is neither punctuation nor part of a formula."""
-    return unicodedata.category(character) in ("So", "Co", "Cn")
+    """Whether a character is an emoji or another symbol that is no punctuation and in no formula, or invisible.
+
+    Joiners inside words are neither.
+    """
+    return unicodedata.category(character) in ("So", "Co", "Cn") or _INVISIBLE.match(character) is not None
 
 
 def symbol_ends(text: str) -> tuple[int, int]:
@@ -90,13 +96,10 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
     return [*sentences, (text[start:], "")]
 
 
-def sentence_end(text: str) -> tuple[int, str] | None:
-    """The end of a sentence that is nearest to the middle, and the space behind it; None for a single sentence."""
-    ends, position = list[tuple[int, str]](), 0
-    for sentence, between in sentences_of(text)[:-1]:
-        ends.append((position + len(sentence), between))
-        position += len(sentence) + len(between)
-    return min(ends, key=lambda end: abs(end[0] - len(text) // 2), default=None)
+def middle_of(sentences: Sequence[tuple[str, str]]) -> int:
+    """Number of sentences before the end of a sentence that is nearest to the middle of the text; 0 if there is one."""
+    ends = list(accumulate(len(sentence) + len(between) for sentence, between in sentences))
+    return min(range(1, len(ends)), key=lambda number: abs(2 * ends[number - 1] - ends[-1]), default=0)
 
 
 def split_point(text: str) -> tuple[int, str]:

@@ -320,6 +320,8 @@ def test_a_copied_text_of_several_lines_is_one_line(pieces):
         ("❤\ufe0f ab 👍 ba 🙂", "❤\ufe0f abba 🙂"),
         ("<2x> 👍 ab", "👍 abba"),
         ("今夜 👍", "abba 👍"),
+        ("\ufeffab ba", "\ufeffabba"),
+        ("\u200fab ba.\u200b", "\u200fabba\u200b"),
         ("ab.", "abba"),
         ("(ab)", "abba"),
     ],
