@@ -112,7 +112,7 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
     name = "standard input" if path is None else str(path)
     beginning: list[str] = []
     if not as_lines:
-        _refuse_document(path, None if path is None else document_by_name(path))
+        _refuse_document(path, document_by_name(path) if path is not None and path.exists() else None)
     try:
         with _open_input(path) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):

@@ -115,6 +115,11 @@ def test_a_document_with_another_name_is_refused_by_its_content(tmp_path, name):
         check_lines(path)
 
 
+def test_a_missing_document_is_missing(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        check_lines(tmp_path / "page.html")
+
+
 def test_a_stream_is_refused_at_the_line_that_tells_and_read_no_further(monkeypatch):
     read = io.BytesIO(b"1\n00:00:01,000 --> 00:00:02,500\n" + b"It rains.\n" * 9_000)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(read, encoding="utf-8"))
