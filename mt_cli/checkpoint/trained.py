@@ -12,6 +12,7 @@ from mt_cli.checkpoint.state import Ancestor, RunState
 from mt_cli.config.sections import Config, InitConfig
 from mt_cli.corpus.identity import PairHashes
 from mt_cli.errors import DamagedFileError, InputError, RunError
+from mt_cli.machine.console import say
 from mt_cli.machine.storage import new_folder, real_path
 from mt_cli.model.trainable import add_adapters, merge_adapters
 from mt_cli.model.transformer import Transformer, outline
@@ -63,6 +64,8 @@ class TrainedRun:
                     merge_adapters(model)
                 longest = saved.state.longest_source or config.corpus.max_tokens
                 max_tokens = min(config.corpus.max_tokens, longest)
+                if checkpoint is None and checkpoint_path != directory.best_path:
+                    _note_missing_best(directory.best_path, saved.state)
                 return cls(config, tokenizers, model, saved.state, max_tokens, saved.digest)
         except DamagedFileError as error:
             advice = f"have `mt train --config {directory.config_path}` make another of the last state"
@@ -71,6 +74,15 @@ class TrainedRun:
             if checkpoint not in (None, "best"):
                 advice = "use another checkpoint"
             raise DamagedFileError(f"{error}; restore it, or {advice}") from None
+
+
+def _note_missing_best(path: Path, state: RunState) -> None:
+    """Print that the best checkpoint is missing, unless nothing was validated before the last one was saved."""
+    if state.best_value is not None:
+        say(
+            f"note: {path} is missing, the best checkpoint (step {state.best_step:,}); using the last one (step "
+            f"{state.position.step:,}), which may translate worse"
+        )
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:

@@ -16,7 +16,7 @@ from mt_cli import hooks
 from mt_cli.cli import options
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
-from mt_cli.cli.streams import Output, input_lines, show
+from mt_cli.cli.streams import Output, check_lines, input_lines, show
 from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
@@ -67,6 +67,7 @@ def score(
     target: Annotated[
         File, Option(metavar="FILE", help="Their translations, one per line.", rich_help_panel=_PAIRS)
     ] = None,
+    as_lines: options.AsLinesOption = False,
     as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
@@ -85,7 +86,8 @@ def score(
         )
     if texts:
         check_no_files(texts, f"score its lines with --source {texts[0]} --target {texts[1]}")
-    sides = [[text] for text in texts] if texts else [list(input_lines(path)) for path in (source, target) if path]
+    files = [path for path in (source, target) if path]
+    sides = [[text] for text in texts] if texts else [list(input_lines(path, as_lines)) for path in files]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
@@ -128,6 +130,7 @@ def evaluate(
     reference: Annotated[
         File, Option(metavar="FILE", help="Their correct translations, one per line.", rich_help_panel=_TEST_SET)
     ] = None,
+    as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
     against: Annotated[
         File,
@@ -174,8 +177,7 @@ def evaluate(
     """Translate a test set and compute BLEU, chrF, TER, CER, WER."""
     _check_test_set(split, source, reference, engine)
     search = search_options(overrides, beam_size=beam_size, length_penalty=length_penalty)
-    if against is not None and not against.exists():
-        raise InputError(f"--against {against}: no such run directory or file")
+    _check_files(source, reference, against, as_lines)
     path, *_ = paths = run_paths(run)
     load = partial(load_translator, device=device, precision=precision, num_threads=threads)
     translator = load(paths, engine=engine, checkpoint=checkpoint)
@@ -187,7 +189,7 @@ def evaluate(
     from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
-    name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference))
+    name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
     rival = against if against and against.is_dir() else None
     for each in notes_on_seen_pairs(paths if engine == "mt" else [], rival, pairs):
         say(f"note: {each}")
@@ -237,6 +239,13 @@ def _check_test_set(split: str | None, source: File, reference: File, engine: st
         raise InputError(f"--engine {engine}: an exported model has no corpora; give --source and --reference")
 
 
+def _check_files(source: File, reference: File, against: Path | None, as_lines: bool) -> None:
+    """Raise InputError unless these files can be read as lines."""
+    if against is not None and not against.exists():
+        raise InputError(f"--against {against}: no such run directory or file")
+    check_lines(source, reference, None if against and against.is_dir() else against, as_lines=as_lines)
+
+
 def _of_target(
     to: str | None, name: str, pairs: list[Pair], languages: list[Languages]
 ) -> tuple[str, list[Pair], list[Languages]]:
@@ -259,7 +268,7 @@ def _rival(
 ) -> list[str]:
     """The translations of another run, or those in a file; `languages` has the direction of each source."""
     if not against.is_dir():
-        lines = list(input_lines(against))
+        lines = list(input_lines(against, as_lines=True))  # Checked before.
         if len(lines) != len(sources):
             raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
         return lines
@@ -279,7 +288,7 @@ def _rival(
 
 
 def _pairs_of(
-    config: Config | None, split: str | None, source: File, reference: File
+    config: Config | None, split: str | None, source: File, reference: File, as_lines: bool = False
 ) -> tuple[str, list[Pair], list[Languages]]:
     """The name of the set, the pairs to score, and the languages of each as far as they are known."""
     from mt_cli.checkpoint.directory import is_imported
@@ -288,7 +297,7 @@ def _pairs_of(
     from mt_cli.run.data import read
 
     if source is not None and reference is not None:
-        return "files", _pairs_in_files(source, reference), []
+        return "files", _pairs_in_files(source, reference, as_lines), []
     assert config is not None
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
@@ -307,14 +316,14 @@ def _pairs_of(
     return split, [pair for pairs in found for pair in pairs], languages
 
 
-def _pairs_in_files(source: Path, reference: Path) -> list[Pair]:
+def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> list[Pair]:
     from mt_cli.config.corpora import FilesSource
     from mt_cli.corpus.reading import clean_rows, pairs_of, read_pairs
 
     files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"
     if all(path.is_file() or not path.exists() for path in (source, reference)):
         return read_pairs([files], ("", ""), key)
-    sides = [list(input_lines(path)) for path in (source, reference)]  # A pipe can be read only once.
+    sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(
             f"{key}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"

@@ -134,6 +134,7 @@ ToOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+AsLinesOption = Annotated[bool, Option("--as-lines", help="Read a file line by line also if it has markup or columns.")]
 BeamSizeOption = Annotated[
     int | None,
     Option(

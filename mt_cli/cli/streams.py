@@ -9,23 +9,27 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TextIO
 
 import typer
 
+from mt_cli.corpus.documents import MOST_LINES, Document, document_by_content, document_by_name
 from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
-from mt_cli.errors import CorpusError, InputError, MtError, reason
+from mt_cli.errors import InputError, MtError, reason
 from mt_cli.machine.console import harmless, say
 from mt_cli.machine.storage import refusal
 
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
 """The characters with which a progress bar moves to its line."""
+_LINES_THAT_TELL = (1, 2, 3, 4, 8, 16, MOST_LINES)
+"""Numbers of the lines at which the beginning of a stream is looked at: a program may wait for the first answer."""
 _TEXT_OPTIONS: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 
 
@@ -99,25 +103,54 @@ def show(*lines: str) -> None:
         print(*lines, sep="\n", flush=True)
 
 
-def input_lines(path: Path | None) -> Iterator[str]:
+def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
     """The lines of a file or of standard input, UTF-8, without their ends; only a line feed ends a line.
 
-    A file is decompressed if its name ends in `.gz` or `.zst`.
+    A file is decompressed if its name ends in `.gz` or `.zst`. Raises InputError for a document, such as a catalogue or
+    a table, unless `as_lines`.
     """
     name = "standard input" if path is None else str(path)
+    beginning: list[str] = []
+    if not as_lines:
+        _refuse_document(path, document_by_name(path) if path is not None and path.exists() else None)
     try:
         with _open_input(path) as stream:
             for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):
                 if len(line) > LONGEST:
                     raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
-                try:
-                    yield decoded(line, number, name).removesuffix("\n").removesuffix("\r")
-                except CorpusError:
-                    if number == 1 and (found := foreign_kind(line)):
-                        raise InputError(f"{name}: {found[0]}; give plain text in UTF-8") from None
-                    raise
+                if number == 1 and (found := foreign_kind(line)):
+                    raise InputError(f"{name}: {found[0]}; give plain text in UTF-8")
+                text = decoded(line, number, name).removesuffix("\n").removesuffix("\r")
+                if not as_lines and number <= MOST_LINES:
+                    beginning.append(text)
+                    if number in _LINES_THAT_TELL:
+                        _refuse_document(path, document_by_content(beginning))
+                yield text
     except OSError as error:
         raise InputError(f"{name}: {reason(error)}") from None
+
+
+def check_lines(*paths: Path | None, as_lines: bool = False) -> None:
+    """Raise InputError if a file cannot be read, or is a document; streams, which can be read only once, are not read.
+
+    Nothing is checked with `as_lines`.
+    """
+    for path in paths if not as_lines else ():
+        if path is None or (path.exists() and not path.is_file()):
+            continue
+        lines = list(islice(input_lines(path), MOST_LINES))
+        _refuse_document(path, document_by_content(lines))
+
+
+def _refuse_document(path: Path | None, document: Document | None) -> None:
+    """Raise InputError, with a way to get plain text, if a file or stream is a document."""
+    if document is not None:
+        is_whole = path is not None and path.suffix not in COMPRESSIONS
+        advice = document.advice.replace("FILE", shlex.quote(str(path)) if is_whole else "FILE")
+        raise InputError(
+            f"{path or 'standard input'}: {document.name}, not plain text with one sentence per line; {advice}; "
+            "--as-lines reads it as lines all the same"
+        )
 
 
 def _open_input(path: Path | None) -> AbstractContextManager[BinaryIO]:
@@ -126,13 +159,13 @@ def _open_input(path: Path | None) -> AbstractContextManager[BinaryIO]:
     return opened(path) if path.suffix in COMPRESSIONS else path.open("rb")
 
 
-def prompted_lines() -> Iterator[str]:
+def prompted_lines(as_lines: bool = False) -> Iterator[str]:
     """Lines that a user types after a prompt, which those that are not UTF-8 do not end.
 
     Without a terminal, the lines of standard input.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        yield from input_lines(None)
+        yield from input_lines(None, as_lines)
         return
     with suppress(ImportError):
         import readline  # noqa: F401  (makes `input` handle the arrow keys)
@@ -204,7 +237,7 @@ def check_shared(sentences: list[str] | None, path: Path | None) -> None:
     if not sentences and (path is None or _is_stream(path)):
         raise InputError("several processes cannot share a stream; give a file with --input")
     if path is not None:
-        next(input_lines(path), None)  # Raises if it cannot be read.
+        next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
 
 
 def _is_stream(path: Path) -> bool:

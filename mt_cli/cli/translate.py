@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from typer import Argument, Option
 from mt_cli import hooks
 from mt_cli.cli import options
 from mt_cli.cli.help import add_command
+from mt_cli.cli.notices import LineNotices
 from mt_cli.cli.options import (
     File,
     check_model,
@@ -25,7 +26,7 @@ from mt_cli.cli.options import (
     together,
     utf8,
 )
-from mt_cli.cli.streams import Output, check_outputs, check_shared, input_lines, prompted_lines
+from mt_cli.cli.streams import Output, check_lines, check_outputs, check_shared, input_lines, prompted_lines
 from mt_cli.errors import InputError
 from mt_cli.machine.console import Progress, say
 from mt_cli.translation.stream import blocks, format_json, translated
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     Writers = Mapping[Output, Callable[[Translation], str]]
 
-_LINES_WITH_UNKNOWN_WORDS = 5
 _TEXT, _EXTRA = "Input and output", "Extra results"
 
 
@@ -83,6 +83,7 @@ def translate(
     split_sentences: Annotated[
         bool, Option("--split-sentences", help="Split lines into sentences first.", rich_help_panel=_TEXT)
     ] = False,
+    as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
     tag: Annotated[
         str | None,
@@ -156,13 +157,13 @@ def translate(
     given |= {"sample": sample or None}
 
     def check_before_launch() -> None:
-        _check_sources(sentences, input_file, interactive)
+        _check_sources(sentences, input_file, interactive, as_lines)
         check_shared(sentences, input_file)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
 
     with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
-        _check_sources(sentences, input_file, interactive)
+        _check_sources(sentences, input_file, interactive, as_lines)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         if attention:
             hooks.require("save_attention")
@@ -186,31 +187,35 @@ def translate(
             check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
         search["tag"] = options.target_tag(translator, to, tag)
-        lines = _blocks(sentences, input_file, interactive, bool(output_file) or not sys.stdout.isatty())
+        is_piped = bool(output_file) or not sys.stdout.isatty()
+        lines = _blocks(sentences, input_file, interactive, as_lines, progress=is_piped)
         items = (item for block in lines for item in translated(translator, block, search, group))
         _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention, search["tag"])
 
 
-def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool) -> None:
-    """Raise InputError unless there is one source of lines at most."""
+def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
+    """Raise InputError unless there is one source of lines at most, and it is not a document."""
     if sum(map(bool, (sentences, path, interactive))) > 1:
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
         check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
+    check_lines(path, as_lines=as_lines)
 
 
-def _blocks(sentences: list[str] | None, path: Path | None, interactive: bool, progress: bool) -> Iterator[list[str]]:
+def _blocks(
+    sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool, progress: bool
+) -> Iterator[list[str]]:
     """The lines to translate, in blocks; single lines where a user waits for each."""
     if sentences or interactive:
-        yield from ([line] for line in sentences or prompted_lines())
+        yield from ([line] for line in sentences or prompted_lines(as_lines))
     elif path is None and sys.stdin.isatty():
         say("One sentence per line; Ctrl-D ends.")
-        yield from ([line] for line in input_lines(None))
+        yield from ([line] for line in input_lines(None, as_lines))
     elif not progress:
-        yield from blocks(input_lines(path))
+        yield from blocks(input_lines(path, as_lines))
     else:
         with Progress("translate", None, "line", is_quiet=True) as bar:
-            for block in blocks(input_lines(path)):
+            for block in blocks(input_lines(path, as_lines)):
                 yield block
                 bar.advance(len(block))
 
@@ -224,38 +229,23 @@ def _write_translations(
 ) -> None:
     """Write to each output what its function returns for each translation; `tag` is that of the lines without one."""
     with ExitStack() as stack:
-        note_unknown_words = stack.enter_context(_unknown_word_notices())
+        notices = stack.enter_context(LineNotices())
         for output in writers:
             stack.enter_context(output)
         for item in items:
             for output, formatted in writers.items():
                 output.write(formatted(item))
-            if item.is_too_long:
-                length = f"a line of {len(item.source):,} characters is longer than this model was trained for"
-                say(f"mt: {length}; translated in {len(item.segments):,} segments")
-            note_unknown_words(item.unknown_words)
+            notices.add(item)
             if attention:
-                source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
-                hooks.save_attention(weights, source_tokens, target_tokens, attention)
-                say(f"wrote {attention}")
+                _draw_attention(translator, item, attention, tag)
 
 
-@contextmanager
-def _unknown_word_notices() -> Iterator[Callable[[Sequence[str]], None]]:
-    """Context manager that gives a function to name unknown words of a line; after some lines, only their number."""
-    num_lines = 0
-
-    def note(words: Sequence[str]) -> None:
-        nonlocal num_lines
-        num_lines += bool(words)
-        if words and num_lines <= _LINES_WITH_UNKNOWN_WORDS:
-            say(f"mt: not in the vocabulary: {', '.join(dict.fromkeys(words))}")
-
-    try:
-        yield note
-    finally:
-        if num_lines > _LINES_WITH_UNKNOWN_WORDS:
-            say(f"mt: {num_lines:,} lines had words that are not in the vocabulary")
+def _draw_attention(translator: Translator, item: Translation, path: Path, tag: str | None) -> None:
+    if not item.searched:
+        raise InputError("--attention: this line is copied, not translated, so that there is no attention to draw")
+    source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
+    hooks.save_attention(weights, source_tokens, target_tokens, path)
+    say(f"wrote {path}")
 
 
 def _format_texts(num_best: int, item: Translation) -> str:

@@ -68,7 +68,7 @@ class FilterConfig(Section):
     garbled: bool = True
     """Drop pairs with replacement characters (U+FFFD), or with UTF-8 decoded as Latin-1 (`Ã©` for `é`)."""
     identical: bool = True
-    """Drop pairs whose sides are the same text."""
+    """Drop pairs whose sides are the same text, unless it has no letters: a number is its own translation."""
     max_characters: int | None = Field(default=2000, ge=1)
     """Maximum length of a side in characters."""
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)

@@ -114,6 +114,9 @@ class TrainingConfig(Section):
     60 tokens."""
     device: Changeable[str] = "auto"
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
+    planned_for: Changeable[Literal["cpu"] | None] = None
+    """Device for which `mt init` chose a smaller model than the pairs allow: a run on a GPU then says so, and nothing
+    else depends on it."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of activations; weights are always fp32. `auto`: bf16 if the hardware is fast at it. `fp16`, for
     GPUs that lack bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips a step whose gradient

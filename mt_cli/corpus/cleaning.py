@@ -86,7 +86,7 @@ def clean(
         if filters.garbled:
             drop("garbled", _any_matches(_GARBLED, sides))
         if filters.identical:
-            drop("identical", _mask(pc.equal(source, target)))
+            drop("identical", _are_identical(source, target))
         lengths = np.stack([pc.utf8_length(side).to_numpy(zero_copy_only=False) for side in sides])
         if filters.max_characters is not None:
             drop("max_characters", lengths.max(axis=0) > filters.max_characters)
@@ -105,6 +105,14 @@ def clean(
 
 def _mask(values: pa.BooleanArray) -> Mask:
     mask: Mask = values.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _are_identical(source: pa.StringArray, target: pa.StringArray) -> Mask:
+    """Whether both sides are the same text with letters; a number is its own translation."""
+    mask = _mask(pc.equal(source, target)).copy()
+    rows = np.flatnonzero(mask)
+    mask[rows] = _mask(pc.match_substring_regex(source.take(pa.array(rows)), r"\p{L}"))
     return mask
 
 

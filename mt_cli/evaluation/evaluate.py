@@ -17,6 +17,7 @@ from mt_cli.evaluation.texts import METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.tokenizer.spacing import respelled
+from mt_cli.translation.repetition import note_on_repetition
 from mt_cli.translation.translator import Translator
 
 _SENTENCES_AT_ONCE = 2048
@@ -83,6 +84,8 @@ def evaluate(
     with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
         hypotheses = translations_of(translator, pairs, progress.advance, **decoding)
     seconds = time.perf_counter() - started_at
+    if note := note_on_repetition([source for source, _ in pairs], hypotheses):
+        say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     directions = scores_by_direction(scorer, languages, hypotheses, references, with_confidence=True)

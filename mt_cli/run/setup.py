@@ -107,7 +107,18 @@ class Setup:
             f"  steps       {steps}; {self.step_tokens:,} tokens each at most",
             f"  watch       tensorboard --logdir {self.directory.path.parent}",
             f"  device      {describe_hardware(self.device)['device']}, {self.precision}{threads}{together}",
+            *notes_on_device(config, self.device),
         ]
+
+
+def notes_on_device(config: Config, device: torch.device) -> list[str]:
+    """A note if the config was written for a CPU, with a smaller model than a GPU could train."""
+    if config.training.planned_for != "cpu" or device.type == "cpu":
+        return []
+    return [
+        "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow (training.planned_for); "
+        "mt init on this machine writes one for the GPU"
+    ]
 
 
 def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:

@@ -92,9 +92,9 @@ class Validator:
         with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
             engine = TransformerEngine(objective.model, progress.advance)
             max_tokens = self.longest_source or config.corpus.max_tokens
-            corpus, greedy = config.corpus, config.greedy_decoding
+            corpus, greedy, most = config.corpus, config.greedy_decoding, config.corpus.max_tokens
             tagging = corpus.tagging.of_corpora
-            translator = Translator(engine, data.tokenizers, greedy, max_tokens, tagging, corpus.languages)
+            translator = Translator(engine, data.tokenizers, greedy, max_tokens, tagging, corpus.languages, most)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
         names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))

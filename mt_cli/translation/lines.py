@@ -1,19 +1,42 @@
-"""A line of text, split into segments that the model can read, with the translations of each segment."""
+"""A line of text, split into segments that the model can read, with the translations of each segment.
+
+What no model can know is copied: lines without letters or digits, emoji at the ends of a line that are not in the
+vocabulary, and long strings without spaces, such as addresses.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
+from unicodedata import digit
 
 from mt_cli.config.directions import Tagging
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.search import Hypothesis
-from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.special import BYTES, SPACE, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.translation.sentences import sentences_of, split_point
+from mt_cli.translation.repetition import repeats_itself
+from mt_cli.translation.sentences import (
+    has_letters,
+    has_words,
+    is_symbol,
+    middle_of,
+    sentences_of,
+    split_point,
+    symbol_ends,
+    units,
+)
+
+_BYTES = frozenset(BYTES)
+_THOUSANDS = re.compile(r"(?<=\d)[.,'’٬\s](?=\d{3}(?!\d))")
+_SHORT, _MOST_OF_WORD = 40, 3
+"""A sentence of up to 40 tokens is short for any model. Of a word, three tokens count: one in capitals or of another
+script may have a token for each letter or byte, and a part of it means nothing."""
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""
@@ -55,7 +78,12 @@ class Segment:
     glue: str
     """The text between the translations of this segment and the next."""
     hypotheses: Sequence[TextHypothesis] = (TextHypothesis("", Hypothesis([], 0.0)),)
-    """Translations, best first; an empty segment is not searched."""
+    """Translations, best first; an empty segment is not searched, and may have a text that is copied."""
+
+    @classmethod
+    def copied(cls, text: str, start: int, glue: str = "") -> Segment:
+        """A segment that the model does not read, because its translation is its text."""
+        return cls("", [], (), start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),))
 
 
 @dataclass(frozen=True)
@@ -68,23 +96,27 @@ class Translation:
     """The line with one space between words and none at the ends."""
     segments: Sequence[Segment]
     is_too_long: bool
-    """Whether the line, or one of its sentences, was split because it is longer than the model was trained for."""
+    """Whether the line, or one of its sentences, is longer than the model was trained for."""
+    plain: str
+    """The line without its tag."""
     details: Details | None = None
 
     @cached_property
     def hypotheses(self) -> list[tuple[str, float]]:
         """Texts and scores, best first.
 
-        A score is a log-probability (nats) divided by the length penalty, or the mean of those of several segments.
+        A score is a log-probability (nats) divided by the length penalty, or the mean of those of several segments. A
+        line that is copied has one hypothesis, with the score 0.
         """
-        rows = zip(*(segment.hypotheses for segment in self.segments), strict=False)
-        return [
-            (
-                "".join(each.text + segment.glue for each, segment in zip(row, self.segments, strict=True)),
-                sum(each.hypothesis.score for each in row) / len(row),
-            )
-            for row in rows
-        ]
+        if not self.searched:
+            return [("".join(each.hypotheses[0].text + each.glue for each in self.segments), 0.0)]
+        found = []
+        for row in zip(*(segment.hypotheses for segment in self.searched), strict=False):
+            translations = iter(row)
+            best = ((next(translations) if each.text else each.hypotheses[0], each.glue) for each in self.segments)
+            text = "".join(hypothesis.text + glue for hypothesis, glue in best)
+            found.append((text, sum(each.hypothesis.score for each in row) / len(row)))
+        return found
 
     @property
     def text(self) -> str:
@@ -101,6 +133,11 @@ class Translation:
         """Words of the line that are not in the vocabulary of the source."""
         return tuple(word for segment in self.segments for word in segment.unknown_words)
 
+    @cached_property
+    def repeats_itself(self) -> bool:
+        """Whether the best translation repeats some words again and again, and the line does not."""
+        return repeats_itself(self.plain, self.text)
+
     @property
     def searched(self) -> list[Segment]:
         """The segments that are not empty."""
@@ -111,39 +148,120 @@ class Translation:
         segments = [replace(each, hypotheses=next(found)) if each.text else each for each in self.segments]
         return replace(self, segments=segments)
 
+    def with_true_digits(self) -> Translation:
+        """The line, which is copied if it has digits and no letters and the model gave it other digits, or letters.
+
+        The model may write the digits of another script, or other marks between them: 1,234.5 and 1.234,5.
+        """
+        if has_letters(self.plain) or not self.searched:
+            return self
+        text = self.text
+        is_true = not has_letters(text) and _numbers_in(text) == _numbers_in(self.plain)
+        return self if is_true else self.copied()
+
+    def copied(self) -> Translation:
+        """The line with itself as its translation."""
+        return replace(self, segments=[Segment.copied(self.plain, 0)], is_too_long=False)
+
+
+def _numbers_in(text: str) -> list[str]:
+    """The groups of digits of any script in a text, sorted because dates are; a mark before thousands is left out."""
+    digits = "".join(str(digit(character)) if character.isdigit() else character for character in text)
+    return sorted(re.findall(r"\d+", _THOUSANDS.sub("", digits)))
+
 
 class LineSplitter(NamedTuple):
-    """Splits lines into segments of at most `max_tokens` tokens, a tag not counted."""
+    """Splits lines into segments that the model can read.
+
+    A line of more than `max_tokens` tokens, a tag not counted, is split at the ends of sentences. A sentence is split,
+    at a comma or between words, only if it is also long by its words.
+    """
 
     tokenizer: Tokenizer
     max_tokens: int
+    """Tokens of the longest source that the model was trained on."""
     tagging: Tagging
     languages: tuple[str, str]
     """Source and target."""
+    most_tokens: int = 0
+    """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
         """The line in segments, not yet translated; each begins with the tag of the line, or what `Tagging` decides."""
         text = " ".join(source.split())
-        rest, tagged = untagged(text, self.tagging.tags), self.tagging.tagged(text, tag)
-        before, start = tagged.removesuffix(rest), len(text) - len(rest)
-        sentences = sentences_of(rest) if split_sentences else [(rest, "")]
-        segments: list[Segment] = []
+        rest = untagged(text, self.tagging.tags)
+        if not has_words(rest):
+            is_whole = rest and rest == text and not {"\r", "\n"} & set(source)
+            return Translation(source, text, [], False, source if is_whole else rest).copied()
+        before, start = self.tagging.tagged(text, tag).removesuffix(rest), len(text) - len(rest)
+        head, tail = self._unknown_symbols(rest)
+        segments = [Segment.copied(head.rstrip(), start, head[len(head.rstrip()) :])] if head else []
+        start, body = start + len(head), rest[len(head) : len(rest) - len(tail)]
+        sentences = sentences_of(body) if split_sentences else [(body, "")]
+        is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
-            segments += self._segments(before, sentence, start, self._glue(glue) if number < len(sentences) else "")
+            parts = list(self._segments(before, sentence, start, self._glue(glue) if number < len(sentences) else ""))
+            is_too_long |= len(parts) > 1 or len(parts[0].ids) - bool(before) > self.max_tokens or not parts[0].text
+            segments += parts
             start += len(sentence) + len(glue)
-        return Translation(source, text, segments, len(segments) > len(sentences))
+        if tail:
+            segments[-1] = replace(segments[-1], glue=tail[: len(tail) - len(tail.lstrip())])
+            segments.append(Segment.copied(tail.lstrip(), start + len(tail) - len(tail.lstrip())))
+        return Translation(source, text, segments, is_too_long, rest)
 
-    def _segments(self, before: str, body: str, start: int, glue: str) -> Iterator[Segment]:
-        text = before + body if body else ""
+    def _unknown_symbols(self, text: str) -> tuple[str, str]:
+        """The emoji at both ends of a text, with the spaces beside them, if they are not in the vocabulary."""
+        start, end = symbol_ends(text)
+        start += len(text[start:]) - len(text[start:].lstrip())
+        end = len(text[:end].rstrip())
+        head, tail = text[:start], text[end:]
+        return (head if self._is_unknown(head) else "", tail if self._is_unknown(tail) else "")
+
+    def _is_unknown(self, text: str) -> bool:
+        """Whether the vocabulary lacks one of the symbols of a text, so that the model reads bytes or [UNK]."""
+        return any(_are_unknown(self.tokenizer.pieces(character)) for character in text if is_symbol(character))
+
+    def _segments(
+        self, before: str, body: str, start: int, glue: str, sentences: Sequence[tuple[str, str]] = ()
+    ) -> Iterator[Segment]:
+        """The segments of a text, whose sentences may be given."""
+        if not has_words(body):
+            yield Segment.copied(body, start, glue)
+            return
+        text = before + body
         (ids,) = self.tokenizer.encode([text])
         ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may leave nothing of a line.
-        if len(ids) - bool(before) <= self.max_tokens or len(body) < 2:
+        length = len(ids) - bool(before)
+        sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
+        number = middle_of(sentences) if length > self.max_tokens else 0
+        if number:
+            between = sentences[number - 1][1]
+            end = sum(map(len, chain(*sentences[:number]))) - len(between)
+        elif len(body) > 1 and self._is_long(body, length):
+            end, between = split_point(body)
+            if not between and body.isascii() and len(body) > _SHORT:  # No word: an address, or encoded data.
+                yield Segment.copied(body, start, glue)
+                return
+        else:
             yield Segment(text, ids, self._unknown_words(text, ids), start - len(before), glue)
             return
-        end, between = split_point(body)
+        first, second = (sentences[:number], sentences[number:]) if number else ((), ())
         next_start = end + len(between)
-        yield from self._segments(before, body[:end], start, self._glue(between))
-        yield from self._segments(before, body[next_start:], start + next_start, glue)
+        yield from self._segments(before, body[:end], start, self._glue(between), first)
+        yield from self._segments(before, body[next_start:], start + next_start, glue, second)
+
+    def _is_long(self, sentence: str, length: int) -> bool:
+        """Whether a sentence of `length` tokens is too long to be translated whole."""
+        short = min(_SHORT, self.most_tokens)
+        if length <= max(self.max_tokens, short):
+            return False
+        if length > max(self.max_tokens, min(_MOST_OF_WORD * _SHORT, self.most_tokens)):
+            return True
+        words = [self.tokenizer.pieces(sentence[start:end]) for start, end in units(sentence)]
+        if any(len(pieces) > max(self.max_tokens, short) for pieces in words):
+            return True
+        counts = (1 if _are_unknown(pieces) else min(len(pieces), _MOST_OF_WORD) for pieces in words)
+        return sum(counts) > max(self.max_tokens, short)
 
     def _glue(self, glue: str) -> str:
         """The text between two segments of a translation, for that between the segments of the source."""
@@ -157,3 +275,9 @@ class LineSplitter(NamedTuple):
             return ()
         spans = zip(ids, self.tokenizer.spans(text), strict=True)
         return tuple(text[start:end].strip() for index, (start, end) in spans if index == UNK_ID)
+
+
+def _are_unknown(pieces: Sequence[str]) -> bool:
+    """Whether the vocabulary has no entry for a text with these tokens, only bytes, [UNK] or the space before it."""
+    spelled = [piece for piece in pieces if piece != SPACE]
+    return bool(spelled) and all(piece == UNK or piece in _BYTES for piece in spelled)

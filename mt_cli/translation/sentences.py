@@ -1,9 +1,11 @@
-"""Sentences and words of a text, and the best point to split it. Knows scripts; does not know single languages."""
+"""Sentences, words and symbols of a text, and where to split it. Knows scripts; does not know single languages."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from itertools import accumulate
 
 from mt_cli.corpus.languages import SPACELESS
 
@@ -26,32 +28,94 @@ _NO_END = re.compile(
 )
 
 
+_FILLERS = "\u115f\u1160\u3164\uffa0"
+"""Letters of Unicode that are invisible."""
+_INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_KEYCAP = re.compile("[0-9#*]\ufe0f?\u20e3")
+_EMOJI_MODIFIERS = re.compile("[\u200d\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+
+
+def has_letters(text: str) -> bool:
+    """Whether a text has a visible letter, of any script."""
+    return any(character.isalpha() and character not in _FILLERS for character in text)
+
+
+def has_words(text: str) -> bool:
+    """Whether a text has letters or digits; symbols with digits such as 1\ufe0f\u20e3 are symbols."""
+    return any(map(_is_word_character, _KEYCAP.sub("", text) if "\u20e3" in text else text))
+
+
+def _is_word_character(character: str) -> bool:
+    return character.isalnum() and character not in _FILLERS
+
+
+def is_symbol(character: str) -> bool:
+    """Whether a character is an emoji or another symbol that is no punctuation and in no formula, or invisible.
+
+    Joiners inside words are neither.
+    """
+    return unicodedata.category(character) in ("So", "Co", "Cn") or _INVISIBLE.match(character) is not None
+
+
+def symbol_ends(text: str) -> tuple[int, int]:
+    """Length of the symbols that a text with words begins with, and index of the symbols that it ends with.
+
+    Spaces and punctuation between the symbols belong to them, and so does punctuation at both ends of the text.
+    """
+    first, last = _first_word(text), _last_word(text)
+    start = max((index + 1 for index in range(first) if is_symbol(text[index])), default=0)
+    while 0 < start < first and _EMOJI_MODIFIERS.match(text[start]):
+        start += 1
+    return start, next((index for index in range(last + 1, len(text)) if is_symbol(text[index])), len(text))
+
+
+def _first_word(text: str) -> int:
+    """Index of the first letter or digit; the length of the text if there is none."""
+    return next((index for index, character in enumerate(text) if _is_word_character(character)), len(text))
+
+
+def _last_word(text: str) -> int:
+    """Index of the last letter or digit; -1 if there is none."""
+    return len(text) - 1 - _first_word(text[::-1])
+
+
 def sentences_of(text: str) -> list[tuple[str, str]]:
     """The sentences of a text, each with the space between it and the next.
 
     A full stop ends no sentence after an initial, an ordinal number, or a common abbreviation of European languages. If
-    that is wrong, two sentences stay together, which does no harm.
+    that is wrong, two sentences stay together, which does no harm. Marks and emoji alone are no sentence.
     """
     sentences, start = [], 0
+    first, last = _first_word(text), _last_word(text)
     for match in _SENTENCE_END.finditer(text):
         # Closing quotation marks and brackets belong to the sentence, the spaces after them do not.
         end = match.start() + len(match[0].rstrip(" "))
-        if not _NO_END.search(text[start:end]):
+        if first < end and match.end() <= last and not _NO_END.search(text[start:end]):
             sentences.append((text[start:end], text[end : match.end()]))
             start = match.end()
     return [*sentences, (text[start:], "")]
+
+
+def middle_of(sentences: Sequence[tuple[str, str]]) -> int:
+    """Number of sentences before the end of a sentence that is nearest to the middle of the text; 0 if there is one."""
+    ends = list(accumulate(len(sentence) + len(between) for sentence, between in sentences))
+    return min(range(1, len(ends)), key=lambda number: abs(2 * ends[number - 1] - ends[-1]), default=0)
 
 
 def split_point(text: str) -> tuple[int, str]:
     """The best index to split a long text at, and the space there, if any.
 
     Ends of sentences are preferred to commas, and commas to spaces; among equals, the nearest to the middle is taken.
+    Both parts have words, if that is possible.
     """
     middle = len(text) // 2
-    for pattern in _BREAKS:
-        if breaks := list(pattern.finditer(text)):
+    first, last = _first_word(text), _last_word(text)
+    found = [list(pattern.finditer(text)) for pattern in _BREAKS]
+    between_words = [[match for match in breaks if first < match.start() and match.end() <= last] for breaks in found]
+    for is_last, breaks in zip((False, False, True) * 2, [*between_words, *found], strict=True):
+        if breaks:
             nearest = min(breaks, key=lambda match: abs(match.start() - middle))
-            if pattern is _BREAKS[-1] or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
+            if is_last or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
                 return nearest.start(), nearest[0]
     return middle, ""
 

@@ -63,11 +63,13 @@ class Translator:
         max_tokens: int,
         tagging: Tagging = NO_TAGS,
         languages: tuple[str, str] = ("", ""),
+        most_tokens: int | None = None,
     ) -> None:
+        """`most_tokens` is `corpus.max_tokens`, for which positions and exports are made; None: `max_tokens`."""
         self.engine = engine
         self.source_tokenizer, self.target_tokenizer = tokenizers
         self.decoding, self.max_tokens, self.tagging = decoding, max_tokens, tagging
-        self.languages = languages
+        self.languages, self.most_tokens = languages, most_tokens or max_tokens
 
     @classmethod
     def load(
@@ -100,7 +102,9 @@ class Translator:
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model
         transformer = TransformerEngine(model.to(torch_device, pick_precision(precision, torch_device)).eval())
         max_tokens = min(each.max_tokens for each in trained)
-        return cls(transformer, first.tokenizers, first.config.decoding, max_tokens, corpus.tagging, corpus.languages)
+        most = min(each.config.corpus.max_tokens for each in trained)
+        decoding, tagging = first.config.decoding, corpus.tagging
+        return cls(transformer, first.tokenizers, decoding, max_tokens, tagging, corpus.languages, most)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -163,7 +167,7 @@ class Translator:
         if unknown := settings.length_penalties.keys() - set(self.tags):
             known = ", ".join(self.tags) or "none"
             raise InputError(f"decoding.length_penalties: {min(unknown)!r} is no tag of this model; it knows {known}")
-        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tagging, self.languages)
+        splitter = LineSplitter(self.source_tokenizer, self.max_tokens, self.tagging, self.languages, self.most_tokens)
         lines = self._search([splitter.split(text, tag, split_sentences) for text in texts], settings, num_best, prefix)
         return self._with_details(lines) if with_details else lines
 
@@ -192,8 +196,8 @@ class Translator:
         """
         tagged = self.tagging.tagged(sentence, tag)
         (source,), (target,) = self.source_tokenizer.encode([tagged]), self.target_tokenizer.encode([translation])
-        if max(len(source), len(target)) > self.max_tokens:
-            raise InputError(f"attention can be drawn for sentences of up to {self.max_tokens} tokens")
+        if max(len(source), len(target)) > self.most_tokens:
+            raise InputError(f"attention can be drawn for sentences of up to {self.most_tokens} tokens")
         return next(self.attentions([(source, target)]))
 
     def attentions(
@@ -220,14 +224,15 @@ class Translator:
     ) -> list[Translation]:
         """The lines with hypotheses for each segment."""
         segments = [segment for line in lines for segment in line.searched]
-        prefixes = [prefix * (segment is line.segments[0]) for line in lines for segment in line.searched]
+        prefixes = [prefix * (segment is line.searched[0]) for line in lines for segment in line.searched]
         prefix_ids = self.target_tokenizer.encode(prefixes) if prefix else []
         found = self._hypotheses(segments, decoding, num_best, prefix_ids)
         results = zip(segments, prefixes, found, strict=True)
         rows = [(segment, start, hypothesis) for segment, start, each in results for hypothesis in each]
         texts = self._texts(rows, decoding.unk == "copy")
         hypotheses = ([TextHypothesis(next(texts), hypothesis) for hypothesis in each] for each in found)
-        return [line.with_hypotheses(hypotheses) for line in lines]
+        translated = [line.with_hypotheses(hypotheses) for line in lines]
+        return translated if prefix else [line.with_true_digits() for line in translated]
 
     def _hypotheses(
         self, segments: Sequence[Segment], decoding: DecodingConfig, num_best: int, prefix_ids: Sequence[Sequence[int]]

@@ -58,8 +58,99 @@ def test_a_line_of_ten_thousand_words_is_one_line_and_is_not_truncated(mt, train
     assert status == 0
     assert out.count("\n") == 2
     assert out.splitlines()[0].count("ONE") > 3_000
-    number = re.search(r"translated in (\S+) segments", err)[1]
+    number = re.search(r"1 line has more tokens than the longest training sentence \(line 1 in (\S+) segments\)", err)[
+        1
+    ]
     assert re.fullmatch(r"\d,\d{3}", number)
+
+
+def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_asked_to(mt, trained, corpus, tmp_path):
+    (tmp_path / "in.tsv").write_text("one two.\tONE TWO.\n", encoding="utf-8")
+    (tmp_path / "in.txt").write_text("one two.\n", encoding="utf-8")
+    (tmp_path / "page.txt").write_text("<!DOCTYPE html>\n", encoding="utf-8")
+    for document, kind in (("in.tsv", "a table"), ("page.txt", "an HTML page")):
+        for command in (
+            ("translate", "--input", document),
+            ("score", "--source", document, "--target", "in.txt"),
+            ("score", "--source", "in.txt", "--target", document),
+            ("evaluate", "--source", document, "--reference", "in.txt"),
+            ("evaluate", "--source", "in.txt", "--reference", document),
+            ("evaluate", "--source", "in.txt", "--reference", "in.txt", "--against", document),
+        ):
+            status, out, err = mt(*command, "--run", trained)
+            assert (status, out) == (2, "") and f"{document}: {kind}" in err and "--as-lines" in err
+            assert mt(*command, "--run", trained, "--as-lines")[0] == 0
+
+
+def test_a_document_on_standard_input_is_refused(mt, trained, standard_input):
+    for options in ((), ("--interactive",)):
+        standard_input(b"WEBVTT\n\n00:01.000 --> 00:02.000\none two.\n")
+        status, _, err = mt("translate", "--run", trained, *options)
+        assert status == 2 and "standard input: a file of subtitles" in err
+    standard_input(b"WEBVTT\n\n00:01.000 --> 00:02.000\none two.\n")
+    status, out, _ = mt("translate", "--run", trained, "--as-lines")
+    assert status == 0 and out.count("\n") == 4
+
+
+def test_lines_without_words_are_copied_with_empty_details(mt, trained, tmp_path):
+    (tmp_path / "in").write_text("—\n👍\n\u200b\none two.\n", encoding="utf-8")
+    options = ("--json", "--n-best", "2", "--alignment", "pairs.txt", "--prefix", "ONE")
+    status, out, err = mt("translate", "--input", "in", "--run", trained, *options)
+    rows = list(map(json.loads, out.splitlines()))
+    assert status == 0 and err == ""
+    assert [row["translation"] for row in rows[:3]] == ["—", "👍", "\u200b"]
+    assert all(row["hypotheses"] == [{"text": row["source"], "score": 0.0}] for row in rows[:3])
+    assert all(row[key] == [] for row in rows[:3] for key in ("tokens", "source_tokens", "token_scores", "alignment"))
+    assert (tmp_path / "pairs.txt").read_text(encoding="utf-8").splitlines()[:3] == ["", "", ""]
+    assert mt("translate", "--input", "in", "--run", trained, "--n-best", "2")[1].split("\n")[:6:2] == [
+        "—",
+        "👍",
+        "\u200b",
+    ]
+    status, out, err = mt("translate", "👍", "--run", trained, "--attention", "a.png")
+    assert (status, out) == (2, "👍\n") and "this line is copied" in err
+
+
+def test_long_lines_and_translations_that_repeat_themselves_are_noted_once_a_file(mt, trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("mt_cli.translation.lines.repeats_itself", lambda source, text: "two" in source)
+    long = "one two three one two three one two.\n"
+    (tmp_path / "in").write_text(("one.\n" + long) * 7, encoding="utf-8")
+    status, out, err = mt("translate", "--input", "in", "--run", trained)
+    assert status == 0 and out.count("\n") == 14
+    first, second = err.splitlines()
+    assert first.startswith(
+        "note: 7 lines have more tokens than the longest training sentence (lines 2 in 2 segments, 4 "
+    )
+    assert first.endswith(" and 2 more)")
+    assert second.startswith("note: 7 translations repeat themselves (lines 2, 4, 6, 8, 10 and 2 more)")
+    (tmp_path / "in").write_text("one.\n", encoding="utf-8")
+    assert mt("translate", "--input", "in", "--run", trained)[2] == ""
+
+
+def test_a_missing_best_checkpoint_is_noted_once_by_each_command(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run/checkpoints/best.safetensors").unlink()
+    (tmp_path / "in").write_text("one two.\n", encoding="utf-8")
+    for command in (
+        ("translate", "one."),
+        ("score", "one.", "ONE."),
+        ("evaluate", "--source", "in", "--reference", "in"),
+        ("inspect", "one."),
+        ("export", "--format", "bundle", "--output", "exported"),
+    ):
+        status, _, err = mt(*command, "--run", "run")
+        assert status == 0 and err.count("best.safetensors is missing, the best checkpoint (step ") == 1
+        assert "using the last one (step " in err
+    for options in (("--run", trained), ("--run", "run", "--checkpoint", "last")):
+        assert "is missing" not in mt("translate", "one.", *options)[2]
+
+
+def test_a_run_that_was_never_validated_has_no_note_on_a_missing_best_checkpoint(capsys, trained):
+    from mt_cli.checkpoint.state import RunState
+    from mt_cli.checkpoint.trained import _note_missing_best
+
+    _note_missing_best(trained, RunState())
+    assert capsys.readouterr().err == ""
 
 
 def test_json_gives_scores_and_n_best_is_sorted(mt, trained):

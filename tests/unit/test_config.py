@@ -337,6 +337,7 @@ def test_options_that_may_change_on_resume_are_marked():
             "num_samples",
             "num_pictures",
             "device",
+            "planned_for",
             "recompute_layers",
             "shard_model",
             "num_threads",

@@ -54,6 +54,17 @@ def test_each_filter_drops_its_pairs_and_can_be_turned_off(reason, source, targe
     assert status(source, target, **off) == "kept"
 
 
+@pytest.mark.parametrize("text", ["12", "12:30", "3,5 %", "١٢", "१२", "—", "½", "(1)", "👍", "2024-05-06"])
+def test_a_text_without_letters_may_be_its_own_translation(text):
+    assert status(text, text) == "kept"
+    assert status(text, text, identical=True, min_script_share=None) == "kept"
+
+
+@pytest.mark.parametrize("text", ["12 km", "Berlin", "東京", "Ⅻ b", "한국", "كتاب", "1ª"])
+def test_a_text_with_letters_of_any_script_is_no_translation_of_itself(text):
+    assert status(text, text, min_script_share=None) == "identical"
+
+
 @pytest.mark.parametrize(
     ("source", "target", "languages"),
     [

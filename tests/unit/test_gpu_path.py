@@ -12,6 +12,7 @@ from meta_device import OnMeta, Reads
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.checkpoint.state import RunState
+from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
@@ -24,6 +25,7 @@ from mt_cli.machine.devices import seed_device
 from mt_cli.model import kernels
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer, outline
+from mt_cli.run.setup import notes_on_device
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
@@ -313,3 +315,12 @@ def test_random_numbers_of_a_step_are_those_of_its_own_device(monkeypatch):
     monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: calls.append("seed"))
     seed_device(torch.device("cuda", 1), 7, 8)
     assert calls == [torch.device("cuda", 1), "seed", "end"]
+
+
+def test_a_run_on_a_gpu_says_that_its_config_was_written_for_a_cpu(tiny_tree):
+    config = parse_config(tiny_tree, "tiny")
+    for_cpu = parse_config({**tiny_tree, "training": {**tiny_tree["training"], "planned_for": "cpu"}}, "tiny")
+    for device in (META, torch.device("cuda"), torch.device("mps")):
+        (note,) = notes_on_device(for_cpu, device)
+        assert note.startswith("note: mt init wrote this config on a CPU") and notes_on_device(config, device) == []
+    assert notes_on_device(for_cpu, torch.device("cpu")) == []

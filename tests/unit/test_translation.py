@@ -3,7 +3,7 @@ from itertools import product
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mt_cli.config.directions import Tagging
@@ -12,7 +12,8 @@ from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import Reading
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.training import train_tokenizer
-from mt_cli.translation.sentences import sentences_of, split_point, units
+from mt_cli.translation.repetition import note_on_repetition, repeats_itself
+from mt_cli.translation.sentences import has_words, sentences_of, split_point, symbol_ends, units
 from mt_cli.translation.translator import Translator
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
@@ -56,6 +57,26 @@ def test_a_text_is_split_at_sentences_then_commas_then_spaces(text, expected):
 @given(st.text(max_size=80))
 def test_sentences_and_the_text_between_them_make_up_the_text(text):
     assert "".join(sentence + glue for sentence, glue in sentences_of(text)) == text
+
+
+@pytest.mark.parametrize("tail", ["👍", "🙂🙂", "👍🏽!", "❤\ufe0f", "...", "—", '"', "\u200b", "🇮🇹 🇫🇷"])
+@pytest.mark.parametrize(("text", "glue"), [("It rains.", " "), ("今日は雨です。", ""), ("बारिश होती है।", " ")])
+def test_marks_and_emoji_alone_are_no_sentence(text, glue, tail):
+    assert sentences_of(text + glue + tail) == [(text + glue + tail, "")]
+    assert sentences_of(tail + glue + text) == [(tail + glue + text, "")]
+    first, between = split_point(f"{text}{glue}{text}{glue}{tail}")
+    assert has_words(f"{text}{glue}{text}{glue}{tail}"[first + len(between) :])
+
+
+@given(st.text("ab 1.!👍❤\ufe0f\u200d·", min_size=1, max_size=20))
+@example("ab\u200d")
+def test_symbols_at_the_ends_of_a_text_have_no_words(text):
+    assume(has_words(text))
+    start, end = symbol_ends(text)
+    assert 0 <= start < end <= len(text)
+    assert not has_words(text[:start]) and not has_words(text[end:])
+    symbols = {character for character in text[:start] + text[end:] if character in "👍❤"}
+    assert bool(symbols) == (start > 0 or end < len(text))
 
 
 @pytest.mark.parametrize(
@@ -148,12 +169,14 @@ def tagged_pieces():
 @example(text="字字a ▁字 é今字é", max_tokens=5)
 @example(text="(字)今夜 は", max_tokens=1000)
 def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
+    assume(has_words(text))
     translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens)
     (item,) = translator.translate_fully([text], with_details=True)
     line = " ".join(text.split())
     assert item.text == line
     found = [range(len(units(line)))] * 2
-    assert set(zip(*found, strict=True)) <= set(item.details.word_alignment) <= set(product(*found))
+    with_words = {(row, row) for row, (start, end) in enumerate(units(line)) if has_words(line[start:end])}
+    assert with_words <= set(item.details.word_alignment) <= set(product(*found))
     # Only a piece of several characters that count as words is aligned with other words, too.
     beside = {units(line)[place][0] for pair in item.details.word_alignment if len(set(pair)) > 1 for place in pair}
     assert all(re.match(f"[{SPACELESS}]", line[place]) for place in beside)
@@ -235,3 +258,180 @@ def test_segments_of_a_translation_are_joined_as_its_language_is_written(pieces,
     (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, Tagging(), languages).translate_fully([source])
     assert len(item.segments) > 1, pieces.pieces(source)
     assert item.text == between.join([part] * len(item.segments))
+
+
+EMPTY_OF_WORDS = [
+    "—",
+    "***",
+    "...",
+    "???",
+    "👍",
+    "🙂🙂",
+    "1\ufe0f\u20e3",
+    "🇮🇹",
+    "\u200b",
+    "\ufeff",
+    "\u00ad",
+    "\u200f\u202b",
+    "\u3164",
+]
+
+
+class Liar(Parrot):
+    """An engine that must not be asked for some sentences, and answers the others with the same words."""
+
+    def __init__(self, tokenizer, answer):
+        super().__init__(tokenizer.encode([answer])[0])
+        self.searched = []
+
+    def search(self, sources, decoding, num_best=1, prefixes=()):
+        self.searched += map(list, sources)
+        return [[each[0]] * num_best for each in super().search(sources, decoding)]
+
+
+@pytest.mark.parametrize("text", [*EMPTY_OF_WORDS, " —  — ", "<2x> 👍"])
+@pytest.mark.parametrize("options", [{}, {"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}])
+def test_a_line_without_letters_and_digits_is_copied_whatever_is_asked(tagged_pieces, text, options):
+    liar = Liar(tagged_pieces, "abba")
+    translator = Translator(liar, (tagged_pieces,) * 2, DecodingConfig(), 5, Tagging(TAGS))
+    (item,) = translator.translate_fully([text], with_details=True, **options)
+    assert item.text == text.removeprefix("<2x> ") and item.hypotheses == [(item.text, 0.0)]
+    assert not liar.searched and not item.is_too_long and not item.unknown_words
+    assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t", "\u3000"])
+def test_an_empty_line_stays_empty(pieces, text):
+    (item,) = Translator(Liar(pieces, "abba"), (pieces, pieces), DecodingConfig(), 5).translate_fully([text])
+    assert item.text == ""
+
+
+def test_a_copied_text_of_several_lines_is_one_line(pieces):
+    translator = Translator(Liar(pieces, "abba"), (pieces, pieces), DecodingConfig(), 5)
+    assert translator.translate(["—\n—\r\n"]) == ["— —"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ab ba 👍", "abba 👍"),
+        ("ab ba👍", "abba👍"),
+        ("ab ba. 👍🏽❤\ufe0f!", "abba 👍🏽❤\ufe0f!"),
+        ("👩\u200d👩\u200d👧 ab ba", "👩\u200d👩\u200d👧 abba"),
+        ("❤\ufe0f ab 👍 ba 🙂", "❤\ufe0f abba 🙂"),
+        ("<2x> 👍 ab", "👍 abba"),
+        ("今夜 👍", "abba 👍"),
+        ("\ufeffab ba", "\ufeffabba"),
+        ("\u200fab ba.\u200b", "\u200fabba\u200b"),
+        ("ab.", "abba"),
+        ("(ab)", "abba"),
+    ],
+)
+def test_unknown_emoji_at_the_ends_of_a_line_are_copied_and_what_is_between_is_translated_alone(
+    tagged_pieces, text, expected
+):
+    liar = Liar(tagged_pieces, "abba")
+    translator = Translator(liar, (tagged_pieces,) * 2, DecodingConfig(), 50, Tagging(TAGS))
+    (item,) = translator.translate_fully([text], with_details=True, num_best=2)
+    assert item.text == expected and not item.is_too_long
+    assert item.hypotheses == [(expected, -1.0)] * 2
+    assert len(liar.searched) == 1
+
+
+def test_emoji_of_the_vocabulary_are_translated():
+    known = train_tokenizer(["ab 👍", "ab ab 👍"] * 5, TokenizerConfig(algorithm="bpe", vocab_size=320))
+    liar = Liar(known, "abba")
+    translator = Translator(liar, (known, known), DecodingConfig(), 50)
+    assert translator.translate(["ab 👍"]) == ["abba"]
+    assert liar.searched == known.encode(["ab 👍"])
+
+
+@pytest.mark.parametrize(
+    ("text", "answer", "expected"),
+    [
+        ("12", "12", "12"),
+        ("12", "21", "12"),
+        ("12", "ab", "12"),
+        ("12", "12 ab", "12"),
+        ("1,234.5", "1.234,5", "1.234,5"),
+        ("1234", "1.234", "1.234"),
+        ("12:30", "12.30", "12.30"),
+        ("18:34", "183:4", "18:34"),
+        ("7,5 %", "75 %", "7,5 %"),
+        ("2024-05-06", "06.05.2024", "06.05.2024"),
+        ("12", "١٢", "١٢"),
+        ("½", "ab", "½"),
+        ("<2x> 12", "3", "12"),
+        ("12 ab", "3", "3"),
+    ],
+)
+def test_a_number_alone_keeps_its_digits_whatever_the_model_says(tagged_pieces, text, answer, expected):
+    translator = Translator(Liar(tagged_pieces, answer), (tagged_pieces,) * 2, DecodingConfig(), 50, Tagging(TAGS))
+    (item,) = translator.translate_fully([text], with_details=True)
+    assert item.text == expected
+    assert (item.details.tokens == []) == (expected != answer)
+
+
+def test_a_prefix_is_kept_before_the_translation_of_a_number(pieces):
+    (item,) = Translator(Liar(pieces, "ab 3"), (pieces, pieces), DecodingConfig(), 50).translate_fully(
+        ["12"], prefix="ab"
+    )
+    assert item.text == "ab 3"
+
+
+@pytest.mark.parametrize(
+    ("text", "num_segments"),
+    [
+        ("XYZ XYZ XYZ XYZ XYZ XYZ XYZ XYZ", 1),
+        ("ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ ЖЖЖ", 1),
+        ("面包师今天看见两把椅子和一张桌子", 1),
+        ("XYZ XYZ XYZ. XYZ XYZ XYZ.", 2),
+        ("ab " * 39, 1),
+        ("ab " * 90, 4),
+        ("ab, " * 11 + "ab " * 20, 2),
+    ],
+)
+def test_a_sentence_is_split_inside_only_if_it_is_long_by_its_words(pieces, text, num_segments):
+    """Here letters and characters are bytes, so that each text has more tokens than the model was trained for."""
+    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), 10, most_tokens=256)
+    (item,) = translator.translate_fully([text])
+    assert len(pieces.encode([text])[0]) > 10 and item.is_too_long
+    assert len(item.segments) == num_segments and item.text == text.strip()
+
+
+@given(st.integers(1, 60), st.integers(1, 300), st.integers(1, 400))
+def test_no_segment_has_more_tokens_than_the_model_may_read(pieces, max_tokens, most_tokens, num_words):
+    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens, most_tokens=most_tokens)
+    (item,) = translator.translate_fully(["ab " * num_words])
+    assert max(len(each.ids) for each in item.segments) <= max(max_tokens, most_tokens)
+    assert len(item.segments) == 1 or item.is_too_long
+
+
+@pytest.mark.parametrize("word", ["x" * 3_000, "https://example.org/" + "a?b=1&" * 20])
+def test_a_string_without_spaces_that_no_word_is_as_long_as_is_copied(pieces, word):
+    liar = Liar(pieces, "abba")
+    translator = Translator(liar, (pieces, pieces), DecodingConfig(), 10, most_tokens=256)
+    assert translator.translate([word, f"ab {word} ba"]) == [word, f"abba {word} abba"]
+    assert liar.searched == [pieces.encode([each])[0] for each in ("ab", "ba")]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "is_loop"),
+    [
+        ("It rains in the city.", "El de de de de de de de de de de de.", True),
+        ("It rains in the city.", "Piove in città" + " e in città" * 6, True),
+        ("It rains.", "lalalalalalalalalalalalalala", True),
+        ("今日は雨です", "下雨" * 15, True),
+        ("It rains in the city.", "Piove in città, in montagna e in campagna.", False),
+        ("It rains. " * 60, "Piove. " * 60, False),
+        ("No, no, no, no, no, no, no, no!", "Nein, nein, nein, nein, nein, nein, nein, nein!", False),
+        ("Chapter 1 ................... 5", "Capitolo 1 .................... 5", False),
+        ("It rains.", "Piove", False),
+        ("", "", False),
+    ],
+)
+def test_a_translation_that_repeats_itself_is_told_from_one_whose_source_does(source, translation, is_loop):
+    assert repeats_itself(source, translation) == is_loop
+    note = note_on_repetition(["ab", source], ["ab", translation])
+    assert (note or "").startswith("1 translation repeats itself (line 2):" * is_loop)
+    assert (note is not None) == is_loop

@@ -44,7 +44,7 @@ def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tup
             "export the run as a bundle or for huggingface"
         )
     both = languages[0] or found.source_language, languages[1] or found.target_language
-    corpus = {"source": both[0], "target": both[1], "max_tokens": found.max_tokens}
+    corpus = {"source": both[0], "target": both[1], "max_tokens": found.most_tokens or found.max_tokens}
     tree = {"name": name, "corpus": corpus | unknown_corpus(found.tagging), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding.model_dump(mode="json")}, str(path))
     source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)

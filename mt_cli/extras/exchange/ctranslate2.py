@@ -65,7 +65,8 @@ def load_served(paths: Sequence[str | Path], device: str, precision: str, checkp
             "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
         ) from None
     languages = found.source_language, found.target_language
-    return Translator(engine, tokenizers, found.decoding, found.max_tokens, found.tagging, languages)
+    limits = found.max_tokens, found.tagging, languages, found.most_tokens
+    return Translator(engine, tokenizers, found.decoding, *limits)
 
 
 class CTranslate2Engine:

@@ -31,6 +31,9 @@ class Description(BaseModel):
     is_tag_required: bool = False
     """Whether every training sentence had a tag."""
     max_tokens: int = Field(ge=1, le=2**31)
+    """Tokens of the longest source of the training."""
+    most_tokens: int | None = Field(default=None, ge=1, le=2**31)
+    """`corpus.max_tokens`: tokens that a source may have; None in exports of earlier versions: `max_tokens`."""
     source_vocab_size: int = 0
     target_vocab_size: int = 0
     special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
@@ -61,6 +64,7 @@ def describe(run: TrainedRun, folder: Path) -> None:
         default_tag=config.corpus.tagging.default,
         is_tag_required=config.corpus.tagging.is_required,
         max_tokens=run.max_tokens,
+        most_tokens=config.corpus.max_tokens,
         source_vocab_size=source.vocab_size,
         target_vocab_size=target.vocab_size,
     )

@@ -19,7 +19,7 @@ from mt_cli.corpus.languages import is_common, is_known, primary, writes_spaces
 from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
-from mt_cli.extras.exchange.description import DESCRIPTION
+from mt_cli.extras.exchange.description import DESCRIPTION, Description
 from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
 from mt_cli.machine.hub import Repository, find
 from mt_cli.machine.hub_files import download
@@ -55,15 +55,16 @@ def import_model(
         raise InputError(f"{folder}: has no model: no config.json, decoder.yml or {DESCRIPTION}")
     if (folder / DESCRIPTION).exists():
         config, tokenizers, model = read_bundle(folder, output.name, languages)
+        longest = read_model(folder / DESCRIPTION, Description).max_tokens
     else:
         described = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
         both = _languages(name, described, languages)
         imported = read_marian(folder, allow_pickle)
         generation = _read_optional(folder / "generation_config.json", _GenerationConfig)
         config = _config_of(imported, described.model_max_length, generation, output.name, both)
-        tokenizers, model = imported.tokenizers, imported.model
+        tokenizers, model, longest = imported.tokenizers, imported.model, config.corpus.max_tokens
     parents = [] if repository is None else [_ancestor(repository, config.corpus.languages)]
-    return write_run(output, config, tokenizers, model, config.corpus.max_tokens, parents)
+    return write_run(output, config, tokenizers, model, longest, parents)
 
 
 def _repository(name: str, revision: str | None) -> Repository | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from textwrap import wrap
@@ -22,9 +22,9 @@ from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.extras.recipes.auto import Decision, decide, describe
+from mt_cli.extras.recipes.auto import Choice, Decision, decide, describe
 from mt_cli.extras.recipes.child import begun_with, notes_on_parents
-from mt_cli.extras.recipes.levels import expectation
+from mt_cli.extras.recipes.levels import expectation, is_smaller, level_of, size_of
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
 from mt_cli.run.data import read
@@ -72,7 +72,7 @@ def new_config(
             corpus["filters"] = {"other_orthography": True}
             config = parse_config(tree, "mt init")
         if parent is None:
-            found = decide(config, cache)
+            found = _with_planned_device(decide(config, cache))
         else:
             tree, found = begun_with(parent, tree, cache, runs or Path("runs"))
     except CorpusError as error:  # Filters drop text in another language.
@@ -91,6 +91,20 @@ def new_config(
     if runs is not None and parent is None and found.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, both), 1)]
     return NewConfig(found.config, text, lines)
+
+
+def _with_planned_device(found: Decision) -> Decision:
+    """The decision with `training.planned_for` in the config if the model is smaller because of the CPU."""
+    level = level_of(found.facts)
+    if found.facts.device != "cpu" or found.facts.max_minutes or not is_smaller(size_of(level, found.facts)[0], level):
+        return found
+    choice = Choice("cpu", "these pairs allow a larger model, on a GPU")
+    training = found.config.training.model_copy(update={"planned_for": choice.value})
+    return replace(
+        found,
+        choices={**found.choices, "training": {**found.choices["training"], "planned_for": choice}},
+        config=found.config.model_copy(update={"training": training}),
+    )
 
 
 def config_of_folder(folder: str, cache: Cache) -> Config:

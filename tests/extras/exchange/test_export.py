@@ -15,6 +15,7 @@ from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError, MtError
+from mt_cli.extras.exchange.bundle import export_bundle
 from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import BYTES
@@ -116,6 +117,20 @@ def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus)
     assert sum(map(str.__eq__, ours.splitlines(), theirs.splitlines())) >= 39
     options = ("one two.", "--n-best", "2", "--beam-size", "1")
     assert mt("translate", *options, "--run", served, "--engine", "ctranslate2")[1].startswith("ONE TWO.\n")
+
+
+def test_exported_and_imported_models_split_and_copy_as_the_run(mt, trained, served, tmp_path):
+    run = TrainedRun.load(trained)
+    run = replace(run, max_tokens=3)
+    export_bundle(run, tmp_path / "bundle")
+    assert mt("import", "bundle", "--output", "runs/again")[0] == 0
+    engines = [Translator.load(trained), Translator.load(served, engine="ctranslate2")]
+    again = Translator.load("runs/again")
+    assert [(each.max_tokens, each.most_tokens) for each in (*engines, again)] == [(6, 6), (6, 6), (3, 6)]
+    for line in ("—", "👍", "\u200b", "one two. 👍", "x" * 300, "one two three. " * 5):
+        ours, theirs = (each.translate_fully([line], with_details=True)[0] for each in engines)
+        assert ours.text == theirs.text and len(ours.segments) == len(theirs.segments)
+        assert ours.details.tokens == theirs.details.tokens
 
 
 def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(trained, served):

@@ -1,13 +1,16 @@
 import json
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import torch
 import yaml
 from pyarrow import parquet
 
+from mt_cli.config import presets
 from mt_cli.config.corpora import FileSource, FilesSource
 from mt_cli.config.loading import config_of_text, load_config, parse_config
 from mt_cli.corpus.cache import Cache
@@ -400,3 +403,18 @@ def test_a_config_that_begins_with_a_model_for_several_directions_has_a_tag(mt, 
     status, _, err = mt("train", "--config", "child.yaml", "--set", "training.max_epochs=1")
     assert status == 0 and "new source entries" in err, err
     assert mt("translate", "--run", "runs/child", "--to", "it", "one two")[0] == 0
+
+
+def test_a_config_names_the_cpu_only_if_a_gpu_could_train_a_larger_model(empty_folder, monkeypatch):
+    write(empty_folder / "a.en", ENGLISH)
+    write(empty_folder / "a.es", SPANISH)
+    source = FilesSource(files=("a.en", "a.es"))
+    new = begun(source)
+    assert new.config.training.planned_for is None and "planned_for" not in new.text
+    monkeypatch.setattr(presets, "LEVELS", [replace(level, preset="base") for level in presets.LEVELS])
+    monkeypatch.setattr(presets, "DIVERSE_LEVELS", [replace(level, preset="base") for level in presets.DIVERSE_LEVELS])
+    new = begun(source)
+    assert new.config.training.planned_for == "cpu"
+    assert "  planned_for: cpu  # these pairs allow a larger model, on a GPU\n" in new.text
+    monkeypatch.setattr("mt_cli.extras.recipes.facts.pick_device", lambda name: torch.device("cuda"))
+    assert begun(source).config.training.planned_for is None
