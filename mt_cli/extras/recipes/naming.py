@@ -57,12 +57,14 @@ def look(source: Source) -> Found:
         return Found([each.language for each in codes_in_names(source.files)], True, neighbours(source.files))
     if isinstance(source, FolderSource):
         paths = files_of(source)
-        found = [names_in(path) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
+        found = [names_in(path, source.format) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
         counts = Counter(name for each in found for name in each.names)
         names = [name for name, count in counts.items() if count > _SHARE_OF_MISTAKES * counts.total()]
         return Found(names, found[0].are_languages, {})
     assert isinstance(source, FileSource)
-    return Found(*names_in(Path(source.file)), neighbours([source.file]))
+    of_format = {"format": source.format} if source.format else {}
+    evaluation = {role: {**tree, **of_format} for role, tree in neighbours([source.file]).items()}
+    return Found(*names_in(Path(source.file), source.format), evaluation)
 
 
 def has_format(source: Source, suffix: str) -> bool:
