@@ -306,13 +306,9 @@ def load_translator(
 
 
 def check_languages(*codes: str | None) -> None:
-    """Raise InputError unless the codes given for the source and the target are codes of two languages."""
+    """Raise InputError unless the codes given for the source and the target are language codes."""
     from mt_cli.corpus.languages import LANGUAGE_CODE
-    from mt_cli.corpus.varieties import canonical
 
     for side, code in zip(("source", "target"), codes, strict=True):
         if code is not None and not LANGUAGE_CODE.fullmatch(code):
             raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
-    source, target = codes
-    if source and target and canonical(source) == canonical(target):
-        raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")

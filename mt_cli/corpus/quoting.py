@@ -8,6 +8,7 @@ the file plain.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -17,8 +18,9 @@ from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, opened, read_lines, read_w
 
 _CELL = re.compile(r'"[^"]*+(?:""[^"]*+)*+"|[^"\t\r\n]*+')
 _MAX_LINES_OF_CELL = 1_000
-_MIN_ALL_QUOTED, _MIN_WITH_COMMAS = 20, 5
-"""Cells from which on it is no chance that all of them, or all with a comma, are in quotation marks."""
+_MIN_OF_COLUMN, _MIN_WITH_COMMAS = 20, 5
+"""Cells from which on it is no chance that all of a column, or all with a comma, are in quotation marks."""
+_SHARE_OF_MOST = 0.9
 
 
 class Quoting(NamedTuple):
@@ -27,7 +29,7 @@ class Quoting(NamedTuple):
     is_quoted: bool
     """Whether the marks are those of a spreadsheet. Otherwise they are text."""
     num_quoted: int = 0
-    """Number of cells with doubled marks between marks, which hardly occur in plain text."""
+    """Number of cells between marks: all of them if `is_quoted` or if they are most cells, else with doubled marks."""
     first_quoted: int = 0
     """Line of the first such cell."""
     num_others: int = 0
@@ -76,11 +78,12 @@ def _has_marks(path: Path) -> bool:
 def _lines_quoted_by_a_spreadsheet(path: Path) -> tuple[int, int] | None:
     """Number of cells in quotation marks, and line of the first one; None unless a spreadsheet wrote all of the file.
 
-    Text without a doubled mark counts only if plain reading would give other numbers of cells, if all cells are quoted,
-    or if all cells with a comma are quoted and no others.
+    Text without a doubled mark counts only if plain reading would give other numbers of cells, if all cells of a column
+    are quoted, or if all cells with a comma are quoted and no others.
     """
     num_quoted = first_quoted = num_columns = 0
-    is_proven, all_are_quoted, quoted_are_those_with_commas = False, True, True
+    is_proven, quoted_are_those_with_commas = False, True
+    cells_quoted, cells_unquoted = Counter[int](), Counter[int]()
     for number, record in _records(path):
         cells = _cells_of(record)
         if cells is None:
@@ -92,9 +95,11 @@ def _lines_quoted_by_a_spreadsheet(path: Path) -> tuple[int, int] | None:
             num_quoted, first_quoted = num_quoted + len(quoted), first_quoted or number
             is_shifted = any(line.count("\t") + 1 != num_columns for line in record.rstrip("\r\n").split("\n"))
             is_proven |= any('""' in cell for cell in quoted) or (is_shifted and len(cells) == num_columns > 1)
-        all_are_quoted &= not others
+        cells_quoted.update(column for column, cell in enumerate(cells) if cell.startswith('"'))
+        if number > 1:  # The first record may be a heading.
+            cells_unquoted.update(column for column, cell in enumerate(cells) if cell.strip() and cell[:1] != '"')
         quoted_are_those_with_commas &= all("," in cell for cell in quoted) and not any("," in cell for cell in others)
-    is_proven |= all_are_quoted and num_quoted >= _MIN_ALL_QUOTED
+    is_proven |= any(count >= _MIN_OF_COLUMN and not cells_unquoted[column] for column, count in cells_quoted.items())
     is_proven |= quoted_are_those_with_commas and num_quoted >= _MIN_WITH_COMMAS
     return (num_quoted, first_quoted) if is_proven else None
 
@@ -131,12 +136,16 @@ def _cells_of(record: str) -> Sequence[str] | None:
 
 def _count_cells(path: Path) -> tuple[int, int, int, int]:
     """Numbers and first lines of the cells that a spreadsheet quoted, and of those with other quotation marks."""
-    num_quoted = first_quoted = num_others = first_other = 0
+    num_quoted = first_quoted = num_others = first_other = num_between_marks = num_cells = 0
     for number, line in enumerate(read_lines(path), start=1):
+        num_cells += line.count("\t") + 1
         for cell in line.split("\t") if '"' in line else ():
+            num_between_marks += len(cell) > 1 and cell[0] == cell[-1] == '"'
             is_quoted = cell.startswith('"') and _cells_of(cell) is not None
             if is_quoted and '""' in cell[1:-1]:
                 num_quoted, first_quoted = num_quoted + 1, first_quoted or number
             elif '"' in cell and not is_quoted:
                 num_others, first_other = num_others + 1, first_other or number
+    if num_between_marks > max(num_quoted, _SHARE_OF_MOST * num_cells):
+        num_quoted, first_quoted = num_between_marks, first_quoted or 1
     return num_quoted, first_quoted, num_others, first_other

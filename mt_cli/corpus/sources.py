@@ -198,7 +198,7 @@ def _digest_of_file(source: FileSource) -> str:
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".tsv":
-        return read_file(path, languages)
+        return read_file(path, languages, format_name="plain_tsv")
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 

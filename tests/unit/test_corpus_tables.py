@@ -52,6 +52,8 @@ SENTENCES = [(f"one {number}", f"uno {number}") for number in range(30)]
     [
         ([("en", "it"), *SENTENCES, ('say "a"', 'di "a"')], csv.QUOTE_MINIMAL),
         (SENTENCES, csv.QUOTE_ALL),
+        ([("en", "it"), *SENTENCES], csv.QUOTE_ALL),
+        ([(*pair, number) for number, pair in enumerate(SENTENCES)], csv.QUOTE_NONNUMERIC),
         ([*SENTENCES, ("a", "line\nbreak")], csv.QUOTE_MINIMAL),
         ([*SENTENCES, ("a", "tab\tinside")], csv.QUOTE_MINIMAL),
     ],
@@ -59,7 +61,13 @@ SENTENCES = [(f"one {number}", f"uno {number}") for number in range(30)]
 def test_each_reason_to_quote_cells_is_recognised(tmp_path, rows, quoting):
     path = write(tmp_path / "a.tsv", as_spreadsheet(rows, quoting=quoting))
     assert quoting_of(path).is_quoted
-    assert read(path) == [row for row in rows if row != ("en", "it")]
+    assert read(path) == [row[:2] for row in rows if row != ("en", "it")]
+
+
+def test_one_column_in_quotation_marks_is_quoted(tmp_path):
+    rows = [("en", "it"), *((source, f'"{target}"') for source, target in SENTENCES)]
+    assert read(write(tmp_path / "a.tsv", rows)) == SENTENCES
+    assert read(write(tmp_path / "b.tsv", [*rows, ("a", "b")]))[0] == ("one 0", '"uno 0"')
 
 
 def test_a_program_that_quotes_cells_with_commas_is_recognised(tmp_path):
@@ -113,6 +121,13 @@ def test_users_are_told_how_quotation_marks_are_read_and_of_files_that_are_mixed
     write(tmp_path / "r.tsv", as_spreadsheet([('c "d"', "e")]))
     (note,) = notes_on_files(corpus_of({"folder": str(tmp_path), "pattern": "[qr].tsv"}))
     assert "q.tsv: quoted as spreadsheets do" in note and "(and 1 other files of the folder likewise)" in note
+
+
+def test_users_are_told_of_cells_between_marks_that_are_not_doubled(tmp_path):
+    """So writes `write.table` of R."""
+    rows = [(f'"say \\"{source}\\""', f'"{target}"') for source, target in SENTENCES]
+    (note,) = notes_on_files(corpus_of({"file": str(write(tmp_path / "a.tsv", rows))}))
+    assert "(60 cells, the first in line 1) and others with marks are not (30, the first in line 1)" in note
 
 
 def test_an_open_quotation_mark_does_not_swallow_the_lines_after_it(tmp_path):

@@ -200,7 +200,7 @@ def init(
     if options and dataset is None:
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
     _check_table_options(kind, columns, file_format)
-    check_languages(source_language, target_language)
+    _check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
         if name or source_language or target_language or valid or test or begin_with:
@@ -240,6 +240,15 @@ def _check_table_options(kind: str, columns: tuple[str, str] | None, file_format
             raise InputError(
                 "--format: only a --file has it; for a folder, write a config with `format` (docs/data.md)"
             )
+
+
+def _check_languages(source: str | None, target: str | None) -> None:
+    """Raise InputError unless the codes that are given are codes of two languages."""
+    check_languages(source, target)
+    from mt_cli.corpus.varieties import canonical
+
+    if source and target and canonical(source) == canonical(target):
+        raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
 
 
 def _fitted_to_terminal(line: str) -> str:

@@ -94,6 +94,14 @@ def test_json_is_read_as_lines_and_as_an_array(init, tmp_path):
         assert pairs_of(corpus) == PAIRS
 
 
+def test_json_files_of_settings_do_not_disturb_a_folder_of_tables(init, tmp_path):
+    (tmp_path / "tables").mkdir()
+    write(tmp_path / "tables/a.tsv", PAIRS)
+    (tmp_path / "tables/package.json").write_text('{"name": "x"}', encoding="utf-8")
+    _, corpus = init("tables")
+    assert pairs_of(corpus) == PAIRS
+
+
 def test_codes_in_the_names_of_columns_are_the_languages(init, tmp_path):
     rows = [(str(n), a, b) for n, (a, b) in enumerate(PAIRS)]
     for heading, languages in (
