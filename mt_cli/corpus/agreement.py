@@ -26,7 +26,8 @@ def check_languages(config: CorpusConfig) -> None:
 def _problems(config: CorpusConfig) -> Iterator[tuple[str, str]]:
     """Keys and what is wrong with their values."""
     for name, sources in config.groups.items():
-        for number, source in enumerate(sources):
+        for number in config.once(name):
+            source = sources[number]
             key = f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
             key += f"[{number}]" if len(sources) > 1 else ""
             both = source.languages or config.languages

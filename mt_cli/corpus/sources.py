@@ -98,7 +98,7 @@ def notes_on_files(corpus: CorpusConfig) -> list[str]:
         if isinstance(source, FileSource | FolderSource):
             tables = [path for path in files_of(source) if format_of(path, source.format).read is read_tsv]
             of_source = [note for path in tables if (note := note_on_quoting(path))]
-            more = f" (and {len(of_source) - 1:,} other files of the folder likewise)" if len(of_source) > 1 else ""
+            more = f" (likewise {len(of_source) - 1:,} more of the folder)" if len(of_source) > 1 else ""
             notes += [of_source[0] + more] if of_source else []
     return list(dict.fromkeys(notes))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -81,6 +82,8 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
             if line.strip():
                 yield number, decoder.decode(line)
         except (ValueError, RecursionError) as error:
+            if number == 1 and line.startswith("{"):
+                advice += f"; if an object holds the array: jq -c '.KEY[]' {shlex.quote(path.name)} > pairs.jsonl"
             raise InvalidJsonError(f"{path}, line {number:,}: not valid JSON: {error}; {advice}") from None
 
 

@@ -63,7 +63,7 @@ def prepare(
     for note in notes_on_words(config) if tokenizers is None else []:
         say(f"note: {note}")
     corpora = read(config, cache, stream_rows)
-    for note in notes_on_files(config.corpus) if tokenizers is None else []:
+    for note in notes_on_files(config.corpus):
         say(f"note: {note}")
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)

@@ -471,6 +471,15 @@ def test_a_built_in_corpus_has_no_other_languages(tmp_path, languages, options, 
         corpora_of(tmp_path, source=languages[0], target=languages[1], **corpus)
 
 
+def test_a_built_in_corpus_in_both_directions_has_its_languages(tmp_path):
+    both = {"train": PHRASEBOOK, "valid": {"fraction": 0.1}, "both_directions": True, "tag": "to_target"}
+    assert len(corpora_of(tmp_path, source="en", target="it", **both)["train"].parts) == 2
+    with pytest.raises(CorpusError) as caught:
+        corpora_of(tmp_path, source="en", target="de", **both)
+    assert str(caught.value).count("phrasebook-en-it is from en to it, not from en to de") == 1
+    assert "reversed" not in str(caught.value)
+
+
 @pytest.mark.parametrize("languages", [("en", "en"), ("en", "eng"), ("eng_Latn", "en"), ("xx", "xx")])
 def test_two_sides_in_one_language_are_refused(tmp_path, languages):
     source, target = languages
