@@ -11,7 +11,7 @@ from formats import ENDINGS, each_time_a_folder, packed, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.config.corpora import CorpusConfig, FileSource
+from mt_cli.config.corpora import CorpusConfig, FileSource, FolderSource
 from mt_cli.corpus import lines, tables
 from mt_cli.corpus.formats import NAMED_FORMATS, names_in, read_file
 from mt_cli.corpus.quoting import quoting_of
@@ -360,7 +360,10 @@ def test_a_file_whose_name_says_no_format_is_read_in_the_given_one(tmp_path, nam
             read(path)
         if format_name in ("tsv", "json"):
             assert f"set `format: {format_name}` (mt init: --format {format_name})" in str(caught.value)
-    assert {*NAMED_FORMATS} == {"tsv", "plain_tsv", "quoted_tsv", "csv", "json"}
+        assert FileSource.model_validate({"file": name, "format": format_name}).format == format_name
+    for source in (FileSource, FolderSource):
+        in_config = source.model_json_schema()["properties"]["format"]["anyOf"][0]["enum"]
+        assert in_config == [*NAMED_FORMATS] == ["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
 
 
 def test_sentences_alone_are_not_taken_for_tables(tmp_path):
