@@ -22,8 +22,8 @@ each_time_a_folder = settings(
 )
 
 
-def read(path, languages=LANGUAGES, columns=None):
-    return [row[1:] for row in read_file(path, languages, columns)]
+def read(path, languages=LANGUAGES, columns=None, format_name=None):
+    return [row[1:] for row in read_file(path, languages, columns, format_name)]
 
 
 def packed(path, content, ending):

@@ -1,11 +1,11 @@
-"""What sections share: checks of complete sections alone, and options that may change when a run resumes."""
+"""What sections share: checks of complete sections alone, pairs of names, and options that may change on resuming."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, TypeVar
 
-from pydantic import ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
@@ -33,6 +33,20 @@ def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
     return section
 
 
+def _numbers_as_text(value: Any) -> Any:
+    """Names of which some are numbers, as texts."""
+    if isinstance(value, list | tuple):
+        return tuple(str(name) if type(name) is int else name for name in value)
+    return value
+
+
+TwoTexts = Annotated[tuple[str, str], Field(strict=False)]
+TwoColumns = Annotated[
+    tuple[str, str],
+    Field(strict=False),
+    BeforeValidator(_numbers_as_text, json_schema_input_type=tuple[str | int, str | int]),
+]
+"""Two columns by name or number; numbers become text."""
 MAY_CHANGE = "may change when a run resumes"
 Changeable = Annotated[T, MAY_CHANGE]
 """The type of an option, or of a section of options, that may change when a run resumes."""

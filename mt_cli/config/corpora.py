@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from mt_cli.config.checks import without_problems
+from mt_cli.config.checks import TwoColumns, TwoTexts, without_problems
 from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 
 
@@ -53,7 +53,7 @@ class Section(BaseModel):
 
 _BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
-_TwoTexts = Annotated[tuple[str, str], Field(strict=False)]
+_FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
 
 
 class FilterConfig(Section):
@@ -95,7 +95,7 @@ class TextSource(Section):
 
     name: str | None = Field(default=None, min_length=1)
     """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
-    languages: _TwoTexts | None = None
+    languages: TwoTexts | None = None
     """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
     """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>`. See also
@@ -132,7 +132,7 @@ class DatasetSource(TextSource):
     """Files of the split, as paths or patterns inside the dataset; `null`: those that the dataset names itself."""
     split: str = "train"
     """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
-    columns: _TwoTexts | None = None
+    columns: TwoTexts | None = None
     """Source and target column, or keys of `translation`; `null`: the keys of `translation` or, without it, the columns
     that are named like the languages."""
 
@@ -140,7 +140,7 @@ class DatasetSource(TextSource):
 class FilesSource(TextSource):
     """Two text files. Line N of one file is the translation of line N of the other."""
 
-    files: _TwoTexts
+    files: TwoTexts
     """Source file and target file; `.gz` and `.zst` are decompressed."""
 
 
@@ -148,10 +148,15 @@ class FileSource(TextSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
-    """A `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or `.zst`."""
-    columns: _TwoTexts | None = None
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or
+    `.zst`."""
+    columns: TwoColumns | None = None
     """Source and target column of a table, or keys of `translation`; `null`: the keys of `translation` or the columns
-    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header."""
+    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header. In a `.tsv` or
+    `.csv` file, two numbers count columns from 1."""
+    format: _FormatName | None = None
+    """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
+    marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
 
 
 class FolderSource(TextSource):
@@ -161,8 +166,10 @@ class FolderSource(TextSource):
     """Folder, which is searched with all folders in it."""
     pattern: str = Field(min_length=1)
     """Names of the files inside the folder, such as `**/*.po`; they are read in the order of their names."""
-    columns: _TwoTexts | None = None
+    columns: TwoColumns | None = None
     """Source and target column, as for `file`."""
+    format: _FormatName | None = None
+    """Format of the files, as for `file`."""
 
 
 class BuiltinSource(TextSource):

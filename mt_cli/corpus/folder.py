@@ -48,5 +48,5 @@ def content_of_folder(source: FolderSource) -> list[tuple[str, str]]:
 
 def _rows_of_files(source: FolderSource, languages: Languages) -> Iterator[tuple[Path, Row]]:
     for path in files_in_folder(source):
-        for row in read_file(path, languages, source.columns):
+        for row in read_file(path, languages, source.columns, source.format):
             yield path, row

@@ -1,4 +1,4 @@
-"""The table of formats of parallel text: for each suffix, how rows and the names of their sides are read.
+"""The table of formats of parallel text: for each suffix or name, how rows and the names of their sides are read.
 
 A reader is a generator of rows, (number, source, target), and holds only a piece of the file in memory. The number is
 that of the line, record or table row, from 1. Text is not changed, and blank sides are included.
@@ -7,12 +7,14 @@ that of the line, record or table row, from 1. Text is not changed, and blank si
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from mt_cli import hooks
-from mt_cli.corpus import tables
-from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus import delimited, tables
+from mt_cli.corpus.lines import COMPRESSIONS, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
@@ -25,11 +27,21 @@ class Format(NamedTuple):
 
 
 _FORMATS: Mapping[str, Format] = {
-    ".tsv": Format(tables.read_tsv, tables.names_in_tsv),
-    ".csv": Format(tables.read_csv, tables.names_in_csv),
-    ".jsonl": Format(tables.read_jsonl, tables.names_in_jsonl),
+    ".tsv": Format(delimited.read_tsv, delimited.names_in_tsv),
+    ".csv": Format(delimited.read_csv, delimited.names_in_csv),
+    ".jsonl": Format(tables.read_json, tables.names_in_json),
+    ".json": Format(tables.read_json, tables.names_in_json),
     ".parquet": Format(tables.read_parquet, tables.names_in_parquet),
 }
+NAMED_FORMATS: Mapping[str, Format] = {
+    "tsv": _FORMATS[".tsv"],
+    "plain_tsv": Format(delimited.read_plain_tsv, delimited.names_in_plain_tsv),
+    "quoted_tsv": Format(delimited.read_quoted_tsv, delimited.names_in_quoted_tsv),
+    "csv": _FORMATS[".csv"],
+    "json": _FORMATS[".json"],
+}
+"""Formats by the value of the option `format` of a source; `config/corpora.py` lists the values."""
+_LINES_EXAMINED = 20
 
 
 def suffix_of(path: Path) -> str | None:
@@ -39,28 +51,45 @@ def suffix_of(path: Path) -> str | None:
     return kind + (path.suffix if path.suffix != kind else "") if is_known else None
 
 
-def format_of(path: Path) -> Format:
-    """The format of a file, by its name; raises CorpusError if it is unknown."""
+def format_of(path: Path, name: str | None = None) -> Format:
+    """The format of a file: the one called `name`, otherwise by its suffix; raises CorpusError if it is unknown."""
+    if name is not None:
+        return NAMED_FORMATS[name]
     suffix = suffix_of(path)
     if suffix is None:
-        raise CorpusError(f"{path}: unknown format; use one of {', '.join((*_FORMATS, *hooks.FORMATS))}")
+        raise CorpusError(f"{path}: unknown format; {_advice_on_format(path)}")
     kind = "." + suffix.split(".")[1]
     found: Format = _FORMATS.get(kind) or getattr(hooks, hooks.FORMATS[kind])
     return found
 
 
-def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
-    """The rows of a file with both sides.
+def _advice_on_format(path: Path) -> str:
+    """How to say the format of a file whose suffix does not tell it, by its first lines."""
+    lines: list[str] = []
+    with suppress(CorpusError):
+        lines = [line for line in islice(read_lines(path), _LINES_EXAMINED) if line.strip()]
+    if lines and all("\t" in line for line in lines):
+        return "its lines have tabs: set `format: tsv` (mt init: --format tsv)"
+    if lines and all(line.lstrip().startswith("{") for line in lines):
+        return "its lines are JSON objects: set `format: json` (mt init: --format json)"
+    known = f"use one of {', '.join((*_FORMATS, *hooks.FORMATS))}"
+    return f"{known}, or set `format` to {', '.join(NAMED_FORMATS)}; of two files with a sentence per line, give both"
+
+
+def read_file(
+    path: Path, languages: Languages, columns: Columns = None, format_name: str | None = None
+) -> Iterator[Row]:
+    """The rows of a file with both sides, in the format called `format_name` or, without it, by its suffix.
 
     Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
-    return format_of(path).read(path, languages, columns)
+    return format_of(path, format_name).read(path, languages, columns)
 
 
-def names_in(path: Path) -> Names:
+def names_in(path: Path, format_name: str | None = None) -> Names:
     """The languages of a translation memory or of `translation`, the target language of gettext, otherwise columns.
 
     Those of a table without a heading are its first cells. Raises CorpusError if the format is unknown or the file
     cannot be read.
     """
-    return format_of(path).names(path)
+    return format_of(path, format_name).names(path)

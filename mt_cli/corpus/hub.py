@@ -21,10 +21,11 @@ from zipfile import BadZipFile
 
 from mt_cli.config.corpora import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.delimited import hint_at_heading
 from mt_cli.corpus.hub_dataset import Dataset, splits_in
 from mt_cli.corpus.lines import folder_note
 from mt_cli.corpus.rows import Languages, Names, Row
-from mt_cli.corpus.tables import hint_at_heading, pick_columns, rows_of_tables
+from mt_cli.corpus.tables import pick_columns, rows_of_tables
 from mt_cli.errors import ColumnError, CorpusError, MtError, one_line
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository, find, is_known
@@ -35,7 +36,7 @@ from mt_cli.machine.storage import writing
 _NAMES_SHOWN = 20
 _DESCRIPTIONS = ("README.md", ".huggingface.yaml", "dataset_infos.json")
 """The files that say which configurations a dataset has."""
-_READER = 2
+_READER = 3
 """Version of what is read of a dataset; higher if another version reads other rows."""
 
 

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mt_cli.corpus.hub_stream import address_of
+from mt_cli.corpus.quoting import quoting_of
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import say
 from mt_cli.machine.hub import Repository
@@ -105,7 +106,10 @@ class Dataset:
         config = self.builder.config
         config.keep_default_na = False
         if all(".tsv" in PurePosixPath(name).suffixes for name in names):
-            config.quoting = csv.QUOTE_NONE  # As in files that are read without `datasets`.
+            # As in files that are read without `datasets`; a stream of the hub would be read twice.
+            is_remote = self.repository is not None and self.is_streaming
+            is_quoted = not is_remote and all(quoting_of(self.root / name).is_quoted for name in names)
+            config.quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
         config.features, self.builder.info.features, num_rows = None, None, config.nrows
         config.nrows = 1  # Read to the end, the file is closed.
         heading: dict[str, Any] = next(iter(list(self.builder.as_streaming_dataset(split))), {})

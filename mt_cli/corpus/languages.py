@@ -44,6 +44,16 @@ NO_CODES = frozenset(
     | {"vec", "xml"}
 )
 """What files and columns are called for other reasons, although most of it are codes in the registry."""
+_WORDS_FOR_TEXT = frozenset(
+    {"caption", "content", "input", "lang", "language", "line", "output", "phrase", "segment", "sent", "sentence"}
+    | {"source", "src", "string", "target", "text", "tgt", "translation", "trg", "utterance"}
+)
+_NUMBERS_OF_TEXT = frozenset({"id", "no"})
+"""Codes that rather mean a number beside a word, as in `text_id` and `line_no`."""
+_CODE = "[A-Za-z]{2,3}(?:[_-][A-Z][a-z]{3})?(?:[_-][A-Z]{2})?"
+_CODE_BESIDE_WORD = re.compile(
+    rf"(?P<before>[A-Za-z]{{3,}})[_.-](?P<second>{_CODE})|(?P<first>{_CODE})[_.-](?P<after>[A-Za-z]{{3,}})"
+)
 _NO_LANGUAGES = re.compile(r"und|mul|mis|zxx|art|q[a-t][a-z]")
 """Codes for what is no language, for several, and for private use."""
 SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
@@ -111,6 +121,26 @@ def _has_valid_subtags(code: str) -> bool:
 def code_of(text: str) -> str | None:
     """A text that is the code of a language in `languages.tsv`, or the code for an English name such as `German`."""
     return text if is_common(text) else _CODES_BY_NAME.get(text.strip().lower())
+
+
+def code_in_heading(name: str) -> str | None:
+    """The language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
+
+    A code beside a word counts if the word says that text stands there, or if the code has a script.
+    """
+    if code := code_of(name):
+        return code
+    word, code = code_beside_word(name)
+    return code if is_common(code) and (word.lower() in _WORDS_FOR_TEXT or _script_of(code)) else None
+
+
+def code_beside_word(name: str) -> tuple[str, str]:
+    """The word and what may be a code in a name such as `text_en` or `de-source`; two empty strings for others."""
+    match = _CODE_BESIDE_WORD.fullmatch(name)
+    if match is None:
+        return "", ""
+    code = match["second"] or match["first"]
+    return (match["before"] or match["after"], code) if code.lower() not in _NUMBERS_OF_TEXT else ("", "")
 
 
 def scripts_of(language: str) -> tuple[str, ...] | None:

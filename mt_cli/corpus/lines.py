@@ -5,6 +5,7 @@ A line ends at a line feed, or at a carriage return and line feed, and nowhere e
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 import stat
@@ -101,8 +102,7 @@ def read_lines(path: Path) -> Iterator[str]:
 def read_whole_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file with their ends."""
     with opened(path) as file:
-        if found := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
-            raise CorpusError(f"{path}: {'; '.join(found)}")
+        _refuse_foreign_kinds(path, file)
         lines = iter(partial(file.readline, LONGEST + 1), b"")
         for number, line in enumerate(lines, start=1):
             if len(line) > LONGEST:
@@ -110,6 +110,29 @@ def read_whole_lines(path: Path) -> Iterator[str]:
             if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
                 raise CorpusError(f"{path}: its lines end at carriage returns alone; convert them to line feeds")
             yield decoded(line, number, str(path))
+
+
+def read_chunks(path: Path) -> Iterator[str]:
+    """The text of a UTF-8 file in pieces, for formats whose lines may be longer than a sentence."""
+    with opened(path) as file:
+        _refuse_foreign_kinds(path, file)
+        decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        line, chunk = 1, b"first"
+        while chunk:
+            chunk = file.read(CHUNK_BYTES)
+            try:
+                text = decoder.decode(chunk, final=not chunk)
+            except UnicodeDecodeError as error:
+                line += error.object.count(b"\n", 0, error.start)
+                raise CorpusError(f"{path}, line {line:,}: {not_utf8(error.object, error.start)}") from None
+            line += chunk.count(b"\n")
+            if text:
+                yield text
+
+
+def _refuse_foreign_kinds(path: Path, file: io.BufferedReader) -> None:
+    if found := foreign_kind(file.peek(CHUNK_BYTES)[:8192]):
+        raise CorpusError(f"{path}: {'; '.join(found)}")
 
 
 def decoded(line: bytes, number: int, name: str) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig, FilterConfig, Source, TextSource
+from mt_cli.corpus.agreement import check_languages
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
     HELD_OUT,
@@ -61,9 +62,10 @@ def read_corpora(
 
     They come from the cache unless their data or options have changed. A held-out share depends only on `seed` and the
     pairs. Duplicates and overlap are found in texts as `spelling` writes them. With `stream_rows`, the first
-    `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, or holds no
-    pair, and MtError if the disk is full.
+    `stream_rows` rows of each stream are read as `train`. Raises CorpusError if a corpus cannot be read, holds no pair
+    or cannot be in its languages, and MtError if the disk is full.
     """
+    check_languages(config)
     stream_rows = stream_rows if config.is_streaming else None
     given = config.model_dump_json(), seed, stream_rows, json.dumps(spelling.key)
     return cache.once(given, lambda: _read_corpora(config, seed, cache, advance, stream_rows, spelling))

@@ -23,11 +23,13 @@ from mt_cli.config.corpora import (
     TextSource,
 )
 from mt_cli.corpus.cache import digest_of_file
+from mt_cli.corpus.delimited import read_tsv
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
 from mt_cli.corpus.formats import format_of, read_file
 from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
+from mt_cli.corpus.quoting import note_on_quoting
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -87,6 +89,18 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
             found |= places_in_folder(source, languages_in(source, corpus.languages), numbers)
         places |= {(own, number): place for number, place in found.items()}
     return places
+
+
+def notes_on_files(corpus: CorpusConfig) -> list[str]:
+    """What users should know about how the files of corpora are read; raises CorpusError if one cannot be read."""
+    notes: list[str] = []
+    for source in (source for sources in corpus.groups.values() for source in sources):
+        if isinstance(source, FileSource | FolderSource):
+            tables = [path for path in files_of(source) if format_of(path, source.format).read is read_tsv]
+            of_source = [note for path in tables if (note := note_on_quoting(path))]
+            more = f" (likewise {len(of_source) - 1:,} more of the folder)" if len(of_source) > 1 else ""
+            notes += [of_source[0] + more] if of_source else []
+    return list(dict.fromkeys(notes))
 
 
 def commit_of(source: TextSource) -> str | None:
@@ -177,14 +191,14 @@ def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
 
 
 def _digest_of_file(source: FileSource) -> str:
-    format_of(Path(source.file))  # An unknown format is reported before a missing file.
+    format_of(Path(source.file), source.format)  # An unknown format is reported before a missing file.
     return digest_of_file(Path(source.file))
 
 
 def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".tsv":
-        return read_file(path, languages)
+        return read_file(path, languages, format_name="plain_tsv")
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 
@@ -211,7 +225,7 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
         files=lambda source: source.files,
     ),
     FileSource: _Kind(
-        read=lambda source, languages: read_file(Path(source.file), languages, source.columns),
+        read=lambda source, languages: read_file(Path(source.file), languages, source.columns, source.format),
         name=lambda source: Path(source.file).name,
         content=_digest_of_file,
         files=lambda source: [source.file],

@@ -1,13 +1,13 @@
-"""Readers of tables: TSV, CSV, JSON lines and Parquet; two columns, or one of {language: text}."""
+"""Readers of JSON lines, JSON and Parquet: two columns, or one of {language: text}."""
 
 from __future__ import annotations
 
-import csv
+import codecs
 import json
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,106 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mt_cli.corpus.lines import LONGEST, not_utf8, opened, read_lines, read_whole_lines
+from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, not_utf8, opened, read_chunks, read_lines
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 
-
-def read_tsv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Tab-separated lines without quoting."""
-    records = ((number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1))
-    return _read_table(path, records, languages, columns, "tab")
-
-
-def names_in_tsv(path: Path) -> Names:
-    """The first cells."""
-    return Names(next(read_lines(path), "").split("\t"), False)
-
-
-def read_csv(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Comma-separated records, quoted as in RFC 4180."""
-    return _read_table(path, _csv_records(path), languages, columns, "comma")
-
-
-def names_in_csv(path: Path) -> Names:
-    """The first cells."""
-    return Names(next(_csv_records(path), (0, [""]))[1], False)
-
-
-def _csv_records(path: Path) -> Iterator[tuple[int, list[str]]]:
-    csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
-    reader = csv.reader(read_whole_lines(path), strict=True)
-    before = 0
-    try:
-        for record in reader:
-            if record:
-                yield before + 1, record
-            before = reader.line_num
-    except csv.Error as error:
-        line = next(islice(read_lines(path), reader.line_num - 1, None), "")
-        hint = _hint_at_separator([line], "comma") if re.search(r'"[;|\t]"', line) else ""
-        raise CorpusError(f"{path}, line {before + 1:,}: not valid CSV: {error}{hint}") from None
-
-
-_SEPARATORS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": "  "}
-_LINES_COMPARED = 20
-_MIN_LINES_COMPARED = 6
+_BLANK = re.compile(r"[ \t\r\n]*")
 _ROWS_WITH_KEYS = 100
-_LONGEST_NAME = 40
 
 
-def _hint_at_separator(lines: Sequence[str], expected: str, names: Iterable[str] = _SEPARATORS) -> str:
-    """A hint if all lines have another separator than the expected one, otherwise an empty string."""
-    for name in names:
-        if name != expected and all(_SEPARATORS[name] in line for line in lines):
-            return f"; the columns seem to be separated by {name}s: a .tsv file has tabs, a .csv file commas"
-    return ""
-
-
-def hint_at_heading(names: Sequence[str]) -> str:
-    """A hint if the names of columns seem to be text, or to be separated otherwise; or else an empty string."""
-    if len(names) == 1 and (hint := _hint_at_separator(names, "tab", ("semicolon", "bar", "comma"))):
-        return hint
-    is_text = any(len(name) > _LONGEST_NAME or name.count(" ") > 1 for name in names)
-    return "; a CSV or TSV file of a dataset needs a first line with the names of its columns" if is_text else ""
-
-
-def _read_table(
-    path: Path, records: Iterator[tuple[int, list[str]]], languages: Languages, columns: Columns, separator: str
-) -> Iterator[Row]:
-    """Two columns of records: the `columns`, those named like the languages, or the first two."""
-    first = next(records, None)
-    if first is None:
-        return
-    heading, where = first[1], f"{path}, line {first[0]:,}"
-    if re.fullmatch("sep=.?", heading[0]):
-        raise CorpusError(f"{where}: found {heading[0]!r}, which is a note to Excel; remove this line")
-    beginning = list(islice(records, _LINES_COMPARED))
-    records = chain(beginning, records)
-    lines = [_SEPARATORS[separator].join(record) for _, record in [first, *beginning]]
-    hint = _hint_at_separator(lines, separator) if len(heading) == 1 else ""
-    if columns is None and not set(languages) <= set(heading):
-        if separator == "comma" and len(lines) >= _MIN_LINES_COMPARED:
-            # Text alone would hardly have exactly one such mark in each line.
-            marks = ("tab", "semicolon", "bar")
-            other = next((name for name in marks if all(line.count(_SEPARATORS[name]) == 1 for line in lines)), None)
-            if other:
-                advice = _hint_at_separator(lines, separator, [other])
-                raise CorpusError(f"{path}: each of its first {len(lines)} lines has one {other}{advice}")
-        source, target = 0, 1
-        records = chain([first], records)
-    else:
-        source, target = (heading.index(name) for name in _checked_columns(columns or languages, heading, where, hint))
-    for number, record in records:
-        if len(record) <= max(source, target):
-            found = f"{len(record)} column{'s' * (len(record) != 1)}"
-            raise CorpusError(
-                f"{path}, line {number:,}: found {found}; each line needs a source, a {separator} and a target{hint}"
-            )
-        yield number, record[source], record[target]
-
-
-def _checked_columns(
+def checked_columns(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
     """The columns; raises ColumnError or CorpusError unless each is among the names exactly once."""
@@ -127,26 +36,18 @@ def _checked_columns(
     return columns
 
 
-def read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """One JSON object per line: {"en": ..., "it": ...} or {"translation": {"en": ..., "it": ...}}."""
-    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
-    advice = f'write an object per line: {{"{languages[0]}": ..., "{languages[1]}": ...}}'
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
+def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
+    """Objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {"en": ..., "it": ...}}."""
+    keys = f'{{"{languages[0]}": ..., "{languages[1]}": ...}}'
+    advice = f"write an object per line: {keys}, or an array of such objects"
+    for number, record in _objects(path, advice):
         where = f"{path}, line {number:,}"
-        if line.lstrip().startswith("["):
-            raise CorpusError(f"{where}: found a JSON array; {advice}")
-        try:
-            record = decoder.decode(line)
-        except (ValueError, RecursionError) as error:
-            raise CorpusError(f"{where}: not valid JSON: {error}; {advice}") from None
         if isinstance(record, dict) and isinstance(record.get("translation"), dict) and not _has(record, columns):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise CorpusError(f"{where}: found {line[:40]!r}; {advice}")
+            raise CorpusError(f"{where}: found {json.dumps(record, ensure_ascii=False)[:40]!r}; {advice}")
         sides = []
-        for column in _checked_columns(columns or languages, list(record), where):
+        for column in checked_columns(columns or languages, list(record), where):
             side = "" if record[column] is None else record[column]
             if not isinstance(side, str):
                 raise ColumnError(f"{where}: {column!r} holds {json.dumps(side)[:40]}, not text")
@@ -154,14 +55,105 @@ def read_jsonl(path: Path, languages: Languages, columns: Columns) -> Iterator[R
         yield number, sides[0], sides[1]
 
 
-def names_in_jsonl(path: Path) -> Names:
-    """The keys of the first object or of its `translation`."""
+def names_in_json(path: Path) -> Names:
+    """Keys of the first object or of its `translation`."""
     record: Any = None
-    with suppress(ValueError, RecursionError):  # `read_jsonl` will explain it.
-        record = json.loads(next((line for line in read_lines(path) if line.strip()), "null"))
+    with suppress(InvalidJsonError):  # `read_json` will explain it.
+        _, record = next(_objects(path, ""), (0, None))
     if isinstance(record, dict) and isinstance(record.get("translation"), dict):
         return Names(list(record["translation"]), True)
     return Names(list(record) if isinstance(record, dict) else [], False)
+
+
+class InvalidJsonError(CorpusError):
+    """A file is not the JSON that is expected."""
+
+
+def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
+    """Values of a JSON or JSON lines file, each with the line where it begins."""
+    decoder = json.JSONDecoder(object_pairs_hook=_unique_keys)
+    with opened(path) as file:
+        beginning = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
+    if beginning.startswith(b"["):
+        yield from _objects_of_array(path, decoder, advice)
+        return
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            if line.strip():
+                yield number, decoder.decode(line)
+        except (ValueError, RecursionError) as error:
+            if number == 1 and line.startswith("{"):
+                advice += f"; if an object holds the array: jq -c '.KEY[]' {shlex.quote(path.name)} > pairs.jsonl"
+            raise InvalidJsonError(f"{path}, line {number:,}: not valid JSON: {error}; {advice}") from None
+
+
+def _objects_of_array(path: Path, decoder: json.JSONDecoder, advice: str) -> Iterator[tuple[int, Any]]:
+    """Objects of an array, one of which is in memory at a time."""
+    text, expected = _ChunkedText(read_chunks(path)), "["
+    while mark := text.next_mark():
+        where = f"{path}, line {text.line:,}"
+        if mark not in expected:
+            raise InvalidJsonError(f"{where}: found {text.shown()!r} in a JSON array; {advice}")
+        if mark == "{":
+            line = text.line
+            try:
+                record = text.decode(decoder)
+            except (ValueError, RecursionError) as error:
+                problem = getattr(error, "msg", error)  # Its line and column are those of a chunk.
+                raise InvalidJsonError(f"{where}: not valid JSON: {problem}; {advice}") from None
+            yield line, record
+            expected = ",]"
+        else:
+            text.advance(text.place + 1)
+            expected = {"[": "{]", ",": "{", "]": ""}[mark]
+    if expected:
+        raise InvalidJsonError(f"{path}, line {text.line:,}: not valid JSON: the array does not end; {advice}")
+
+
+class _ChunkedText:
+    """Text of a JSON file, a few chunks of which are in memory."""
+
+    def __init__(self, chunks: Iterator[str]) -> None:
+        self._chunks, self._text = chunks, ""
+        self.place, self.line = 0, 1
+
+    def advance(self, place: int) -> None:
+        """Move to a place in the current chunks."""
+        self.line += self._text.count("\n", self.place, place)
+        self.place = place
+
+    def next_mark(self) -> str:
+        """The next character that is not blank, which is not consumed; an empty string at the end."""
+        while True:
+            self.advance(_not_blank(self._text, self.place))
+            if self.place < len(self._text) or not self._read_more():
+                return self._text[self.place : self.place + 1]
+
+    def decode(self, decoder: json.JSONDecoder) -> Any:
+        """The next value; raises the errors of the decoder."""
+        while True:
+            try:
+                value, end = decoder.raw_decode(self._text, self.place)
+            except (ValueError, RecursionError):
+                if len(self._text) - self.place > LONGEST or not self._read_more():
+                    raise
+            else:
+                self.advance(end)
+                return value
+
+    def shown(self) -> str:
+        """A few characters from the place on, for messages."""
+        return self._text[self.place : self.place + 40]
+
+    def _read_more(self) -> bool:
+        chunk = next(self._chunks, "")
+        self._text, self.place = self._text[self.place :] + chunk, 0
+        return bool(chunk)
+
+
+def _not_blank(text: str, place: int) -> int:
+    match = _BLANK.match(text, place)
+    return match.end() if match else place
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:
@@ -218,8 +210,8 @@ def pick_columns(
     are named like the languages.
     """
     if "translation" in names and not _has(names, columns):
-        return _checked_columns(("translation",), names, where), columns or languages
-    return _checked_columns(columns or languages, names, where), languages
+        return checked_columns(("translation",), names, where), columns or languages
+    return checked_columns(columns or languages, names, where), languages
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
@@ -249,7 +241,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
     """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
-        _checked_columns((language,), names, where, kind="language")
+        checked_columns((language,), names, where, kind="language")
         return pc.struct_field(column, [names.index(language)])
     if str(column.type) == "extension<arrow.json>":  # How `datasets` reads objects with different keys.
         rows = [json.loads(text) if text else {} for text in _values(column, where, number)]
@@ -258,7 +250,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
         raise ColumnError(f"{where}: holds {column.type}, not {{language: text}}")
     for row, pairs in enumerate(_values(column, where, number), start=number + 1):
         if pairs is not None:
-            _checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
+            checked_columns((language,), [name for name, _ in pairs], f"{where}, row {row:,}", kind="language")
     return pc.map_lookup(column, pa.scalar(language, column.type.key_type), "first")
 
 

@@ -22,7 +22,7 @@ from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.identity import Hashes, PairHashes, hashes_of, pair_hashes
 from mt_cli.corpus.reading import key_of, read_corpora
 from mt_cli.corpus.rows import Pair, untagged
-from mt_cli.corpus.sources import content_of, names_of
+from mt_cli.corpus.sources import content_of, names_of, notes_on_files
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
@@ -65,6 +65,8 @@ def prepare(
     for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
         say(f"note: {note}")
     corpora = read(config, cache, stream_rows)
+    for note in notes_on_files(config.corpus):
+        say(f"note: {note}")
     tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
     encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
     for name, pairs in encoded.items():

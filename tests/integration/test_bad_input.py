@@ -85,7 +85,7 @@ def test_an_empty_corpus(fails, tiny_tree, tmp_path, content):
 @pytest.mark.parametrize(
     ("source", "part"),
     [
-        ({"file": "pairs.tsv"}, "pairs.tsv, line 2: found 1 column"),
+        ({"file": "pairs.tsv"}, "pairs.tsv, line 2: has 1 cell, and the others have 2"),
         ({"file": "pairs.docx"}, "unknown format"),
         ({"files": ["none.en", "none.xx"]}, "none.en: no such file"),
         ({"files": [".", "."]}, "is a directory"),

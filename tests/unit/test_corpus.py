@@ -54,7 +54,7 @@ def some_pairs(first, last):
 def test_two_files_and_a_table_give_the_same_pairs(tmp_path):
     english = write(tmp_path / "a.en", ["one\u2028two", "three"])
     italian = write(tmp_path / "a.it", ["uno due", "\ufefftre"])
-    both = table(tmp_path / "a.tsv", [("one\u2028two", "uno due\textra"), ("three", "\ufefftre")])
+    both = table(tmp_path / "a.tsv", [("one\u2028two", "uno due"), ("three", "\ufefftre")])
     files = FilesSource(files=(english, italian))
     assert read_pairs([files], LANGUAGES, "k") == read_pairs([FileSource(**both)], LANGUAGES, "k")
 
@@ -148,7 +148,7 @@ def test_duplicates_and_overlap_are_found_in_texts_as_the_tokenizer_spells_them(
     train = [(text, "a"), (same, "a"), (other, "a"), ("held", text), ("x", "y")]
     corpus = {
         "source": "xx",
-        "target": "xx",
+        "target": "yy",
         "train": table(tmp_path / "train.tsv", train),
         "test": table(tmp_path / "test.tsv", [("t", same)]),
         "valid": table(tmp_path / "valid.tsv", [("valid", "v")]),
@@ -511,3 +511,60 @@ def test_every_kind_of_source_can_be_read_and_is_documented(root):
     assert set(sources._KINDS) == set(classes)
     rows = (root / "docs" / "data.md").read_text(encoding="utf-8")
     assert all(f"| `{tag.strip('<>')}: " in rows for tag, kind in KINDS.items() if kind in classes)
+
+
+PHRASEBOOK = {"builtin": "phrasebook-en-it", "split": "test"}
+
+
+@pytest.mark.parametrize(
+    ("languages", "options"),
+    [
+        (("en", "it"), {}),
+        (("en_GB", "ita"), {}),
+        (("it", "en"), {"reverse": True}),
+        (("de", "fr"), {"languages": ["en", "it"]}),
+    ],
+)
+def test_a_built_in_corpus_is_read_in_its_languages_and_their_varieties(tmp_path, languages, options):
+    source, target = languages
+    train = corpora_of(tmp_path, source=source, target=target, train=PHRASEBOOK | options, valid={"fraction": 0.1})
+    assert len(train["train"])
+
+
+@pytest.mark.parametrize(
+    ("languages", "options", "advice"),
+    [
+        (("no", "it"), {}, "set corpus.source to en and corpus.target to it"),
+        (("en", "de"), {}, "set corpus.source to en and corpus.target to it"),
+        (("it", "en"), {}, "set `reverse: true`"),
+        (("en", "it"), {"reverse": True}, "set `reverse: false`"),
+        (("en", "it"), {"languages": ["en", "sv"]}, "set corpus.source to en"),
+    ],
+)
+@pytest.mark.parametrize("key", ["train", "valid", "test", "extra"])
+def test_a_built_in_corpus_has_no_other_languages(tmp_path, languages, options, advice, key):
+    corpus = {"train": {"builtin": "reverse-words"}, "valid": {"builtin": "reverse-words", "split": "valid"}}
+    corpus |= {"extra_tests": {"extra": PHRASEBOOK | options}} if key == "extra" else {key: PHRASEBOOK | options}
+    where = "corpus.extra_tests.extra" if key == "extra" else f"corpus.{key}"
+    with pytest.raises(CorpusError, match=rf"^{where}: phrasebook-en-it is from .*; {advice}"):
+        corpora_of(tmp_path, source=languages[0], target=languages[1], **corpus)
+
+
+def test_a_built_in_corpus_in_both_directions_has_its_languages(tmp_path):
+    both = {"train": PHRASEBOOK, "valid": {"fraction": 0.1}, "both_directions": True, "tag": "to_target"}
+    assert len(corpora_of(tmp_path, source="en", target="it", **both)["train"].parts) == 2
+    with pytest.raises(CorpusError) as caught:
+        corpora_of(tmp_path, source="en", target="de", **both)
+    assert str(caught.value).count("phrasebook-en-it is from en to it, not from en to de") == 1
+    assert "reversed" not in str(caught.value)
+
+
+@pytest.mark.parametrize("languages", [("en", "en"), ("en", "eng"), ("eng_Latn", "en"), ("xx", "xx")])
+def test_two_sides_in_one_language_are_refused(tmp_path, languages):
+    source, target = languages
+    text = {"train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    with pytest.raises(CorpusError, match=rf"^corpus.source, corpus.target: {source} and {target} are one language"):
+        corpora_of(tmp_path, source=source, target=target, **text)
+    text["train"] = [text["train"], {"builtin": "reverse-words", "languages": list(languages)}]
+    with pytest.raises(CorpusError, match=rf"^corpus.train\[1\].languages: {source} and {target} are one language"):
+        corpora_of(tmp_path, **text)

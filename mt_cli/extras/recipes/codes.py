@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
-from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_of, is_common, is_known, primary
+from mt_cli.corpus.languages import (
+    LANGUAGE_CODE,
+    NO_CODES,
+    code_beside_word,
+    code_in_heading,
+    is_common,
+    is_known,
+    primary,
+)
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.rows import Languages
 
@@ -80,13 +88,32 @@ def codes_in_columns(names: Sequence[str], are_named: bool) -> dict[str, str]:
     One of the other codes in the registry counts beside a common one; two of them if `are_named`: if the names can be
     no text.
     """
-    common = {name: code for name in names if (code := code_of(name))}
+    common = {name: code for name in names if (code := code_in_heading(name))}
+    if len(common) < 2:
+        common |= _codes_beside_a_word(names)
     if len(names) > 2:
         common.pop("id", None)  # Numbers, rather than Indonesian.
     others = {name: name for name in names if name not in common and name != "id" and is_known(name)}
     is_pair = len(common) + len(others) == 2 and (common or are_named)
     found = common | others if is_pair else common
     return {name: found[name] for name in names if name in found}
+
+
+def _codes_beside_a_word(names: Sequence[str]) -> dict[str, str]:
+    """The languages of two or more columns that have a word in common, as `title_en` and `title_hau`.
+
+    A code that is in the registry alone counts beside one common code.
+    """
+    codes_by_word: dict[str, dict[str, str]] = {}
+    for name in names:
+        word, code = code_beside_word(name)
+        if is_known(code):
+            codes_by_word.setdefault(word, {})[name] = code
+    for codes in codes_by_word.values():
+        num_common = sum(map(is_common, codes.values()))
+        if len(set(codes.values())) > 1 and (num_common == len(codes) or (num_common, len(codes)) == (1, 2)):
+            return codes
+    return {}
 
 
 def direction_in_names(source: Source) -> Languages | None:

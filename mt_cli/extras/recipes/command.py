@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 import mt_cli
 from mt_cli.cli.help import add_command
-from mt_cli.cli.options import RUNS, check_languages, utf8
+from mt_cli.cli.options import RUNS, check_choice, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.given import chosen, evaluation_sources, source_of
@@ -107,8 +107,19 @@ def init(
         Option(
             metavar="SOURCE TARGET",
             callback=utf8,
-            help="Columns of a table.",
+            help="Columns of a table, by name or, from 1, by number.",
             show_default="by their names",
+            rich_help_panel=_FOUND,
+        ),
+    ] = None,
+    file_format: Annotated[
+        str | None,
+        Option(
+            "--format",
+            metavar="NAME",
+            callback=utf8,
+            help="Format of the file: tsv, plain_tsv, quoted_tsv, csv or json.",
+            show_default="by its suffix",
             rich_help_panel=_FOUND,
         ),
     ] = None,
@@ -188,9 +199,8 @@ def init(
     options: dict[str, Any] = {key: value for key, value in of_dataset.items() if value is not None}
     if options and dataset is None:
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
-    if columns is not None and kind not in ("file", "dataset"):
-        raise InputError("--columns: only a --file or a --dataset has columns")
-    check_languages(source_language, target_language)
+    _check_table_options(kind, columns, file_format)
+    _check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
         if name or source_language or target_language or valid or test or begin_with:
@@ -204,6 +214,7 @@ def init(
     from mt_cli.extras.recipes.new_config import new_config
 
     options |= {"columns": columns} if columns else {}
+    options |= {"format": file_format} if file_format else {}
     source = source_of(kind, {kind: given[kind], **options})
     sources = evaluation_sources(evaluation, source)
     languages, cache = (source_language, target_language), Cache(RUNS / ".cache", say)
@@ -213,6 +224,31 @@ def init(
     for line in found.lines:
         say(_fitted_to_terminal(line))
     return _write(path, found.text)
+
+
+def _check_table_options(kind: str, columns: tuple[str, str] | None, file_format: str | None) -> None:
+    """Raise InputError for columns or a format that this kind of source does not have."""
+    if columns is not None and kind not in ("file", "dataset"):
+        raise InputError("--columns: only a --file or a --dataset has columns")
+    if columns is not None and columns[0] == columns[1]:
+        raise InputError(f"--columns {columns[0]} {columns[1]}: give two columns, the source and the target")
+    if file_format is not None:
+        from mt_cli.corpus.formats import NAMED_FORMATS
+
+        check_choice("--format", file_format, *NAMED_FORMATS)
+        if kind != "file":
+            raise InputError(
+                "--format: only a --file has it; for a folder, write a config with `format` (docs/data.md)"
+            )
+
+
+def _check_languages(source: str | None, target: str | None) -> None:
+    """Raise InputError unless the codes that are given are codes of two languages."""
+    check_languages(source, target)
+    from mt_cli.corpus.varieties import canonical
+
+    if source and target and canonical(source) == canonical(target):
+        raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
 
 
 def _fitted_to_terminal(line: str) -> str:

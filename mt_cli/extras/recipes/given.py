@@ -81,7 +81,7 @@ def evaluation_sources(given: Mapping[str, list[str] | None], train: Source) -> 
 
 def _evaluation_source(option: str, names: list[str], train: Source) -> Source:
     """One file with both sides, a folder, a split of the dataset that is trained on, or two files."""
-    from mt_cli.config.corpora import DatasetSource
+    from mt_cli.config.corpora import DatasetSource, FileSource
     from mt_cli.corpus.formats import suffix_of
 
     if "" in names:
@@ -97,9 +97,10 @@ def _evaluation_source(option: str, names: list[str], train: Source) -> Source:
         return source_of("folder", {"folder": names[0]})
     if isinstance(train, DatasetSource) and not is_file:
         return train.model_copy(update={"split": names[0]})
-    if not is_file and os.path.exists(names[0]):
+    file_format = train.format if isinstance(train, FileSource) else None
+    if not is_file and file_format is None and os.path.exists(names[0]):
         raise InputError(
             f"{option} {names[0]}: is one side, or of an unknown format; of two files with a sentence per line, give "
             f"{option} SOURCE {option} TARGET"
         )
-    return source_of("file", {"file": names[0]})
+    return source_of("file", {"file": names[0]} | ({"format": file_format} if file_format and not is_file else {}))

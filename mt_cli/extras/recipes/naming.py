@@ -21,6 +21,8 @@ VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
 """What splits and files for validation and test are called."""
 _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
+_SETTINGS = (".json.", ".json")
+"""Suffixes of files that rather hold settings of a project than parallel text; they are read if they are given."""
 _SHARE_OF_MISTAKES = 0.02
 """Languages in fewer of the headers of catalogues are mistakes of those who copied a header."""
 _FILES_EXAMINED = 20
@@ -57,12 +59,14 @@ def look(source: Source) -> Found:
         return Found([each.language for each in codes_in_names(source.files)], True, neighbours(source.files))
     if isinstance(source, FolderSource):
         paths = files_of(source)
-        found = [names_in(path) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
+        found = [names_in(path, source.format) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
         counts = Counter(name for each in found for name in each.names)
         names = [name for name, count in counts.items() if count > _SHARE_OF_MISTAKES * counts.total()]
         return Found(names, found[0].are_languages, {})
     assert isinstance(source, FileSource)
-    return Found(*names_in(Path(source.file)), neighbours([source.file]))
+    of_format = {"format": source.format} if source.format else {}
+    evaluation = {role: {**tree, **of_format} for role, tree in neighbours([source.file]).items()}
+    return Found(*names_in(Path(source.file), source.format), evaluation)
 
 
 def has_format(source: Source, suffix: str) -> bool:
@@ -88,7 +92,9 @@ def title_of(source: Source) -> str:
 def source_of_folder(folder: str) -> FolderSource:
     """The files of a folder that are of a known format; raises InputError unless there is one such format."""
     suffixes = Counter(
-        suffix for path in Path(folder).rglob("*") if path.is_file() and (suffix := suffix_of(path)) is not None
+        suffix
+        for path in Path(folder).rglob("*")
+        if path.is_file() and (suffix := suffix_of(path)) is not None and not suffix.startswith(_SETTINGS)
     )
     if not suffixes:
         raise InputError(

@@ -26,7 +26,14 @@ from mt_cli.extras.recipes.auto import Choice, Decision, decide, describe
 from mt_cli.extras.recipes.child import begun_with, notes_on_parents
 from mt_cli.extras.recipes.levels import expectation, is_smaller, level_of, size_of
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
-from mt_cli.extras.recipes.sides import OWN_COLUMNS, Detected, columns_and_languages, detected, refuse_unknown_codes
+from mt_cli.extras.recipes.sides import (
+    OWN_COLUMNS,
+    Detected,
+    columns_and_languages,
+    detected,
+    has_columns,
+    refuse_unknown_codes,
+)
 from mt_cli.run.data import read
 
 _ROWS_EXAMINED = 1_000
@@ -202,7 +209,7 @@ def _evaluation_tree(source: Source, languages: Languages, columns: Sequence[str
         raise InputError(
             f"{title_of(source)}: the source is {languages[0]} and the target {languages[1]}; exchange them"
         )
-    if columns and set(columns) <= set(found.names):
+    if columns and has_columns(source, columns, found.names):
         source = source.model_copy(update={"columns": tuple(columns)})
     tree, _ = _tree_of(source, found, languages)
     beginning, _ = _beginning(type(source).model_validate(tree), languages, found)

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
-from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_of, is_common, is_known, primary
+from mt_cli.corpus.delimited import ROLES
+from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_common, is_known, primary
 from mt_cli.corpus.recognition import are_near, language_of_texts, other_language_of_texts
 from mt_cli.corpus.rows import Columns, Languages, Row
+from mt_cli.corpus.varieties import canonical
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
 from mt_cli.extras.recipes.naming import Found, has_format, is_gettext, title_of
 
-SIDES = ("source", "target")
+SIDES = ROLES[0]
+_NAMED_COLUMNS = re.compile(r"\.(jsonl?(\.\w+)?|parquet)$")
 OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
-_HEADINGS = (SIDES, ("src", "tgt"), ("src", "trg"))
 
 
 def refuse_unknown_codes(
@@ -43,10 +45,10 @@ def columns_and_languages(
         own = found.names if found.names[0] != found.names[1] else ("", "")
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
     if isinstance(source, FileSource | FolderSource | DatasetSource) and (columns := source.columns) is not None:
-        if missing := [name for name in columns if name not in found.names]:
-            raise InputError(f"{title_of(source)}: no column {missing[0]!r} among {', '.join(found.names)}")
+        names = _names_of_columns(source, columns, found.names)
         # `sentence_eng_Latn` has a code behind a word.
-        own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in columns]
+        own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in names]
+        own_codes = own_codes if own_codes[0] != own_codes[1] else [None, None]
         return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
     if is_gettext(source):
         target = _target_of_catalogues(source, found.names)
@@ -68,10 +70,31 @@ def columns_and_languages(
         return None, languages  # A translation memory has no columns.
     has_heading = found.are_languages or not _has_default_columns(source) or _are_codes(found.names)
     columns = _columns_named(languages, column_of, found.names, has_heading)
+    _refuse_other_languages(source, columns, languages, code_of_name)
     columns = columns or _columns_by_heading(source, found.names, has_heading)
     if columns:  # Perhaps only one of them is named like a language.
         languages = languages[0] or code_of_name.get(columns[0]), languages[1] or code_of_name.get(columns[1])
     return (None if columns == languages else columns), languages
+
+
+def has_columns(source: Source, columns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a source with such names has columns, which are given by name or, in a table, by number."""
+    are_numbers = _has_default_columns(source) and all(map(str.isdecimal, columns))
+    return set(columns) <= set(names) or (are_numbers and all(0 < int(each[:9]) <= len(names) for each in columns))
+
+
+def _names_of_columns(source: Source, columns: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """The names of columns that are given by name or, in a table, by number; raises InputError if one is missing."""
+    if set(columns) <= set(names):
+        return columns
+    if not (_has_default_columns(source) and all(map(str.isdecimal, columns))):
+        missing = next(column for column in columns if column not in names)
+        raise InputError(f"{title_of(source)}: no column {missing!r} among {', '.join(names)}")
+    numbers = [int(column[:9]) for column in columns]
+    for number in numbers:
+        if not 1 <= number <= len(names):
+            raise InputError(f"{title_of(source)}: no column {number}; there are {len(names):,}, counted from 1")
+    return [names[number - 1] for number in numbers]
 
 
 def _target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
@@ -95,7 +118,7 @@ def _codes_of(source: Source, found: Found) -> dict[str, str]:
 def _code_of_column(name: str, found: Found) -> str | None:
     """The language that the name of one column stands for."""
     is_code = found.are_languages and LANGUAGE_CODE.fullmatch(name) and name not in NO_CODES
-    return name if is_code or is_known(name) else code_of(name)
+    return name if is_code or is_known(name) else code_in_heading(name)
 
 
 def _columns_named(
@@ -111,12 +134,26 @@ def _columns_named(
     return None if source is None or target is None else (source, target)
 
 
+def _refuse_other_languages(
+    source: Source, columns: Columns, languages: tuple[str | None, str | None], code_of_name: Mapping[str, str]
+) -> None:
+    """Raise InputError for a column that is named like another language than the given one."""
+    for side, column, language in zip(SIDES, columns or (), languages, strict=False):
+        code = code_of_name.get(column, "")
+        if language and is_common(code) and primary(code) != primary(language):
+            codes = ", ".join(code_of_name.values())
+            raise InputError(
+                f"{title_of(source)}: has no language {language}; there are the languages {codes}; give one of them "
+                f"with --{side}-language or, if the name is wrong, the columns with --columns"
+            )
+
+
 def _columns_by_heading(source: Source, names: Sequence[str], has_heading: bool) -> Columns:
     """The columns `source` and `target`, or the only two; None for the default ones.
 
     Raises InputError if there are others.
     """
-    headings = next((pair for pair in _HEADINGS if set(pair) <= set(names)), None)
+    headings = next((pair for pair in ROLES if set(pair) <= set(names)), None)
     if headings or not has_heading or not names:
         return headings
     if len(names) != 2:
@@ -128,13 +165,15 @@ def _columns_by_heading(source: Source, names: Sequence[str], has_heading: bool)
 
 def _are_codes(names: Sequence[str]) -> bool:
     """Whether the first cells of a table are codes, at least one of them common, rather than text."""
-    return all(map(LANGUAGE_CODE.fullmatch, names)) and any(map(is_common, names))
+    are_codes = all(map(LANGUAGE_CODE.fullmatch, names)) and any(map(is_common, names))
+    return are_codes or all(map(code_in_heading, names))
 
 
 def _has_default_columns(source: Source) -> bool:
     """Whether a file without headings has columns: a table of text, or a format without columns."""
     name = getattr(source, "file", getattr(source, "pattern", None))
-    return name is not None and not re.search(r"\.(jsonl(\.\w+)?|parquet)$", name)
+    kind = getattr(source, "format", None)
+    return name is not None and kind != "json" and not (kind is None and _NAMED_COLUMNS.search(name))
 
 
 @dataclass(frozen=True)
@@ -173,9 +212,10 @@ def detected(
         by_name = f"from --{side}-language" if option else _place_of_names(origin)
         origins.append(by_name if name or hint else "recognised by its words")
     source, target = found
-    if source == target:
-        raise InputError(f"{title}: both sides seem to be {source}; give --source-language and --target-language")
-    if seen == [primary(target), primary(source)]:
+    if canonical(source) == canonical(target):
+        both = source if source == target else f"one language, {source} and {target}"
+        raise InputError(f"{title}: both sides seem to be {both}; give --source-language and --target-language")
+    if seen == [primary(target), primary(source)] and seen[0] != seen[1]:
         raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
     notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
     return Detected((source, target), origins, notes)
@@ -193,8 +233,7 @@ def _check_letters(sides: Sequence[Sequence[str]], title: str) -> None:
         if not any(map(str.isalpha, "".join(texts))):
             raise InputError(
                 f"{title}: the {side} has no letters in the first {len(texts):,} pairs; if the file has other columns, "
-                "call two of them source and target, or like the languages, or write a config with `columns` "
-                "(docs/data.md)"
+                "name two of them, or number them from 1, with --columns SOURCE TARGET (in a config: `columns`)"
             )
 
 

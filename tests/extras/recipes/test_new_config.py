@@ -338,7 +338,8 @@ def test_a_config_that_begins_with_a_run_has_its_model_and_the_spellings_of_the_
     shutil.copytree(trained, tmp_path / "runs" / "tiny")
     words = ["lo", "mang'", "gn", "er", "jach", "qull"]
     for name, apostrophe in (("train", "\u2019"), ("valid", "'")):
-        texts = [f"{words[n % 6]} d{apostrophe}un {words[n // 6 % 6]} l{apostrophe}altro {n}." for n in range(60)]
+        shown = [f"{words[n % 6]} d{apostrophe}un {words[n // 6 % 6]} l{apostrophe}altro" for n in range(60)]
+        texts = [f"{text} {n + 60 * (name == 'valid')}." for n, text in enumerate(shown)]
         (tmp_path / f"{name}.it").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(60)), encoding="utf-8")
     command = ("init", "--files", "train.en", "train.it", "--name", "child", "--begin-with")
@@ -369,7 +370,8 @@ def test_the_spellings_of_a_run_to_begin_with_are_kept_beside_those_of_the_text(
     (tmp_path / "parent.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     assert mt("train", "--config", "parent.yaml")[0] == 0
     for name, letter in (("train", "õ"), ("valid", "ô")):
-        texts = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)} {n}." for n in range(300)]
+        shown = [f"l{letter}p k{letter}la r{letter} w{letter}sk{chr(97 + n % 26)}" for n in range(300)]
+        texts = [f"{text} {n + 300 * (name == 'valid')}." for n, text in enumerate(shown)]
         (tmp_path / f"{name}.xx").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
         (tmp_path / f"{name}.en").write_text("".join(f"one {name} {n}.\n" for n in range(300)), encoding="utf-8")
     status, _, err = mt("init", "--files", "train.en", "train.xx", "--name", "child", "--begin-with", "runs/parent")
