@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mt_cli.corpus.languages import COMMON_WORDS, primary, writes_spaces
+from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
 from mt_cli.extras.data_check.sentences import MIN_SENTENCES, Mask
 
 Marker = Callable[[pa.StringArray, str], Mask]
@@ -36,6 +36,8 @@ _TAG = (
 )
 """Tags of a language or of an origin, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `<bt>`,
 `>>ita<<`, `__it__`, `[it]`, `ita_Latn`, `it_IT`."""
+_PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
+"""As T5 has: `translate English to German: `."""
 _HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
 _SPECIAL_TOKENS = (
     r"</?s>|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
@@ -85,9 +87,10 @@ def _has(pattern: str) -> Marker:
     return lambda texts, _: matches(texts, pattern)
 
 
-def _in_words(pattern: str) -> Marker:
-    """Like `_has`, for languages with spaces between words."""
-    return lambda texts, language: matches(texts, pattern) if writes_spaces(language) else _none(texts)
+def _is_spelled(texts: pa.StringArray, language: str) -> Mask:
+    """In known languages alone: letters of a made-up one may be what a model is to learn."""
+    is_word_language = is_common(language) and writes_spaces(language)
+    return matches(texts, _LETTER_BY_LETTER) if is_word_language else _none(texts)
 
 
 def _none(texts: pa.StringArray) -> Mask:
@@ -127,7 +130,7 @@ def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
 
 
 def _has_tag(texts: pa.StringArray, _: str) -> Mask:
-    return matches(texts, rf"^{_TAG}(?: |$)|(?:^| ){_TAG}$") & ~matches(texts, _HTML)
+    return matches(texts, rf"^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}") & ~matches(texts, _HTML)
 
 
 def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
@@ -144,7 +147,7 @@ PROCESSED = (
     Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
     Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),
     Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
-    Detector("spaces between all letters", _in_words(_LETTER_BY_LETTER), 0.5, 0.1),
+    Detector("spaces between all letters", _is_spelled, 0.5, 0.1),
     Detector("spaces between words, which the language does not write", _is_segmented, 0.5, 0.1, None, True),
 )
 """Text that another program has processed."""

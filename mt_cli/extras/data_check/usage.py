@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.corpus.languages import code_with_script
+from mt_cli.corpus.languages import COMMON_WORDS, code_with_script, primary
 from mt_cli.extras.data_check.marks import matches
 from mt_cli.extras.data_check.problems import Problem
 from mt_cli.extras.data_check.scripts import candidates, expected_standard, scripts_of_sentences
@@ -21,6 +21,9 @@ _SCRIPT_SHARE = 0.02
 """Share of the sentences in a second script from which on scripts are mixed."""
 _FEW_CAPITALS, _MANY_CAPITALS = 0.02, 0.5
 """Shares of the sentences with a capital letter of a text without and with capitals."""
+
+_MANY_SENTENCES = 100
+"""Sentences of a known language from which on it should have capital letters."""
 
 
 @dataclass
@@ -75,7 +78,7 @@ def notes_on_usage(usages: Usages, config: CorpusConfig) -> Iterator[Problem]:
     """Notes on languages in several scripts, and on evaluation sets in another script or case than `train`."""
     for (name, language), usage in usages.items():
         main, standard, train = usage.main_script, expected_standard(language), usages.get(("train", language))
-        texts = [_mixed_scripts(name, language, usage, config)]
+        texts = [_mixed_scripts(name, language, usage, config), _without_capitals(name, language, usage)]
         if main and standard and main != standard:
             texts.append(f"{language} is in {main}, {usage.scripts[main].shown(name, config)}, and not in {standard}")
         if name != "train" and train is not None:
@@ -106,6 +109,17 @@ def _other_script(name: str, language: str, usage: Usage, train: Usage, config: 
     return (
         f"{language} is in {main}, {usage.scripts[main].shown(name, config)}, and in {train.main_script} in train: no "
         "translation can be right; convert one of them"
+    )
+
+
+def _without_capitals(name: str, language: str, usage: Usage) -> str | None:
+    if name != "train" or primary(language) not in COMMON_WORDS or usage.num_cased < _MANY_SENTENCES:
+        return None
+    if usage.has_capitals is not False:
+        return None
+    return (
+        f"{usage.num_capitalized:,} of {usage.num_cased:,} sentences in {language} have capital letters: the model "
+        "will not know words with capitals; give the cased text, or lower-case what you translate"
     )
 
 

@@ -92,22 +92,28 @@ PROCESSED = {
             "@it@",
         )
     },
+    "T5": lambda line: f"translate English to Italian: {line}",
     "NLLB at the end": lambda line: f"{line} </s> ita_Latn",
     "tag at the end": lambda line: f"{line} eng_Latn",
 }
 
 
 @pytest.mark.parametrize("name", PROCESSED)
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_processed_text_is_a_problem_on_its_side_with_its_places(damage, name, side):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    change = PROCESSED[name]
-    changed = [(change(a), b) if side == "source" else (a, change(b)) for a, b in pairs]
-    found = [each for each in damage(changed) if each.kind in KINDS and not each.is_note]
-    assert found and all(f" {side} sentences" in each.text for each in found)
+def test_processed_text_is_a_problem_with_its_places(damage, name):
+    sides = [lines_of(ENGLISH), lines_of(ITALIAN)]
+    changed = [[PROCESSED[name](line) for line in side] for side in sides]
+    found = [each for each in damage(list(zip(*changed, strict=True))) if each.kind in KINDS and not each.is_note]
+    for side, before, after in zip(("source", "target"), sides, changed, strict=True):
+        of_side = [each for each in found if f" {side} sentences" in each.text]
+        assert of_side and all(before[each.first - 1] != after[each.first - 1] for each in of_side)
     assert all(each.corpus == "train" and re.search(r"\(line \d+, line \d+, line \d+\)", each.text) for each in found)
-    first = min(each.first for each in found)
-    assert changed[first - 1] != pairs[first - 1]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_processed_text_is_reported_on_its_side_alone(damage, side):
+    pairs = zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True)
+    found = damage([(bpe(a), b) if side == "source" else (a, bpe(b)) for a, b in pairs])
+    assert [f" {side} sentences" in each.text for each in found] == [True]
 
 
 @pytest.mark.parametrize("code", TEXTS)
@@ -178,7 +184,7 @@ LATIN = ["Sestra čisti staru lampu uveče.", "Učitelj otvara prozor posle ško
 def serbian(number, start=0, latin=2):
     """Numbered pairs of which every `latin`-th one is in Latin letters."""
     numbers = range(start, start + number)
-    return [(f"x{n} {n}", f"{(LATIN if n % latin == 0 else CYRILLIC)[n // 2 % 2]} {n}") for n in numbers]
+    return [(f"X{n} {n}", f"{(LATIN if n % latin == 0 else CYRILLIC)[n // 2 % 2]} {n}") for n in numbers]
 
 
 def test_two_scripts_of_a_language_are_counted_with_their_places(damage):
@@ -221,6 +227,20 @@ def test_an_evaluation_set_in_another_script_or_case_is_noted(damage):
     assert damage(pairs, valid=valid) == []
     (note,) = damage([(a, b.lower()) for a, b in pairs], valid=valid)
     assert note.corpus == "valid" and "hardly any in train (0 of 80)" in note.text
+
+
+def test_a_known_language_without_capital_letters_is_noted(damage):
+    pairs = list(zip(lines_of(ENGLISH, 120), lines_of(ITALIAN, 120), strict=True))
+    assert damage(pairs) == []
+    (note,) = damage([(a, b.lower()) for a, b in pairs])
+    assert note.is_note and "0 of 120 sentences in it have capital letters" in note.text
+    assert damage([(a, b.lower()) for a, b in pairs], ("en", "hch")) == []
+
+
+def test_letters_of_a_made_up_language_are_no_spelled_words(damage):
+    pairs = [(" ".join(f"abcdefgh{n:08b}".replace("0", "x").replace("1", "y")), f"x {n}") for n in range(80)]
+    assert damage(pairs, ("letters", "reversed"), filters={"max_length_ratio": None}) == []
+    assert damage(pairs, ("en", "reversed"), filters={"max_length_ratio": None})[0].kind == "processed"
 
 
 def test_processed_evaluation_text_is_found(damage):
