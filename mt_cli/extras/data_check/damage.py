@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from mt_cli.config.corpora import CorpusConfig
@@ -66,10 +67,11 @@ def _tally(
         sides = [(block.side(name), language) for name, language in zip(SIDES, languages, strict=True)]
         if side != _ANY:
             sides = [sides[SIDES.index(side)]]
-        mask = np.logical_or.reduce([detector.mark(texts, language) for texts, language in sides])
+        masks = [detector.mark(texts, language) for texts, language in sides]
         is_relevant = detector.is_relevant
         num_relevant += len(block) if is_relevant is None else int(is_relevant(*sides[0]).sum())
-        tally.add(part, block.numbers, sides[0][0], mask)
+        marked_side = pc.if_else(pa.array(masks[0]), sides[0][0], sides[-1][0])
+        tally.add(part, block.numbers, marked_side, np.logical_or.reduce(masks))
     return tally, num_relevant
 
 

@@ -292,6 +292,7 @@ def test_damage_is_noted_with_counts_and_places(damage, change, what):
     changed = [(a, change(b)) if n % 8 == 0 else (a, b) for n, (a, b) in enumerate(pairs)]
     (note,) = damage(changed)
     assert note.is_note and note.kind == "text" and what in note.text and note.text.startswith("10 of 80 ")
+    assert changed[0][1][:30] in note.text
     assert "(line 1, line 9, line 17)" in note.text
 
 
