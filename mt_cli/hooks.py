@@ -21,8 +21,9 @@ if TYPE_CHECKING:  # For mypy, which so knows the signatures.
     from mt_cli.extras.averages.averages import average_at_end as average_at_end
     from mt_cli.extras.comet import comet_score as comet_score
     from mt_cli.extras.comet import load_comet as load_comet
+    from mt_cli.extras.data_check.known import known_problems as known_problems
+    from mt_cli.extras.data_check.known import refuse_processed as refuse_processed
     from mt_cli.extras.data_check.problems import Problem as Problem
-    from mt_cli.extras.data_check.problems import known_problems as known_problems
     from mt_cli.extras.data_check.slips import first_misaligned_line as first_misaligned_line
     from mt_cli.extras.exchange.ctranslate2 import load_served as load_served
     from mt_cli.extras.exchange.huggingface import unsupported as unsupported
@@ -70,9 +71,10 @@ HOOKS = {
     "first_misaligned_line": ("mt_cli.extras.data_check.slips", "files of different lengths"),
     "GETTEXT": ("mt_cli.extras.localisation.gettext", "a .po file"),
     "inherited": ("mt_cli.extras.fine_tuning.parent", "init.run"),
-    "known_problems": ("mt_cli.extras.data_check.problems", "the search for problems in corpora"),
+    "known_problems": ("mt_cli.extras.data_check.known", "the search for problems in corpora"),
     "load_comet": ("mt_cli.extras.comet", "--comet"),
     "load_served": ("mt_cli.extras.exchange.ctranslate2", "--engine ctranslate2"),
+    "refuse_processed": ("mt_cli.extras.data_check.known", "the search for problems in corpora"),
     "replayed_before": ("mt_cli.extras.fine_tuning.replay", "init.replay"),
     "resegmented": ("mt_cli.extras.subword_sampling.pairs", "tokenizer.bpe_dropout or tokenizer.unigram_alpha"),
     "resolve_preset": ("mt_cli.extras.recipes.auto", "preset: auto"),

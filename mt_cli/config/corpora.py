@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from mt_cli.config.checks import TwoColumns, TwoTexts, without_problems
+from mt_cli.config.checks import Changeable, TwoColumns, TwoTexts, without_problems
 from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
 
 
@@ -266,6 +266,9 @@ class CorpusConfig(Section):
     """More test sets by name, also scored at the end."""
     filters: FilterConfig = FilterConfig()
     """Filters of `train`."""
+    accept_processed: Changeable[bool] = False
+    """Train on text that other programs have processed (subword marks, tokenised punctuation, special tokens, typed
+    tags), which `mt train` otherwise refuses."""
     tag: Literal["to_target"] | None = None
     """`to_target`: each corpus without a `tag` has one of its target language, such as `<2it>`."""
     both_directions: bool = False

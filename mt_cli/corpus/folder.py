@@ -37,6 +37,8 @@ def places_in_folder(source: FolderSource, languages: Languages, numbers: Collec
     for number, (path, row) in enumerate(_rows_of_files(source, languages), start=1):
         if number in numbers:
             places[number] = f"{path.relative_to(source.folder).as_posix()}, line {row[0]:,}"
+            if len(places) == len(numbers):
+                break
     return places
 
 

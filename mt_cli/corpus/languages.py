@@ -161,6 +161,12 @@ def _script_of(language: str) -> str | None:
     return None
 
 
+def code_with_script(language: str, script: str) -> str:
+    """The code of a language with one of its scripts, by the Unicode name: `sr_Cyrl` for Cyrillic."""
+    codes = [code for code, names in _SCRIPT_CODES.items() if names == script]
+    return "_".join([language.replace("-", "_").split("_")[0], *(code.title() for code in codes[:1])])
+
+
 def scripts_in(text: str) -> set[str]:
     """Unicode names of the scripts, as in `languages.tsv`, that a tenth or more of the letters of a text are in."""
     names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())

@@ -93,7 +93,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
     num_dropped = sum(sum(row["dropped"].values()) for row in training)
     if num_dropped > _MANY_DROPPED * num_read:
         lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
-    return [*lines, *map(str, data.problems)]
+    return [*lines, *(str(each) for each in data.problems if each.kind != "text")]
 
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:

@@ -24,11 +24,14 @@ from mt_cli.machine.console import say
 from mt_cli.machine.group import Group
 from mt_cli.machine.storage import write_text
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import Data, prepare, training_pair_hashes
+from mt_cli.run.data import Data, prepare, read, training_pair_hashes
 from mt_cli.run.memory import automatic_batch_tokens, check_memory, with_batch_tokens
 from mt_cli.run.report import Report, finished_report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.steps import Position
+
+_ROWS_OF_STREAM = 10_000
+"""Rows of a stream that are examined before a run begins."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,16 @@ def decide(
     """Decide what a start does, in the main process, and make the directory of a new run.
 
     An existing run is not changed before the corpora have been read and the model is known to fit the machine. Raises
-    the errors of `prepare_new` and `_plan_to_resume`, and DeviceMemoryError.
+    the errors of `prepare_new`, `_refuse_processed` and `_plan_to_resume`, and DeviceMemoryError.
     """
     if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
         return _plan_to_resume(config, directory, cache)
     config = _with_commits(config)
+    if config.init.run is None:  # Now, and not after the tokenizers are trained; replayed text is known later.
+        _refuse_processed(config, cache)
     config, data, parent = prepare_new(config, cache, directory.path, num_processes=group.size)
+    if parent is not None:
+        _refuse_processed(config, cache)
     sizes = [tokenizer.vocab_size for tokenizer in data.tokenizers]
     check_memory(config, sizes, device, group.size)
     if config.training.batch_tokens == "auto":
@@ -128,6 +135,12 @@ def prepare_new(
         known = hooks.Circumstances(None, tokenizers, num_own, stream_rows, num_processes, is_quiet)
         config, data = hooks.resolve_preset(config, cache, known)
     return config, data or prepare(config, cache, tokenizers, stream_rows), parent
+
+
+def _refuse_processed(config: Config, cache: Cache) -> None:
+    """Raise CorpusError if the training text, or the beginning of a stream, is processed already and not accepted."""
+    if hooks.has("refuse_processed"):
+        hooks.refuse_processed(hooks.known_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
 
 
 def _with_commits(config: Config, previous: Config | None = None) -> Config:

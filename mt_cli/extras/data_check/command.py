@@ -85,13 +85,14 @@ def data_check(
 ) -> None:
     """Report kept and dropped pairs, tokens and suspicious pairs.
 
-    The exit status is 2 if lines have slipped, sides are swapped or a language is wrong.
+    The exit status is 2 if lines have slipped, sides are swapped, a language is wrong or text is processed already.
     """
     loaded = _loaded(config, folder, overrides)
     if clean is not None and os.path.lexists(clean):
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     check_output(clean)
     from mt_cli.corpus.cache import Cache
+    from mt_cli.extras.data_check.known import ACCEPT, RAW_TEXT
     from mt_cli.extras.data_check.report import examine, format_examination, write_clean
     from mt_cli.run.plan import prepare_new
 
@@ -100,8 +101,13 @@ def data_check(
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     if clean is not None:
         say(f"{write_clean(data, loaded, clean):,} pairs written to {clean}")
-    if data.problems:
-        raise InputError("the corpora have problems, see above; check these lines before training on them")
+    reasons = []
+    if any(problem.kind == "stretch" for problem in data.problems):
+        reasons.append("the corpora have problems, see above; check these lines before training on them")
+    if any(problem.is_refused for problem in data.problems):
+        reasons.append(f"corpus.train: the text is processed already, see above; {RAW_TEXT}, or {ACCEPT}")
+    if reasons:
+        raise InputError("\n".join(reasons))
 
 
 def data_show(

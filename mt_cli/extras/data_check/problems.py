@@ -7,27 +7,21 @@ problem; the most suspicious of the kept pairs are listed for the user.
 from __future__ import annotations
 
 import heapq
-import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
-from mt_cli.config.sections import Config
-from mt_cli.corpus import cleaning, languages
-from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.sources import places_in
-from mt_cli.extras.data_check import problems as suspicion
-from mt_cli.extras.data_check import slips
 from mt_cli.extras.data_check.slips import features_of, find_slips
 
 _LEFT_OUT = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
@@ -41,19 +35,38 @@ _MIN_LINES = 10
 _MARKUP = re.compile(r"https?://|www\.|<\w+[^<>]*>|&\w+;|\S+@\S+\.\w")
 _REPETITION = re.compile(r"\b(\w+)(?:\W+\1\b){3}")
 
+Kind = Literal["stretch", "processed", "segmented", "scripts", "text"]
+
 
 @dataclass(frozen=True)
 class Problem:
-    """A stretch of lines of a source that the user should check."""
+    """Lines of a corpus that the user should check."""
 
     corpus: str
     part: str
+    """Name of the source; empty for the whole corpus."""
     first: int
     last: int
+    """Numbers of the first and the last line."""
     text: str
+    kind: Kind = "stretch"
+    """`stretch`: neighbouring lines; the others: sentences anywhere, whose places are in `text`."""
+    is_note: bool = False
+    """Whether it is worth a note, and no reason to stop."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is text that is processed already, on which no new run begins."""
+        return self.kind in ("processed", "segmented") and not self.is_note
+
+    @property
+    def message(self) -> str:
+        """Place and text."""
+        lines = f", lines {self.first:,} to {self.last:,}" if self.kind == "stretch" else ""
+        return f"{self.corpus}: {self.part}{lines}: {self.text}" if self.part else f"{self.corpus}: {self.text}"
 
     def __str__(self) -> str:
-        return f"PROBLEM in {self.corpus}: {self.part}, lines {self.first:,} to {self.last:,}: {self.text}"
+        return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,7 @@ def find_problems(name: str, corpus: Corpus, config: CorpusConfig) -> list[Probl
                 for first, last, text in stretches
                 if any(first <= number <= last for number in used)
             )
-    return _joined(problems)
+    return [_with_files(problem, config) for problem in _joined(problems)]
 
 
 def _blocks(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[tuple[list[Row], NDArray[np.uint8]]]:
@@ -213,21 +226,3 @@ def _odd_pairs_of(part: SourceRows, rows: Sequence[Row], languages: Languages) -
             why["markup on one side"] = 1.5
         if why:
             yield OddPair(part.name, *row, round(sum(why.values()) + abs(float(ratio) - middle) / 10, 2), tuple(why))
-
-
-def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> list[Problem]:
-    """Stretches of lines that look wrong, from the cache if the corpora were examined before."""
-
-    def examine(folder: Path) -> None:
-        own = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
-        found = [each for name in own for each in find_problems(name, own[name], config.corpus)]
-        found = [_with_files(each, config.corpus) for each in found]
-        (folder / "problems.json").write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
-
-    def load(folder: Path) -> list[Problem]:
-        return [Problem(**each) for each in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]
-
-    modules = (slips, cleaning, languages, suspicion)  # The problems found depend on their code.
-    paths = [*(Path(str(each.__file__)) for each in modules), languages.TABLE]
-    key = fingerprint(next(iter(corpora.values())).fingerprint, [digest_of_file(path) for path in paths])
-    return cache.entry(f"problems-{key}", examine, load)

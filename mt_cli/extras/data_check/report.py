@@ -18,6 +18,7 @@ from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, c
 from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.errors import InputError
+from mt_cli.extras.data_check.damage import contradictions_in
 from mt_cli.extras.data_check.leaks import notes_on_leaks
 from mt_cli.extras.data_check.problems import Problem, odd_pairs
 from mt_cli.extras.data_check.texts import notes_on_texts
@@ -52,8 +53,10 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
             *_notes_on_evaluation_sets(data, config),
             *_notes_on_unknown_tokens(data, config),
             *notes_on_texts(data, config),
+            *(problem.message for problem in data.problems if problem.is_note),
         ],
-        "problems": [asdict(problem) for problem in data.problems],
+        "problems": [asdict(problem) for problem in data.problems if not problem.is_note],
+        "contradictions": asdict(contradictions_in(data.corpora["train"], config.corpus)),
         "suspicious": list(_suspicious(data, config)),
     }
 
@@ -113,6 +116,7 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
     yield from _format_lengths(report["tokens"].get("train") or next(iter(report["tokens"].values())))
+    yield from _format_contradictions(report["contradictions"])
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
@@ -171,6 +175,11 @@ def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
         yield f"  {label:<18}{'  '.join(bars)}"
     yield ""
+
+
+def _format_contradictions(counts: Mapping[str, Any]) -> Iterator[str]:
+    if number := counts["num_contradictory"]:
+        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
 
 
 def _short(text: str, width: int = 150) -> str:

@@ -21,7 +21,7 @@ _ROWS_EXAMINED = 200
 
 def notes_on_languages(data: Data, config: Config) -> Iterator[str]:
     """A note on each side of a source that looks like another language, unless a problem is reported there."""
-    with_problems = {(problem.corpus, problem.part) for problem in data.problems}
+    with_problems = {(problem.corpus, problem.part) for problem in data.problems if problem.kind == "stretch"}
     own = {name: corpus for name, corpus in data.corpora.items() if name in config.corpus.groups}  # Not held out.
     for name, corpus in own.items():
         for part, languages in zip(corpus.parts, config.corpus.languages_of(name), strict=False):

@@ -14,6 +14,7 @@ import typer
 from typer import Argument, Option
 
 import mt_cli
+from mt_cli import hooks
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_choice, check_languages, utf8
 from mt_cli.cli.streams import show
@@ -173,6 +174,14 @@ def init(
             rich_help_panel=_WRITTEN,
         ),
     ] = None,
+    accept_processed: Annotated[
+        bool,
+        Option(
+            "--accept-processed",
+            help="Accept text that is tokenised or has subword marks or tags.",
+            rich_help_panel=_WRITTEN,
+        ),
+    ] = False,
     name: Annotated[
         str | None,
         Option(
@@ -203,7 +212,7 @@ def init(
     _check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
-        if name or source_language or target_language or valid or test or begin_with:
+        if name or source_language or target_language or valid or test or begin_with or accept_processed:
             raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
         return _write(output or Path(f"{example}.yaml"), _example(example))
     if output == Path():
@@ -218,7 +227,9 @@ def init(
     source = source_of(kind, {kind: given[kind], **options})
     sources = evaluation_sources(evaluation, source)
     languages, cache = (source_language, target_language), Cache(RUNS / ".cache", say)
-    found = new_config(source, languages, name, cache, sources, RUNS, begin_with)
+    found = new_config(source, languages, name, cache, sources, RUNS, begin_with, accept_processed)
+    if hooks.has("refuse_processed"):
+        hooks.refuse_processed(found.problems, "add --accept-processed")
     path = output or Path(f"{found.config.name}.yaml")
     _check_new(path)
     for line in found.lines:

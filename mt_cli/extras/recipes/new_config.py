@@ -52,6 +52,8 @@ class NewConfig:
     text: str
     lines: Sequence[str]
     """What was chosen and why, for people."""
+    problems: Sequence[hooks.Problem] = ()
+    """What is wrong with the text, or worth a note."""
 
 
 def new_config(
@@ -62,14 +64,16 @@ def new_config(
     evaluation: Mapping[str, Source] | None = None,
     runs: Path | None = None,
     parent: Path | None = None,
+    accept_processed: bool = False,
 ) -> NewConfig:
     """A config that trains on a source; `languages`, `name` and `evaluation` are used where they are given.
 
     `evaluation` has the sources of `valid` and `test`. Training begins with the run `parent`; without one, for few
-    pairs, a note names a run below `runs` to begin with. Raises CorpusError if a source cannot be read, InputError if
-    its languages cannot be found, and the errors of `begun_with`.
+    pairs, a note names a run below `runs` to begin with. `accept_processed` is written into the config. Raises
+    CorpusError if a source cannot be read, InputError if its languages cannot be found, and the errors of `begun_with`.
     """
     corpus, sides = _corpus_of(source, languages, evaluation or {})
+    corpus |= {"accept_processed": True} if accept_processed else {}
     both = sides.languages
     tree = {"name": name or _name_of(source, both, parent), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
@@ -87,17 +91,16 @@ def new_config(
     end = f"; begins with {parent}." if parent else f". Expect {expectation(found.facts)}"
     heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}{end}"
     text = _as_yaml(tree, found, heading, ", ".join(" ".join(f"{each}".split()) for each in stretches))
-    written = config_of_text(text, "mt init")
-    if (written if parent is None else hooks.inherited(written, found.config, "mt init")) != found.config:
-        raise InputError(f"{title_of(source)}: its names cannot be written in a config; rename them, or use other ones")
+    _check_written(text, found.config, parent is not None, title_of(source))
+    problems = _problems(found.config, cache)
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {sides.origins[0]}, {both[1]} {sides.origins[1]})"]
-    lines += [f"note: {note}" for note in sides.notes]
-    lines += [f"note: {note}" for note in _notes_on(stretches, config.corpus, is_left_out)]
+    notes = [*sides.notes, *_notes_on(stretches, config.corpus, is_left_out)]
+    lines += [f"note: {note}" for note in [*notes, *(each.message for each in problems if each.is_note)]]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
     lines += describe(found.facts, found.choices, parse_config(tree, "mt init"), found.config)
     if runs is not None and parent is None and found.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, both), 1)]
-    return NewConfig(found.config, text, lines)
+    return NewConfig(found.config, text, lines, problems)
 
 
 def _with_planned_device(found: Decision) -> Decision:
@@ -117,6 +120,17 @@ def _with_planned_device(found: Decision) -> Decision:
 def config_of_folder(folder: str, cache: Cache) -> Config:
     """The config that `mt init FOLDER` writes; raises the errors of `new_config`."""
     return new_config(source_of_folder(folder), (None, None), None, cache).config
+
+
+def _check_written(text: str, config: Config, has_parent: bool, title: str) -> None:
+    """Raise InputError if the text of a config does not give the config."""
+    written = config_of_text(text, "mt init")
+    if (hooks.inherited(written, config, "mt init") if has_parent else written) != config:
+        raise InputError(f"{title}: its names cannot be written in a config; rename them, or use other ones")
+
+
+def _problems(config: Config, cache: Cache) -> list[hooks.Problem]:
+    return hooks.known_problems(read(config, cache), config, cache) if hooks.has("known_problems") else []
 
 
 def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[Stretch], bool]:
@@ -264,6 +278,7 @@ def _lines(tree: Tree, found: Decision, left_out: str) -> Iterator[str]:
     yield "corpus:"
     held_out = "fraction" in tree["corpus"]["valid"]
     why = {"valid": "held out from train" if held_out else "selects the best checkpoint", "test": "scored at the end"}
+    why["accept_processed"] = "the model needs and gives text in this form"
     why["filters"] = f"leaves out {left_out}: spelled otherwise than {found.config.corpus.compared}"
     for key, value in tree["corpus"].items():
         yield f"  {key}: {on_one_line(value)}" + (f"  # {why[key]}" if key in why else "")

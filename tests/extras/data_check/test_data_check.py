@@ -333,7 +333,7 @@ def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_
 
     def write(name, number, words):
         lines = (" ".join(generator.choices(words, common, k=8)) for _ in range(number))
-        (tmp_path / name).write_text("".join(f"{line} .\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+        (tmp_path / name).write_text("".join(f"{line}.\t{line[::-1]}\n" for line in lines), encoding="utf-8")
 
     write("train.tsv", 500, words)
     write("same.tsv", 60, words)
@@ -351,7 +351,7 @@ def test_the_text_of_both_directions_counts_once(mt, tmp_path):
 
     def write(name, number):
         lines = (" ".join(generator.choices(words, k=8)) for _ in range(number))
-        (tmp_path / name).write_text("".join(f"{line} .\t{line[::-1]}\n" for line in lines), encoding="utf-8")
+        (tmp_path / name).write_text("".join(f"{line}.\t{line[::-1]}\n" for line in lines), encoding="utf-8")
 
     write("train.tsv", 500)
     write("valid.tsv", 60)
