@@ -80,7 +80,7 @@ def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
         if setup.config.training.average_checkpoints is not None:
             hooks.average_at_end(setup, state)
         if setup.config.training.tune_decoding:
-            hooks.tune_at_end(setup)
+            hooks.tune_at_end(setup, state.elapsed_seconds)
         return write_report(setup, state, stopped_because)
     except KeyboardInterrupt:
         message = "interrupted after the last step; the model is saved, and the same command does the rest"
