@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mt_cli.config.sections import DecodingConfig
 from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.texts import METRICS, scorer_of
 from mt_cli.extras.tuning.tuning import OutOfTimeError, TuningSet, metric_of, search_grid, tune, write_choice
@@ -64,20 +65,28 @@ def tune_at_end(setup: Setup, training_seconds: float) -> None:
         f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
         f"most {clock(seconds)}, which training.max_minutes does not count"
     )
+    if found := _tuned(translator, compared, settings, seconds, f"mt tune-decoding --run {directory.path}"):
+        for line in _described(found):
+            say(line)
+        write_choice(directory, config, found["chosen"])
+
+
+def _tuned(
+    translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], seconds: float, later: str
+) -> dict[str, Any] | None:
+    """The result of `tune` within some seconds, or None; says what was not tried, and the command that tries it."""
     margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN
-    later = f"mt tune-decoding --run {directory.path}"
     try:
         found = tune(translator, compared, settings, margin, _LONGEST, seconds)
     except OutOfTimeError:
-        return say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
+        say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
+        return None
     if len(found["trials"]) < found["num_settings"]:
         say(
             f"note: the time was enough for {len(found['trials'])} of {found['num_settings']} settings, so the choice "
             f"depends on the speed of this machine; with more time: {later}"
         )
-    for line in _described(found):
-        say(line)
-    write_choice(directory, config, found["chosen"])
+    return found
 
 
 def _tuning_set(setup: Setup, num_tags: int) -> TuningSet:
