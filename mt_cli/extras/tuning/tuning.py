@@ -169,23 +169,16 @@ def tune(
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
     `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own, if these
-    together score at least as high as the best setting for all tags; the other options are chosen for all pairs
+    together score at least as high as the best one for all tags; the other options are chosen for all pairs
     together. After `max_seconds`, the choice is among the settings that were tried until then (`num_settings` counts
     all). Raises OutOfTimeError if not even one was.
     """
     trials = _trials(translator, compared, settings, max_seconds)
     chosen = choose(list(trials), margin, longest)
-    search = chosen.beam_size, chosen.no_repeat_ngram
-    alike = {each: texts for each, texts in trials.items() if (each.beam_size, each.no_repeat_ngram) == search}
-    tags = compared.trials_by_tag(alike, translator.tags) if chosen.beam_size > 1 else {}
-    penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
-    texts_of = {trial.length_penalty: texts for trial, texts in alike.items()}
-    texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
-    hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
+    tags, penalties, hypotheses = {}, {}, trials[chosen]
+    if chosen.beam_size > 1:
+        tags, penalties, hypotheses = _by_tag(translator.tags, compared, trials, chosen, margin, longest)
     score = compared.score(hypotheses)
-    if penalties and score.score < max(each.score for each in fitting(list(trials), longest)):
-        penalties, hypotheses = {}, trials[chosen]
-        score = compared.score(hypotheses)
     return {
         "num_sentences": len(compared.pairs),
         "metric": compared.metric,
@@ -204,6 +197,31 @@ def tune(
             "score": score.score,
         },
     }
+
+
+def _by_tag(
+    names: Sequence[str],
+    compared: TuningSet,
+    trials: Mapping[Trial, list[str]],
+    chosen: Trial,
+    margin: float,
+    longest: float,
+) -> tuple[dict[str, list[Trial]], dict[str, float], list[str]]:
+    """The trials of each tag, the length penalties of tags, and the translations with them.
+
+    The penalties are none if they score less together than a setting with one penalty and this beam for all tags.
+    """
+    search = chosen.beam_size, chosen.no_repeat_ngram
+    alike = {each: texts for each, texts in trials.items() if (each.beam_size, each.no_repeat_ngram) == search}
+    tags = compared.trials_by_tag(alike, names)
+    penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
+    texts_of = {trial.length_penalty: texts for trial, texts in alike.items()}
+    texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
+    hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
+    for_all = [each.score for each in fitting(list(trials), longest) if each.beam_size == chosen.beam_size]
+    if penalties and compared.score(hypotheses).score < max(for_all):
+        return tags, {}, trials[chosen]
+    return tags, penalties, hypotheses
 
 
 class OutOfTimeError(Exception):
