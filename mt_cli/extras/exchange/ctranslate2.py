@@ -20,8 +20,8 @@ from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis, penalty
-from mt_cli.errors import InputError, MtError, reason
-from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
+from mt_cli.errors import InputError, reason
+from mt_cli.extras.exchange.agreement import Agreement, compare
 from mt_cli.extras.exchange.description import DESCRIPTION, Description, describe
 from mt_cli.extras.exchange.specification import specification
 from mt_cli.machine.storage import check_regular, new_folder, read_model
@@ -182,7 +182,6 @@ class CTranslate2Engine:
 
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
-_TOLERANCE_OF_INTEGERS = 0.25
 _MAX_POSITIONS = 2**16
 
 
@@ -206,10 +205,5 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
         sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
         engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu")
         agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
-        tolerance = TOLERANCES.get(quantization, _TOLERANCE_OF_INTEGERS)
-        if not agreement.difference <= tolerance:
-            raise MtError(
-                f"{output}: the exported model disagrees with ours: log-probabilities differ by "
-                f"{agreement.difference:.4f} nats per token, more than {tolerance}; nothing was exported"
-            )
+        agreement.check(output, quantization)
     return agreement

@@ -175,7 +175,7 @@ def tune(
     """
     trials = _trials(translator, compared, settings, max_seconds)
     chosen = choose(list(trials), margin, longest)
-    tags, penalties, hypotheses = {}, {}, trials[chosen]
+    tags, penalties, hypotheses = dict[str, list[Trial]](), dict[str, float](), trials[chosen]
     if chosen.beam_size > 1:
         tags, penalties, hypotheses = _by_tag(translator.tags, compared, trials, chosen, margin, longest)
     score = compared.score(hypotheses)
