@@ -121,8 +121,8 @@ class RunDirectory(Checkpoints):
         if is_other_model or not hooks.has("adopt"):
             return f"{fresh}, or give the config another name."
         return (
-            "To train on from the weights of this run (init.run), write these lines into the config and leave out `tokenizer` and "
-            "`model`, which are those of this run:\n"
+            "To train on from the weights of this run (init.run), write these lines into the config and leave out "
+            "`tokenizer` and `model`, which are those of this run:\n"
             f"  name: {previous.name}-2\n"
             f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
             f"{fresh}."

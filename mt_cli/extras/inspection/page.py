@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, Template
 from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
-from mt_cli.evaluation.texts import METRICS
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.extras.inspection.figures import shown_token
 from mt_cli.extras.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.extras.inspection.trace import trace_translation
@@ -59,7 +59,8 @@ def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
 def _template() -> Template:
     loader = PackageLoader("mt_cli.extras.inspection", "")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.get_template("page.html", globals={"labels": METRICS, "clock": clock, "short": short_number})
+    names = {"labels": METRICS, "lower_is_better": LOWER_IS_BETTER, "clock": clock, "short": short_number}
+    return environment.get_template("page.html", globals=names)
 
 
 def _charts(runs: Sequence[RunSummary]) -> Iterator[Chart]:

@@ -55,6 +55,8 @@ def tune_at_end(setup: Setup, training_seconds: float) -> None:
     compared = _tuning_set(setup, len(translator.tags))
     penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
     settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
+    # If the time ends early, some settings with and some without `no_repeat_ngram` were tried.
+    settings.sort(key=lambda each: (each.length_penalty, each.no_repeat_ngram or 0))
     if not _has_learned(translator, compared):
         return say(
             "note: the search is not tuned (training.tune_decoding): the translations of valid do not depend on their "
