@@ -212,7 +212,7 @@ def evaluate(
         untagged_sources = [untagged(each, translator.tags) for each in sources]
         rivals = _rival(against, load, untagged_sources, both, search, left_out)
         reports = [read_report(RunDirectory(each)) for each in (*paths, against)] if against.is_dir() else []
-        found.against = scoring.compare(str(against), scorer, hypotheses, rivals, references)
+        found.against = scoring.compare(str(against), scorer, hypotheses, rivals, references, languages)
         found.against.notes += notes_on_comparison(reports)
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)

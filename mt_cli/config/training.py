@@ -102,8 +102,9 @@ class TrainingConfig(Section):
     config of the run, of those whose translations are at most a quarter longer than the references; with several
     directions, a length penalty for each tag, if these together score at least as high as one for all. It takes at most
     a quarter of the training time, or two minutes if that is more; a note says if this was too short for all settings.
-    A model whose translations do not depend on their sources is not tuned. For models of few pairs, whose beam search makes translations that are
-    too short or repeat themselves. Not for greedy search and sampling; for a finished run, use `mt tune-decoding`."""
+    A model whose translations do not depend on their sources is not tuned. For models of few pairs, whose beam search
+    makes translations that are too short or repeat themselves. Not for greedy search and sampling; for a finished run,
+    use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
     returns to the last good state with half the learning rate, at most twice."""

@@ -112,18 +112,23 @@ def evaluate(
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
     }
-    notes = notes_on_texts(scorer, hypotheses, references, left_out)
+    notes = notes_on_texts(scorer, hypotheses, references, languages, left_out)
     tree |= {"notes": notes} if notes else {}
     return SplitScores.model_validate(tree), hypotheses
 
 
 def compare(
-    system: str, scorer: Scorer, hypotheses: Sequence[str], rivals: Sequence[str], references: Sequence[str]
+    system: str,
+    scorer: Scorer,
+    hypotheses: Sequence[str],
+    rivals: Sequence[str],
+    references: Sequence[str],
+    languages: Sequence[Languages] = (),
 ) -> Rival:
     """Scores of another system, given its translations, with the p-values of the differences."""
     with Progress("compare", 2 * len(references), "sentence", leave=False) as progress:
         scores = scorer.compare(hypotheses, rivals, references, progress.advance)
-    notes = notes_on_style(rivals, references, scorer, f"translations of {system}")
+    notes = notes_on_style(scorer, rivals, references, languages, f"translations of {system}")
     tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes}
     return Rival.model_validate(tree | scores)
 

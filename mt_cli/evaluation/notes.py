@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.rows import LeftOut
+from mt_cli.corpus.rows import Languages, LeftOut
+from mt_cli.evaluation.directions import rows_by_direction
 from mt_cli.evaluation.texts import METRICS, Scorer
 
 FEWEST_SENTENCES = 100
@@ -30,11 +31,16 @@ _QUOTES = re.compile("['\"" + "".join(map(chr, _CURLY)) + "]")
 
 
 def notes_on_texts(
-    scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str], left_out: Sequence[LeftOut] = ()
+    scorer: Scorer,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    languages: Sequence[Languages] = (),
+    left_out: Sequence[LeftOut] = (),
 ) -> list[str]:
-    """All notes on the scores of one system."""
-    plain = [note_on_left_out(left_out, len(references)), note_on_number(len(references))]
-    return [note for note in plain if note] + notes_on_style(hypotheses, references, scorer)
+    """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
+    fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
+    plain = [note_on_left_out(left_out, len(references)), note_on_number(fewest)]
+    return [note for note in plain if note] + notes_on_style(scorer, hypotheses, references, languages)
 
 
 def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:
@@ -131,16 +137,26 @@ _HABITS = (
 
 
 def notes_on_style(
-    hypotheses: Sequence[str], references: Sequence[str], scorer: Scorer, name: str = "translations"
+    scorer: Scorer,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    languages: Sequence[Languages] = (),
+    name: str = "translations",
 ) -> list[str]:
     """Notes on ways of writing that translations and references do not share, and that lower the scores.
 
-    Each note has the score without the difference. `name` says whose translations they are.
+    Each note has the score without the difference. `name` says whose translations they are. With several directions,
+    each has notes of its own.
     """
-    return [*_notes_on_style(hypotheses, references, scorer, name)]
+    notes = []
+    for direction, rows in rows_by_direction(languages).items():
+        of_direction = scorer.for_language(languages[rows[0]][1])
+        texts = [hypotheses[row] for row in rows], [references[row] for row in rows]
+        notes += [f"{direction}: {note}" for note in _notes_on_style(of_direction, *texts, name)]
+    return notes if rows_by_direction(languages) else [*_notes_on_style(scorer, hypotheses, references, name)]
 
 
-def _notes_on_style(hypotheses: Sequence[str], references: Sequence[str], scorer: Scorer, name: str) -> Iterator[str]:
+def _notes_on_style(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str], name: str) -> Iterator[str]:
     tokenisation = [_TOKENISATION] if writes_spaces(scorer.language) else []
     for habit in [*tokenisation, *_HABITS]:
         if habit.spelling in scorer.spelling:

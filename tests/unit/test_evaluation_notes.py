@@ -20,7 +20,7 @@ ITALIAN = [
 
 
 def notes(hypotheses, references, language="it", left_out=()):
-    return notes_on_texts(Scorer.of(language), hypotheses, references, left_out)
+    return notes_on_texts(Scorer.of(language), hypotheses, references, (), left_out)
 
 
 def tokenised(text):
@@ -129,3 +129,13 @@ def test_scores_with_intervals_are_the_scores_and_the_intervals():
     assert {name: score.confidence_95 for name, score in found.items()} == intervals
     for name, score in found.items():
         assert (score.score, score.signature) == (plain[name].score, plain[name].signature)
+
+
+def test_of_several_directions_each_has_notes_of_its_own():
+    """A text that is clean as a whole: one direction of three is tokenised, and has few sentences."""
+    languages = [("en", "it")] * 200 + [("it", "de")] * 200 + [("de", "it")] * 100
+    references = [*ITALIAN * 4, *map(tokenised, ITALIAN)]
+    (note,) = notes_on_texts(Scorer.of("it"), ITALIAN * 5, references, languages)
+    assert note.startswith("de-it: 100 of 100 references are tokenised") and "BLEU would be about 100.0" in note
+    few = notes_on_texts(Scorer.of("it"), ITALIAN * 5, ITALIAN * 5, [("en", "it")] * 401 + [("de", "it")] * 99)
+    assert len(few) == 1 and "99 sentences: intervals" in few[0]
