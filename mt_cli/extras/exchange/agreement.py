@@ -15,7 +15,7 @@ from mt_cli.run.records import read_samples
 _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25
 """Largest mean difference of the log-probabilities of tokens, by number format, in nats."""
-_TIE = 4
+_TIE = 2
 """Two tokens are a tie if our model gives them log-probabilities that differ by at most so many tolerances."""
 _LEAST_SHARE_OF_INTEGERS = 0.75
 """Least share of sentences on which an export with integer weights must agree; other exports agree on all."""
@@ -31,11 +31,13 @@ class Agreement:
     difference: float
     """Mean absolute difference of the log-probabilities of tokens, in nats."""
     gaps: tuple[float, ...] = ()
-    """For each translation that differs: how much less likely, in nats, our model finds the first other token."""
+    """For each translation that differs: how much less likely, in nats, our model finds the first other token.
+
+    A negative one is more likely: our search does not allow it."""
 
     def num_ties(self, number_format: str) -> int:
         """Translations that differ because two tokens were about equally likely."""
-        return sum(gap <= _TIE * _tolerance(number_format) for gap in self.gaps)
+        return sum(abs(gap) <= _TIE * _tolerance(number_format) for gap in self.gaps)
 
     def check(self, output: Path, number_format: str = "float32") -> None:
         """Raise MtError if an export in this number format computes something else than our model."""
@@ -49,8 +51,8 @@ class Agreement:
         if agreeing < least * self.num_sentences:
             raise MtError(
                 f"{output}: the exported model disagrees with ours: {self.num_sentences - agreeing} of "
-                f"{self.num_sentences} sentences are translated otherwise, with tokens that are up to "
-                f"{max(self.gaps):.4f} nats less likely, more than {_TIE * tolerance}; nothing was exported"
+                f"{self.num_sentences} sentences are translated otherwise, with tokens whose log-probabilities differ "
+                f"by up to {max(map(abs, self.gaps)):.4f} nats, more than {_TIE * tolerance}; nothing was exported"
             )
 
     def describe(self, number_format: str = "float32") -> str:

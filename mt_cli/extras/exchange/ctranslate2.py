@@ -17,7 +17,7 @@ import torch
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import max_length
+from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError, reason
@@ -69,14 +69,21 @@ def load_served(paths: Sequence[str | Path], device: str, precision: str, checkp
 
 
 class CTranslate2Engine:
-    """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha."""
+    """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
 
-    def __init__(self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto") -> None:
+    A model that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they
+    are suppressed, which changes scores: CTranslate2 then shares out their probability among other tokens.
+    """
+
+    def __init__(
+        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
+    ) -> None:
         kind, _, index = device.partition(":")
         self._library, self._tokenizers = ctranslate2, tokenizers
         path, num_threads = os.fsencode(folder), torch.get_num_threads()  # The path may not be UTF-8.
         self._translator = ctranslate2.Translator(path, kind, device_index=int(index or 0), intra_threads=num_threads)
         target = tokenizers[1]
+        self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
         self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
 
     def search(
@@ -151,6 +158,7 @@ class CTranslate2Engine:
             length_penalty=decoding.length_penalty,
             no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
             disable_unk=decoding.unk == "avoid",
+            suppress_sequences=self._suppressed,
             max_input_length=0,
             max_decoding_length=limit,
             min_decoding_length=decoding.min_length,
@@ -203,7 +211,7 @@ def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentenc
         spec.save(str(folder))
         describe(run, folder)
         sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
-        engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu")
+        engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
         agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
         agreement.check(output, quantization)
     return agreement

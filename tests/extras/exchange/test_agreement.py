@@ -50,6 +50,8 @@ def test_one_translation_that_differs_is_refused_unless_two_tokens_are_equally_l
     assert abs(gap) < 0.002
     other = agreement(Engine(log_probs={wrong: -5.0}), Engine({(5, 6, 7): translation}, {wrong: -5.0}))
     assert other.difference == 0 and other.gaps == (pytest.approx(4.9),)
+    likelier = agreement(Engine(log_probs={wrong: 4.8}), Engine({(5, 6, 7): translation}, {wrong: 4.8}))
+    assert likelier.num_ties(number_format) == 0, "our search did not allow this token"
     if number_format == "int8":
         other.check(OUTPUT, number_format)
         assert "4 of 5" in other.describe("int8") and "1 otherwise because of the rounded" in other.describe("int8")
