@@ -341,7 +341,9 @@ def test_rows_with_a_blank_side_are_counted_and_leave_files_of_translations_alig
     (run / "config.yaml").write_text(yaml.safe_dump(config | {"name": "blank"}), encoding="utf-8")
     own = json.loads(mt("evaluate", "--run", run, "--json", "--against", "other", "--num-resamples", "10")[1])
     assert (own["notes"][0], own["against"]["bleu"]["score"]) == (note, 100)
-    status, _, err = mt("train", "--config", run / "config.yaml", "--fresh", "--set", "training.max_steps=2")
+    status, _, err = mt("train", "--config", run / "config.yaml", "--fresh", "--set", "training.max_steps=2",
+                        "--set", "training.patience=9")  # fmt: skip
+    assert "note: training.patience 9 cannot end this run" in err and "Scoring test: 37 sentences (training.max" in err
     assert status == 0 and f"\n  note: {note}\n" in err, err
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     assert (report["num_left_out"], report["notes"][0]) == (3, note)

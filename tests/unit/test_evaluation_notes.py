@@ -4,9 +4,12 @@ import random
 import unicodedata
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from texts import TEXTS
 
 from mt_cli.corpus.rows import LeftOut
+from mt_cli.evaluation import evaluate
 from mt_cli.evaluation.evaluate import Rival, SplitScores, compare, format_scores
 from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Scorer
@@ -139,3 +142,25 @@ def test_of_several_directions_each_has_notes_of_its_own():
     assert note.startswith("de-it: 100 of 100 references are tokenised") and "BLEU would be about 100.0" in note
     few = notes_on_texts(Scorer.of("it"), ITALIAN * 5, ITALIAN * 5, [("en", "it")] * 401 + [("de", "it")] * 99)
     assert len(few) == 1 and "99 sentences: intervals" in few[0]
+
+
+@given(reports=st.lists(st.integers(0, 9), max_size=9), number=st.integers(0, 9), size=st.integers(1, 4))
+def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, number, size):
+    """An engine reports segments, of which a sentence has several or none; some engines report nothing."""
+
+    class Reporting:
+        def with_callback(self, on_done):
+            self.on_done = on_done
+            return self
+
+        def translate(self, sources):
+            for report in reports:
+                self.on_done(report)
+            return sources
+
+    done = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "_SENTENCES_AT_ONCE", size)
+        pairs = [(str(index), "") for index in range(number)]
+        assert evaluate.translations_of(Reporting(), pairs, done.append) == [source for source, _ in pairs]
+    assert sum(done) == number and all(each >= 0 for each in done)
