@@ -10,13 +10,14 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mt_cli import hooks
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.config.loading import differences, load_config
@@ -145,11 +146,24 @@ class RunDirectory(Checkpoints):
             key: f"{key}: was {_short(old)}, now {_short(new)}"
             for key, (old, new) in differences(previous, config).items()
         }
-        if refused := [line for key, line in changed.items() if not may_change(key)]:
-            advice = "Use --fresh to start over (the old run is moved aside), or give the config another name."
-            message = "\n  ".join([f"{self.path}: this run began with another config:", *refused])
-            raise RunError(f"{message}\n{advice}")
+        if refused := {key: line for key, line in changed.items() if not may_change(key)}:
+            message = "\n  ".join([f"{self.path}: this run began with another config:", *refused.values()])
+            raise RunError(f"{message}\n{self._advice_on_changes(previous, refused)}")
         return list(changed.values())
+
+    def _advice_on_changes(self, previous: Config, refused: Collection[str]) -> str:
+        """How to train with options that may not change in this run, given by their dotted keys."""
+        fresh = "To start over with random weights, use --fresh (the old run is moved aside)"
+        is_other_model = any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused)
+        if is_other_model or not hooks.has("adopt"):
+            return f"{fresh}, or give the config another name."
+        return (
+            "To train on from the weights of this run (init.run), write these lines into the config and leave out "
+            "`tokenizer` and `model`, which are those of this run:\n"
+            f"  name: {previous.name}-2\n"
+            f"  init: {{run: {json.dumps(str(self.path), ensure_ascii=False)}}}\n"
+            f"{fresh}."
+        )
 
     def is_empty(self) -> bool:
         """Whether there is nothing in it except the lock."""

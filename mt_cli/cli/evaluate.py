@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.corpus.rows import Languages, Pair
+    from mt_cli.corpus.rows import Languages, LeftOut, Pair
     from mt_cli.evaluation.texts import Scorer
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
@@ -189,7 +190,7 @@ def evaluate(
     from mt_cli.run.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
-    name, pairs, languages = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
+    name, pairs, languages, left_out = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
     rival = against if against and against.is_dir() else None
     for each in notes_on_seen_pairs(paths if engine == "mt" else [], rival, pairs):
         say(f"note: {each}")
@@ -198,7 +199,7 @@ def evaluate(
     if config is not None and (note := scoring.note_on_spelling(config.tokenizer, [target for _, target in pairs])):
         say(f"note: {note}")
     model = hooks.load_comet(comet) if comet else None
-    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, **search)
+    found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, left_out, **search)
     found.run = " + ".join(real_path(each).name for each in paths)
     if checkpoint:
         found.checkpoint = checkpoint
@@ -207,11 +208,11 @@ def evaluate(
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         both = languages or [(translator.languages[0], to or translator.languages[1])] * len(pairs)
-        rivals = _rival(against, load, [untagged(each, translator.tags) for each in sources], both, search)
-        compared = scorer.compare(hypotheses, rivals, references)
+        untagged_sources = [untagged(each, translator.tags) for each in sources]
+        rivals = _rival(against, load, untagged_sources, both, search, left_out)
         reports = [read_report(RunDirectory(each)) for each in (*paths, against)] if against.is_dir() else []
-        tree = {"system": str(against), "num_resamples": scorer.num_resamples, **compared}
-        found.against = scoring.Rival.model_validate(tree | {"notes": notes_on_comparison(reports)})
+        found.against = scoring.compare(str(against), scorer, hypotheses, rivals, references, languages)
+        found.against.notes += notes_on_comparison(reports)
     if engine == "mt" and len(paths) == 1:  # After reading `against`, which may be the same file.
         scoring.write_hypotheses(path, f"{name}.{checkpoint}" if checkpoint else name, hypotheses)
     system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
@@ -247,16 +248,21 @@ def _check_files(source: File, reference: File, against: Path | None, as_lines: 
 
 
 def _of_target(
-    to: str | None, name: str, pairs: list[Pair], languages: list[Languages]
-) -> tuple[str, list[Pair], list[Languages]]:
+    to: str | None, name: str, pairs: list[Pair], languages: list[Languages], left_out: list[LeftOut]
+) -> tuple[str, list[Pair], list[Languages], list[LeftOut]]:
     """The pairs of a corpus into one target language, if one is given; the corpus is then named after it, too."""
     if to is None or not languages:
-        return name, pairs, languages
+        return name, pairs, languages, left_out
     rows = [row for row, (_, target) in enumerate(languages) if target == to]
     if not rows:
         known = ", ".join(dict.fromkeys(target for _, target in languages))
         raise InputError(f"--to {to}: {name} has no pairs into this language, only into {known}")
-    return f"{name}.{to}", [pairs[row] for row in rows], [languages[row] for row in rows]
+    blank = [
+        replace(row, num_before=bisect_left(rows, row.num_before))
+        for row in left_out
+        if row.languages is None or row.languages[1] == to
+    ]
+    return f"{name}.{to}", [pairs[row] for row in rows], [languages[row] for row in rows], blank
 
 
 def _rival(
@@ -265,10 +271,11 @@ def _rival(
     sources: list[str],
     languages: list[Languages],
     search: dict[str, Any],
+    left_out: Sequence[LeftOut] = (),
 ) -> list[str]:
     """The translations of another run, or those in a file; `languages` has the direction of each source."""
     if not against.is_dir():
-        lines = list(input_lines(against, as_lines=True))  # Checked before.
+        lines = _without(left_out, list(input_lines(against, as_lines=True)), len(sources))  # Checked before.
         if len(lines) != len(sources):
             raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
         return lines
@@ -287,17 +294,26 @@ def _rival(
     return found
 
 
+def _without(left_out: Sequence[LeftOut], lines: list[str], num_pairs: int) -> list[str]:
+    """The lines without those of rows that are left out, if the file has a line for each of these, too."""
+    if len(lines) != num_pairs + len(left_out):
+        return lines
+    blank = {row.num_before + place for place, row in enumerate(left_out)}
+    return [line for place, line in enumerate(lines) if place not in blank]
+
+
 def _pairs_of(
     config: Config | None, split: str | None, source: File, reference: File, as_lines: bool = False
-) -> tuple[str, list[Pair], list[Languages]]:
-    """The name of the set, the pairs to score, and the languages of each as far as they are known."""
+) -> tuple[str, list[Pair], list[Languages], list[LeftOut]]:
+    """The name of the set, the pairs to score, their languages as far as they are known, and rows with a blank side."""
     from mt_cli.checkpoint.directory import is_imported
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import key_of, read_pairs
+    from mt_cli.corpus.reading import key_of, read_evaluation_pairs
     from mt_cli.run.data import read
 
     if source is not None and reference is not None:
-        return "files", _pairs_in_files(source, reference, as_lines), []
+        pairs, left_out = _pairs_in_files(source, reference, as_lines)
+        return "files", pairs, [], left_out
     assert config is not None
     if is_imported(config):
         raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
@@ -309,20 +325,19 @@ def _pairs_of(
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and config.corpus.held_out(config.training.seed):
         corpus = read(config, Cache(RUNS / ".cache"))["valid"]
-        return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split))
+        return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split)), corpus.left_out()
     both, sources = config.corpus.languages_of(split), config.corpus.groups[split]
-    found = [read_pairs([source], config.corpus.languages, key_of(split)) for source in sources]
-    languages = [each for each, pairs in zip(both, found, strict=True) for _ in pairs]
-    return split, [pair for pairs in found for pair in pairs], languages
+    return split, *read_evaluation_pairs(sources, config.corpus.languages, both, key_of(split))
 
 
-def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> list[Pair]:
+def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> tuple[list[Pair], list[LeftOut]]:
     from mt_cli.config.corpora import FilesSource
-    from mt_cli.corpus.reading import clean_rows, pairs_of, read_pairs
+    from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
 
     files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"
     if all(path.is_file() or not path.exists() for path in (source, reference)):
-        return read_pairs([files], ("", ""), key)
+        pairs, _, left_out = read_evaluation_pairs([files], ("", ""), [("", "")], key)
+        return pairs, left_out
     sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
     if len(sides[0]) != len(sides[1]):
         raise InputError(

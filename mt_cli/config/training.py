@@ -23,12 +23,13 @@ class TrainingConfig(Section):
     """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
     `max_minutes` is set; otherwise it is `null`."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Maximum training time: with validations, without what follows the last step (`tune_decoding`, the final test).
+    """Maximum training time: with validations, without what follows the last step: `average_checkpoints`,
+    `tune_decoding` (at most a quarter of the training time, or two minutes), the final test, which shows its progress.
     The learning rate of `linear` and `cosine` then follows the clock, so that the exact result depends on the speed of
     the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
     """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
-    not count."""
+    not count. A note says if the run ends before that is possible."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
     """The metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `bleu` if
     its tokenizer for the target language is `13a`, otherwise `chrf`."""
@@ -99,8 +100,11 @@ class TrainingConfig(Section):
     """At the end, translate validation pairs with `decoding.beam_size`, the length penalties 1, 1.5, 2, 3, 4, and
     without and with `no_repeat_ngram: 3`, besides the values of `decoding`. Keep the best ones by `best_metric` in the
     config of the run, of those whose translations are at most a quarter longer than the references; with several
-    directions, a length penalty for each tag. For models of few pairs, whose beam search makes translations that are
-    too short or repeat themselves. Not for greedy search and sampling; for a finished run, use `mt tune-decoding`."""
+    directions, a length penalty for each tag, if these together score at least as high as one for all. It takes at most
+    a quarter of the training time, or two minutes if that is more; a note says if this was too short for all settings.
+    A model whose translations do not depend on their sources is not tuned. For models of few pairs, whose beam search
+    makes translations that are too short or repeat themselves. Not for greedy search and sampling; for a finished run,
+    use `mt tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
     """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
     returns to the last good state with half the learning rate, at most twice."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.rows import Languages, Pair, Row, untagged
+from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
 
 ROWS_PER_BLOCK = 10_000
 
@@ -93,6 +93,19 @@ class Corpus:
     def pairs(self) -> list[Pair]:
         """The pairs in memory: for validation and test sets."""
         return [(source, target) for _, source, target in self.rows()]
+
+    def left_out(self) -> list[LeftOut]:
+        """The rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
+        if self.code != KEPT:
+            return []
+        blank = [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")]
+        mask = np.isin(self.statuses, blank)
+        places = np.flatnonzero(mask)
+        num_before = np.cumsum(self.statuses == KEPT)[places].tolist()
+        return [
+            LeftOut(before, number, STATUS_NAMES[self.statuses[row]], self.part_of(row).name * (len(self.parts) > 1))
+            for before, row, (number, _, _) in zip(num_before, places.tolist(), self.rows(mask), strict=True)
+        ]
 
     def counts(self, part: SourceRows | None = None) -> dict[str, int]:
         """The number of rows, of a part or of all, per status that occurs, in the order of `STATUS_NAMES`."""

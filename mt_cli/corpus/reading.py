@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, loose_hashes
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
-from mt_cli.corpus.rows import Languages, Pair, Row, untagged
+from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
@@ -101,15 +101,40 @@ def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> lis
 
     Raises CorpusError if a source cannot be read, or no pair is left.
     """
-    blocks = (clean_rows(read_rows(source, languages), source, languages, None) for source in sources)
-    return pairs_of(chain.from_iterable(blocks), key)
+    return pairs_of(chain.from_iterable(_unfiltered(source, languages) for source in sources), key)[0]
 
 
-def pairs_of(blocks: Iterable[Block], key: str) -> list[Pair]:
-    """The kept pairs of some blocks; raises CorpusError if no pair is kept."""
+def read_evaluation_pairs(
+    sources: Sequence[Source], languages: Languages, languages_of_sources: Sequence[Languages], key: str
+) -> tuple[list[Pair], list[Languages], list[LeftOut]]:
+    """The pairs of an evaluation corpus, the languages of each pair, and the rows with a blank side.
+
+    Raises CorpusError as `read_pairs` does, for each source.
+    """
+    pairs, languages_of_pairs, left_out = list[Pair](), list[Languages](), list[LeftOut]()
+    for source, name, own in zip(sources, names_of(sources), languages_of_sources, strict=True):
+        some, blank = pairs_of(_unfiltered(source, languages), key)
+        origin, before = name if len(sources) > 1 else "", len(pairs)
+        left_out += (replace(row, num_before=before + row.num_before, origin=origin, languages=own) for row in blank)
+        pairs += some
+        languages_of_pairs += [own] * len(some)
+    return pairs, languages_of_pairs, left_out
+
+
+def _unfiltered(source: Source, languages: Languages) -> Iterator[Block]:
+    return clean_rows(read_rows(source, languages), source, languages, None)
+
+
+def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[LeftOut]]:
+    """The kept pairs of some blocks, and the rows that are left out; raises CorpusError if no pair is kept."""
     blocks = list(blocks)
-    _check_not_empty(np.concatenate([np.empty(0, np.uint8), *(block.statuses for block in blocks)]), key)
-    return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)]
+    statuses = np.concatenate([np.empty(0, np.uint8), *(block.statuses for block in blocks)])
+    _check_not_empty(statuses, key)
+    numbers = np.concatenate([block.numbers for block in blocks])
+    rows = np.flatnonzero(statuses != KEPT).tolist()
+    # Of the rows before a row that is left out, `place` are left out, too.
+    left_out = [LeftOut(row - place, int(numbers[row]), STATUS_NAMES[statuses[row]]) for place, row in enumerate(rows)]
+    return [pair for block in blocks for pair in zip(*block.kept_texts(), strict=True)], left_out
 
 
 def clean_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 Pair = tuple[str, str]
@@ -14,6 +15,21 @@ Languages = tuple[str, str]
 """The codes of the source and the target language."""
 Columns = tuple[str, str] | None
 """The names of the columns of the source and the target; None if they are found by the languages."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row of an evaluation corpus that is not scored, because its source, its target or both are blank."""
+
+    num_before: int
+    """Number of pairs of the corpus before this row."""
+    number: int
+    """Number of the row in its source, from 1."""
+    status: str
+    """`blank_source`, `blank_target` or `blank_pair`."""
+    origin: str = ""
+    """Name of its source, if the corpus has several."""
+    languages: Languages | None = None
 
 
 class Names(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice, zip_longest
 
 from mt_cli.corpus.rows import Languages
-from mt_cli.evaluation.texts import Score, Scorer
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, Score, Scorer
 
 DirectionScores = dict[str, dict[str, Score]]
 """Scores by direction (`es-gn`) and metric."""
@@ -36,21 +36,22 @@ def scores_by_direction(
     hypotheses: Sequence[str],
     references: Sequence[str],
     names: Sequence[str] = (),
-    with_confidence: bool = False,
+    on_sentence: Callable[[], object] | None = None,
 ) -> DirectionScores:
     """The scores of each direction by the metrics that suit its target language; empty if there is only one direction.
 
-    `scorer` decides the rest: a BLEU tokenizer that does not suit its own language is one that was asked for.
+    `scorer` decides the rest: a BLEU tokenizer that does not suit its own language is one that was asked for. With
+    `on_sentence`, scores have confidence intervals, as those of `Scorer.score_with_confidence`.
     """
     found: DirectionScores = {}
     for direction, rows in rows_by_direction(languages).items():
         own = scorer.for_language(languages[rows[0]][1])
         chosen = [name for name in names or own.names if name in own.names]
         sides = [hypotheses[row] for row in rows], [references[row] for row in rows]
-        found[direction] = own.score(*sides, chosen)
-        if with_confidence:
-            for name, half_width in own.confidence(*sides, chosen).items():
-                found[direction][name].confidence_95 = half_width
+        if on_sentence is None:
+            found[direction] = own.score(*sides, chosen)
+        else:
+            found[direction] = own.score_with_confidence(*sides, chosen, on_sentence)
     return found
 
 
@@ -62,5 +63,6 @@ def mean_scores(found: DirectionScores) -> dict[str, Score]:
         scores = [each[name] for each in found.values()]
         signatures = dict.fromkeys(score.signature for score in scores)
         value = round(sum(score.score for score in scores) / len(scores), 4)
-        means[name] = Score(score=value, signature=f"mean:{len(scores)}|{' or '.join(signatures)}")
+        direction = {"lower_is_better": True} if name in LOWER_IS_BETTER else {}
+        means[name] = Score(score=value, signature=f"mean:{len(scores)}|{' or '.join(signatures)}", **direction)
     return means

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rapidfuzz.distance import Levenshtein
+from sacrebleu.metrics import TER
 from sacrebleu.metrics.base import Metric, Score, Signature
 from sacrebleu.utils import sum_of_lists
 
@@ -64,3 +65,16 @@ class WordErrorRate(_ErrorRate):
 
     def _units(self, text: str) -> Sequence[str]:
         return text.split()
+
+
+class CountedTER(TER):  # type: ignore[misc]
+    """TER of sacreBLEU that calls a function after each sentence."""
+
+    def __init__(self, on_sentence: Callable[[], object], **options: bool) -> None:
+        super().__init__(**options)
+        self._on_sentence = on_sentence
+
+    def _compute_segment_statistics(self, hypothesis: str, ref_kwargs: dict[str, Any]) -> list[int]:
+        statistics: list[int] = super()._compute_segment_statistics(hypothesis, ref_kwargs)
+        self._on_sentence()
+        return statistics

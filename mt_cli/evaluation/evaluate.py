@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from mt_cli.config.sections import TokenizerConfig
-from mt_cli.corpus.rows import Languages, Pair
+from mt_cli.corpus.rows import Languages, LeftOut, Pair
 from mt_cli.errors import MtError
 from mt_cli.evaluation.directions import DirectionScores, mean_scores, scores_by_direction
-from mt_cli.evaluation.texts import METRICS, Score, Scorer
+from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
 from mt_cli.tokenizer.spacing import respelled
@@ -56,6 +58,8 @@ class SplitScores(_Scores):
     checkpoint: str | None = None
     split: str
     num_sentences: int = 0
+    num_left_out: int = 0
+    """Pairs that are not scored, because a side is blank."""
     beam_size: int | None = None
     scores: dict[str, Score]
     directions: DirectionScores = {}
@@ -64,6 +68,8 @@ class SplitScores(_Scores):
     """Share of translations that equal their reference, 0-100."""
     speed: dict[str, FiniteFloat] = {}
     comet: Score | None = None
+    notes: list[str] = []
+    """What the scores do not say about the texts."""
     against: Rival | None = None
 
 
@@ -73,26 +79,32 @@ def evaluate(
     split: str,
     scorer: Scorer,
     languages: Sequence[Languages] = (),
+    left_out: Sequence[LeftOut] = (),
     **decoding: Any,
 ) -> tuple[SplitScores, list[str]]:
     """Scores of a translator on pairs, by each metric that suits the language, and its translations.
 
-    `languages` has the direction of each pair, of a model for several.
+    `languages` has the direction of each pair, of a model for several; `left_out` the rows that are no pairs.
     """
     references = [target for _, target in pairs]
     started_at = time.perf_counter()
-    with Progress(f"translate {split}", len(pairs), "sentence", is_quiet=True) as progress:
+    with Progress(f"translate {split}", len(pairs), "sentence") as progress:
         hypotheses = translations_of(translator, pairs, progress.advance, **decoding)
     seconds = time.perf_counter() - started_at
     if note := note_on_repetition([source for source, _ in pairs], hypotheses):
         say(f"note: {split}: {note}")
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
-    directions = scores_by_direction(scorer, languages, hypotheses, references, with_confidence=True)
-    scores = mean_scores(directions) if directions else _with_confidence(scorer, hypotheses, references)
+    with Progress(f"score {split}", len(pairs), "sentence", leave=False) as progress:
+        count = progress.advance
+        directions = scores_by_direction(scorer, languages, hypotheses, references, on_sentence=count)
+        scores = (
+            mean_scores(directions) if directions else scorer.score_with_confidence(hypotheses, references, (), count)
+        )
     tree = {
         "split": split,
         "num_sentences": len(pairs),
+        **({"num_left_out": len(left_out)} if left_out else {}),
         "beam_size": decoding.get("beam_size", translator.decoding.beam_size),
         **scores,
         **({"directions": directions} if directions else {}),
@@ -103,29 +115,52 @@ def evaluate(
             "tokens_per_second": round(num_tokens / seconds, 1),
         },
     }
+    notes = notes_on_texts(scorer, hypotheses, references, languages, left_out)
+    tree |= {"notes": notes} if notes else {}
     return SplitScores.model_validate(tree), hypotheses
 
 
-def _with_confidence(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
-    scores = scorer.score(hypotheses, references)
-    for name, half_width in scorer.confidence(hypotheses, references).items():
-        scores[name].confidence_95 = half_width
-    return scores
+def compare(
+    system: str,
+    scorer: Scorer,
+    hypotheses: Sequence[str],
+    rivals: Sequence[str],
+    references: Sequence[str],
+    languages: Sequence[Languages] = (),
+) -> Rival:
+    """Scores of another system, given its translations, with the p-values of the differences."""
+    with Progress("compare", 2 * len(references), "sentence", leave=False) as progress:
+        scores = scorer.compare(hypotheses, rivals, references, progress.advance)
+    notes = notes_on_style(scorer, rivals, references, languages, f"translations of {system}")
+    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes}
+    return Rival.model_validate(tree | scores)
 
 
 def translations_of(
     translator: Translator, pairs: Sequence[Pair], on_done: Callable[[int], object], **decoding: Any
 ) -> list[str]:
-    """The translations of the sources; `on_done` is called with the number of sentences after each block.
+    """The translations of the sources; `on_done` is called with the number of sentences after each batch.
 
-    The sources have their tags already, or get the `tag` of `decoding`.
+    Engines that do not report batches report blocks of many sentences. The sources have their tags already, or get the
+    `tag` of `decoding`.
     """
     hypotheses: list[str] = []
+    num_done, num_reported = 0, 0
     translator = translator.of_corpora
+
+    def report(limit: int, number: int) -> None:
+        """Report up to a limit: a sentence of several segments is searched several times."""
+        nonlocal num_reported
+        number = min(number, limit - num_reported)
+        num_reported += number
+        on_done(number)
+
     for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
         sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
-        hypotheses.extend(translator.translate(sources, **decoding))
-        on_done(len(sources))
+        num_done += len(sources)
+        counting = translator.with_callback(partial(report, num_done))
+        hypotheses.extend(counting.translate(sources, **decoding))
+        report(num_done, num_done)
     return hypotheses
 
 
@@ -158,7 +193,8 @@ def format_scores(found: SplitScores) -> str:
     lines = [f"{found.split} ({found.num_sentences:,} sentences, beam {found.beam_size})"]
     for name, each in found.scores.items():
         interval = "" if each.confidence_95 is None else f" ± {each.confidence_95:.2f}"
-        lines.append(f"  {METRICS[name]:<7}{each.score:6.2f}{interval}  {each.signature}")
+        direction = "lower is better  " if name in LOWER_IS_BETTER else ""
+        lines.append(f"  {METRICS[name]:<7}{each.score:6.2f}{interval}  {direction}{each.signature}")
     lines.extend(_table_of_directions(found))
     if found.comet:
         lines.append(f"  COMET  {found.comet.score:6.4f}")
@@ -166,15 +202,24 @@ def format_scores(found: SplitScores) -> str:
     if {"sentences_per_second", "tokens_per_second"} <= found.speed.keys():
         rates = found.speed["sentences_per_second"], found.speed["tokens_per_second"]
         lines.append("  speed  {:,.1f} sentences and {:,.0f} tokens a second".format(*rates))
+    lines.extend(f"  note: {note}" for note in found.notes)
     if rival := found.against:
         lines.append(f"against {rival.system} (paired bootstrap, {rival.num_resamples:,} samples)")
         for name in [name for name in rival.scores if name in found.scores]:
-            score, p_value = rival.scores[name].score, rival.scores[name].p_value
-            verdict = "significant" if p_value < 0.05 else "not significant"
-            difference = f"difference {found.scores[name].score - score:+.2f}, p = {p_value:.3f}: {verdict}"
-            lines.append(f"  {METRICS[name]:<7}{score:6.2f}  {difference}")
+            difference = _difference(name, found.scores[name].score, rival.scores[name], found.num_sentences)
+            lines.append(f"  {METRICS[name]:<7}{rival.scores[name].score:6.2f}  {difference}")
         lines.extend(f"  note: {note}" for note in rival.notes)
     return "\n".join(lines)
+
+
+def _difference(name: str, score: float, rival: Score, num_sentences: int) -> str:
+    """The difference of a score from that of a rival, whether it is better, and whether that is significant."""
+    difference = round(score, 2) - round(rival.score, 2)
+    is_better = (difference < 0) == (name in LOWER_IS_BETTER)
+    direction = f" ({'better' if is_better else 'worse'})" if abs(difference) >= 0.005 else ""
+    verdict = "significant" if rival.p_value < 0.05 else "not significant"
+    few = f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
+    return f"difference {score - rival.score:+.2f}{direction}, p = {rival.p_value:.3f}: {verdict}{few}"
 
 
 def _table_of_directions(found: SplitScores) -> list[str]:

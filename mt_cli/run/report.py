@@ -20,7 +20,7 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, format_scores, write_hypotheses
 from mt_cli.evaluation.texts import metric_id_of, scorer_of
-from mt_cli.machine.console import clock
+from mt_cli.machine.console import clock, say
 from mt_cli.machine.devices import describe_hardware, describe_versions
 from mt_cli.machine.storage import read_model, write_text
 from mt_cli.run.data_report import report_on_data
@@ -129,7 +129,8 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         scorer = scorer_of(setup.config, name)
         corpus = data.corpora[name]
         languages = corpus.languages(setup.config.corpus.languages_of(name))
-        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages)
+        say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
+        scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.left_out())
         write_hypotheses(directory.path, name, hypotheses)
     first, *others = scores.values()
     best = directory.best_state()

@@ -10,6 +10,7 @@ import torch
 from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config
+from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import describe_hardware, pick_precision, precision_of, seed_everything
 from mt_cli.machine.group import Group
 from mt_cli.model.trainable import add_adapters, freeze
@@ -119,6 +120,28 @@ def notes_on_device(config: Config, device: torch.device) -> list[str]:
         "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow (training.planned_for); "
         "mt init on this machine writes one for the GPU"
     ]
+
+
+def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_steps: int | None) -> str | None:
+    """A note if `training.patience` cannot end a run of so many steps, or if it waits for a long warm-up."""
+    every = training.validate_every_steps or steps_per_epoch
+    if training.patience is None or every is None:
+        return None
+    # The first validation is the best one so far, and those of the warm-up do not count.
+    first = max(2, training.warmup_steps // every + 1)
+    earliest = every * (first + training.patience - 1)
+    if num_steps is not None and earliest >= num_steps:
+        return (
+            f"training.patience {training.patience} cannot end this run: the earliest step for that is {earliest:,} (a "
+            f"validation every {every:,} steps; those of the {training.warmup_steps:,} warm-up steps do not count), "
+            f"and the run ends at step {num_steps:,}, by training.max_steps or max_epochs"
+        )
+    if training.warmup_steps >= every * training.patience:
+        return (
+            f"training.patience {training.patience} cannot end this run before step {earliest:,}: validations during "
+            f"the {training.warmup_steps:,} steps of training.warmup_steps do not count"
+        )
+    return None
 
 
 def new_model(config: Config, tokenizers: TokenizerPair) -> Transformer:

@@ -22,7 +22,7 @@ from mt_cli.run.loop import optimize
 from mt_cli.run.plan import Plan, decide
 from mt_cli.run.report import Report, format_summary, write_report
 from mt_cli.run.resuming import restore
-from mt_cli.run.setup import Setup
+from mt_cli.run.setup import Setup, note_on_patience
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
@@ -61,6 +61,8 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
 def _describe(setup: Setup) -> None:
     for line in setup.describe():
         say(line)
+    if note := note_on_patience(setup.config.training, setup.steps_per_epoch, setup.num_steps):
+        say(f"note: {note}")
     if setup.plan.parent is not None:
         say(f"  begins with {setup.plan.parent.describe()}")
 
@@ -80,7 +82,7 @@ def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
         if setup.config.training.average_checkpoints is not None:
             hooks.average_at_end(setup, state)
         if setup.config.training.tune_decoding:
-            hooks.tune_at_end(setup)
+            hooks.tune_at_end(setup, state.elapsed_seconds)
         return write_report(setup, state, stopped_because)
     except KeyboardInterrupt:
         message = "interrupted after the last step; the model is saved, and the same command does the rest"

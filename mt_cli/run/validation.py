@@ -89,7 +89,7 @@ class Validator:
         tokens = score_tokens(objective, data.encoded["valid"], config.training.tokens_per_batch, group=group)
         pairs = data.corpora["valid"].pairs
         sources, references = zip(*pairs, strict=True)
-        with Progress("validate", len(sources), "sentence", is_quiet=True, leave=False) as progress:
+        with Progress("validate", len(sources), "sentence", leave=False) as progress:
             engine = TransformerEngine(objective.model, progress.advance)
             max_tokens = self.longest_source or config.corpus.max_tokens
             corpus, greedy, most = config.corpus, config.greedy_decoding, config.corpus.max_tokens

@@ -7,7 +7,7 @@ Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,6 +122,16 @@ class Translator:
         """The same translator with other options of the search."""
         other = copy(self)
         other.decoding = decoding
+        return other
+
+    def with_callback(self, on_done: Callable[[int], object]) -> Translator:
+        """The same translator, which calls a function with the number of segments after each batch of a search.
+
+        Engines other than our own call nothing.
+        """
+        other = copy(self)
+        if isinstance(self.engine, TransformerEngine):
+            other.engine = TransformerEngine(self.engine.model, on_done)
         return other
 
     @property

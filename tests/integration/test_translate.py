@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
@@ -383,7 +384,7 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
         status, out, _ = mt("evaluate", "--run", trained, "--against", rival, *many, "--json")
         scores = json.loads(out)
         metrics = ["bleu", "chrf", "chrf++", "ter", "cer", "wer"]
-        title, end = ["run", "split", "num_sentences", "beam_size"], ["exact_match", "speed", "against"]
+        title, end = ["run", "split", "num_sentences", "beam_size"], ["exact_match", "speed", "notes", "against"]
         assert list(scores) == [*title, *metrics, *end]
         assert list(scores["bleu"]) == ["score", "signature", "confidence_95"]
         assert list(scores["against"]) == ["system", "num_resamples", *metrics, "notes"]
@@ -393,7 +394,7 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     text = mt("evaluate", "--run", trained, "--against", "worse.txt", *many)[1]
     assert "(paired bootstrap, 1,000 samples)" in text
     assert ": significant" in text and " ± " in text and "tokens a second" in text
-    assert "note: " not in text
+    assert "note: 40 sentences: intervals and p-values mean little" in text and "other seeds" not in text
     shutil.copytree(trained, tmp_path / "other")
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     (tmp_path / "other/report.json").write_text(json.dumps(report | {"num_steps": 7}), encoding="utf-8")
@@ -402,6 +403,41 @@ def test_evaluate_reports_whether_a_difference_is_significant(mt, trained, corpu
     (tmp_path / "short.txt").write_text("ONE\n", encoding="utf-8")
     status, _, err = mt("evaluate", "--run", trained, "--against", "short.txt")
     assert status == 2 and "1 lines for 40 sentences" in err
+
+
+def test_rows_with_a_blank_side_are_counted_and_leave_files_of_translations_aligned(mt, trained, corpus, tmp_path):
+    sources, references = ((corpus / f"test.{side}").read_text(encoding="utf-8").splitlines() for side in ("en", "xx"))
+    other = [*references]
+    sources[3], references[7], references[8] = "", " ", "\t"
+    for name, lines in (("src", sources), ("ref", references), ("other", other)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    kept = [line for number, line in enumerate(other) if number not in (3, 7, 8)]
+    (tmp_path / "kept").write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    evaluate = ("evaluate", "--run", trained, "--source", "src", "--reference", "ref", "--num-resamples", "10")
+    note = "3 of 40 pairs are left out: line 4 has no source; lines 8, 9 have no reference"
+    for rival in ("other", "kept"):
+        scores = json.loads(mt(*evaluate, "--against", rival, "--json")[1])
+        assert (scores["num_sentences"], scores["num_left_out"], scores["notes"][0]) == (37, 3, note)
+        assert scores["against"]["bleu"]["score"] == 100
+    assert f"\n  note: {note}\n" in mt(*evaluate)[1]
+    (tmp_path / "pairs.jsonl").write_text(
+        "".join(json.dumps({"en": one, "xx": two}) + "\n" for one, two in zip(sources, references, strict=True)),
+        encoding="utf-8",
+    )
+    config = yaml.safe_load((trained / "config.yaml").read_text(encoding="utf-8"))
+    config["corpus"]["test"] = [{"file": "pairs.jsonl"}]
+    run = tmp_path / "runs/blank"
+    shutil.copytree(trained, run)
+    (run / "report.json").unlink()
+    (run / "config.yaml").write_text(yaml.safe_dump(config | {"name": "blank"}), encoding="utf-8")
+    own = json.loads(mt("evaluate", "--run", run, "--json", "--against", "other", "--num-resamples", "10")[1])
+    assert (own["notes"][0], own["against"]["bleu"]["score"]) == (note, 100)
+    status, _, err = mt("train", "--config", run / "config.yaml", "--fresh", "--set", "training.max_steps=2",
+                        "--set", "training.patience=9")  # fmt: skip
+    assert "note: training.patience 9 cannot end this run" in err and "Scoring test: 37 sentences (training.max" in err
+    assert status == 0 and f"\n  note: {note}\n" in err, err
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert (report["num_left_out"], report["notes"][0]) == (3, note)
 
 
 def test_the_number_of_random_samples_of_an_interval_is_an_option(mt, trained, tmp_path):

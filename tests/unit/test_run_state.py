@@ -13,6 +13,7 @@ from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedS
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.console import Progress
 from mt_cli.run.records import Records, read_rows
+from mt_cli.run.setup import note_on_patience
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.training.steps import Position, StepReport
 
@@ -187,3 +188,28 @@ def test_a_restart_keeps_the_best_and_the_time_and_counts_itself():
     state = saved.restarted(diverged)
     assert (state.position.step, state.elapsed_seconds, state.num_restarts) == (4, 5.0, 2)
     assert (state.best_step, state.best_value, state.num_bad_steps, state.num_bad_steps_in_row) == (8, 3.0, 6, 0)
+
+
+@given(every=st.integers(1, 9), warmup=st.integers(0, 60), patience=st.integers(1, 6), num_steps=st.integers(1, 120))
+def test_the_note_on_patience_names_the_step_at_which_it_ends_a_run_that_never_gets_better(
+    every, warmup, patience, num_steps
+):
+    training = TrainingConfig(
+        validate_every_steps=every, warmup_steps=warmup, patience=patience, max_steps=num_steps, max_epochs=None
+    )
+    note = note_on_patience(training, None, num_steps)
+    without_end = note_on_patience(training, None, None)
+    state, endless = RunState(), training.model_copy(update={"max_steps": None})
+    while not state.reason_to_stop(endless):
+        state.position.step += 1
+        if state.is_validation_due(training):
+            state.add_validation(1.0, 1.0, "bleu", warmup)
+    ends_at = state.position.step
+    assert (note is not None and "cannot end this run: " in note) == (ends_at >= num_steps)
+    assert (without_end is not None) == (warmup >= every * patience)
+    for text in filter(None, (note, without_end)):
+        assert f"{ends_at:,}" in text
+    assert note_on_patience(training.model_copy(update={"patience": None}), None, num_steps) is None
+    per_epoch = training.model_copy(update={"validate_every_steps": None})
+    assert note_on_patience(per_epoch, every, num_steps) == note
+    assert note_on_patience(per_epoch, None, None) is None, "a stream has no epochs"

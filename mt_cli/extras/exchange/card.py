@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import Config
 from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
-from mt_cli.evaluation.texts import METRICS
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.extras.exchange.huggingface import MAX_LENGTH
 from mt_cli.run.report import Report
 from mt_cli.run.run_summary import RunSummary
@@ -147,4 +147,5 @@ def _scores(report: Report) -> Iterator[str]:
     for split in (report, *report.extra_tests.values()):
         title = "valid (no test set: it also chose the checkpoint)" if split.split == "valid" else split.split
         for key, score in split.scores.items():
-            yield f"| {title} | {METRICS[key]} | {score.score:.2f} | `{score.signature}` |"
+            metric = f"{METRICS[key]} (lower is better)" if key in LOWER_IS_BETTER else METRICS[key]
+            yield f"| {title} | {metric} | {score.score:.2f} | `{score.signature}` |"

@@ -162,7 +162,4 @@ def export(
     else:
         agreement = export_ctranslate2(loaded, output, quantization or "float32", sentences)
         usage = f'Use it:  mt translate --engine ctranslate2 --run {output} "..."'
-    return say(
-        f"{output}: {agreement.num_equal} of {agreement.num_sentences} sentences are translated as by mt (greedy); "
-        f"log-probabilities differ by {agreement.difference:.1e} nats per token\n{usage}"
-    )
+    return say(f"{output}: {agreement.describe(quantization or 'float32')}\n{usage}")

@@ -20,7 +20,7 @@ from mt_cli.decoding.constraints import max_length
 from mt_cli.decoding.engine import Ids, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
-from mt_cli.extras.exchange.agreement import TOLERANCES, Agreement, compare
+from mt_cli.extras.exchange.agreement import Agreement, compare
 from mt_cli.extras.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.extras.exchange.sentencepiece import entry_names, model_file
 from mt_cli.machine.storage import new_folder
@@ -75,11 +75,7 @@ def export_huggingface(run: TrainedRun, output: Path, sentences: Sequence[str], 
         sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
         agreement = compare(TransformerEngine(run.model), engine, sources, run.config.decoding)
         _check_ids(run, engine, sentences, output)
-        if not agreement.difference <= TOLERANCES["float32"]:
-            raise MtError(
-                f"{output}: the exported model disagrees with ours: log-probabilities differ by "
-                f"{agreement.difference:.4f} nats per token; nothing was exported"
-            )
+        agreement.check(output)
     return agreement
 
 

@@ -20,7 +20,7 @@ from mt_cli.corpus.rows import Languages
 from mt_cli.errors import InputError
 from mt_cli.extras.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.extras.exchange.description import DESCRIPTION, Description
-from mt_cli.extras.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
+from mt_cli.extras.exchange.marian import ARCHITECTURES, PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
 from mt_cli.machine.hub import Repository, find
 from mt_cli.machine.hub_files import download
 from mt_cli.machine.storage import read_model
@@ -28,6 +28,15 @@ from mt_cli.machine.storage import read_model
 _MAX_TOKENS, _LONGEST = 512, 2**14
 """`corpus.max_tokens` if a model does not say how long its sources were, or says more than the second number."""
 T = TypeVar("T", bound=BaseModel)
+_OTHER_ARCHITECTURES = {
+    "m2m_100": "M2M100 or NLLB",
+    "nllb-moe": "NLLB",
+    "mbart": "mBART",
+    "t5": "T5, as MADLAD",
+    "mt5": "mT5",
+    "fsmt": "FSMT",
+}
+"""Well-known translation models, by `model_type`."""
 _FILES = (
     *(DESCRIPTION, "config.json", "generation_config.json", "tokenizer_config.json", "vocab.json", "target_vocab.json"),
     *("source.spm", "target.spm", "tokenizer.json", "tokenizer.source.json", "tokenizer.target.json"),
@@ -57,6 +66,7 @@ def import_model(
         config, tokenizers, model = read_bundle(folder, output.name, languages)
         longest = read_model(folder / DESCRIPTION, Description).max_tokens
     else:
+        _check_architecture(str(folder), folder)
         described = _read_optional(folder / "tokenizer_config.json", _TokenizerConfig)
         both = _languages(name, described, languages)
         imported = read_marian(folder, allow_pickle)
@@ -84,6 +94,8 @@ def _ancestor(repository: Repository, languages: Languages) -> Ancestor:
 
 def _downloaded(repository: Repository, allow_pickle: bool) -> Path:
     """The folder with the files that are needed of a model of the hub."""
+    if "config.json" in repository.files and DESCRIPTION not in repository.files:
+        _check_architecture(str(repository), download(repository, ["config.json"]))
     files = [file for file in _FILES if file in repository.files]
     weights = next((file for file in (WEIGHTS, PICKLED_WEIGHTS) if file in repository.files), None)
     if weights is None or not {DESCRIPTION, "config.json"} & set(files):
@@ -96,6 +108,25 @@ def _downloaded(repository: Repository, allow_pickle: bool) -> Path:
     if "source.spm" in files and "tokenizer.json" in files:
         files.remove("tokenizer.json")
     return download(repository, [*files, weights])
+
+
+class _Architecture(BaseModel):
+    """The key of `config.json` that names the architecture."""
+
+    model_type: str | None = None
+
+
+def _check_architecture(name: str, folder: Path) -> None:
+    """Raise InputError, with what can be done instead, if a folder has a model of an architecture that is not read."""
+    kind = _read_optional(folder / "config.json", _Architecture).model_type
+    if kind is None or kind in ARCHITECTURES:
+        return
+    title = f" ({_OTHER_ARCHITECTURES[kind]})" if kind in _OTHER_ARCHITECTURES else ""
+    raise InputError(
+        f"{name}: has the architecture {kind!r:.80}{title}, which mt import does not read; it reads MarianMT, such as "
+        "Helsinki-NLP/opus-mt-en-it, and what mt export writes (docs/model_formats.md). Begin with such a model "
+        "(init.run), or translate text with this one in its own program and train on the pairs"
+    )
 
 
 class _TokenizerConfig(BaseModel):

@@ -39,6 +39,8 @@ PICKLE_ADVICE = (
     f"the weights are in Python's pickle format ({PICKLED_WEIGHTS}), which can run code when it is read; if you trust "
     "the source, add --allow-pickle, which reads tensors alone (weights_only of torch.load)"
 )
+ARCHITECTURES = ("marian", "pegasus")
+"""The values of `model_type` that are read."""
 _NEVER = -1e4
 """The logit of an entry that is never generated; not so low that label smoothing, which sees it, loses digits."""
 _ACTIVATIONS: Mapping[str, Literal["silu", "relu", "gelu"]] = {
@@ -60,6 +62,7 @@ class _Description(BaseModel):
     """The keys of `config.json` that are needed."""
 
     model_type: Literal["marian", "pegasus"]
+    """One of `ARCHITECTURES`."""
     d_model: int = Field(ge=2, le=2**16)
     vocab_size: int = Field(ge=4, le=2**24)
     decoder_vocab_size: int | None = None

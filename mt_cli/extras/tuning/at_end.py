@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.evaluation.evaluate import translations_of
 from mt_cli.evaluation.texts import METRICS, scorer_of
-from mt_cli.extras.tuning.tuning import TuningSet, metric_of, search_grid, tune, write_choice
-from mt_cli.machine.console import say
+from mt_cli.extras.tuning.tuning import OutOfTimeError, TuningSet, metric_of, search_grid, tune, write_choice
+from mt_cli.machine.console import clock, say
 from mt_cli.translation.translator import Translator
 
 if TYPE_CHECKING:
@@ -28,30 +30,85 @@ _TOKENS_OF_SENTENCE = 40
 """Of longer sentences, in particular of those of a character-level model, fewer are translated."""
 
 
-def tune_at_end(setup: Setup) -> None:
-    """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config."""
+_SHARE_OF_TIME = 0.25
+_LEAST_SECONDS = 120.0
+"""Tuning takes at most this share of the training time, or this time if it is longer."""
+_PROBED_PAIRS = 100
+_LEAST_GAIN, _LEARNED = 0.5, 50.0
+"""chrF by which translations must fit their own references better than other ones, unless they reach `_LEARNED`."""
+
+
+def tune_at_end(setup: Setup, training_seconds: float) -> None:
+    """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config.
+
+    A model whose translations do not depend on their sources is not tuned: it has learned nothing yet, and its
+    translations are as long as the search allows, which takes long.
+    """
     config, directory = setup.config, setup.directory
     decoding = config.decoding
     if decoding.sample or decoding.beam_size == 1:
         return
-    valid, scorer = setup.data.corpora["valid"], scorer_of(config, "valid")
+    valid = setup.data.corpora["valid"]
     if len(valid) < _FEWEST_PAIRS:
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     translator = Translator.load(directory.path, str(setup.device), setup.precision)
+    compared = _tuning_set(setup, len(translator.tags))
+    penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
+    settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
+    # If the time ends early, some settings with and some without `no_repeat_ngram` were tried.
+    settings.sort(key=lambda each: (each.length_penalty, each.no_repeat_ngram or 0))
+    if not _has_learned(translator, compared):
+        return say(
+            "note: the search is not tuned (training.tune_decoding): the translations of valid do not depend on their "
+            "sources, so the model has learned nothing yet; train longer, or check the data (mt data check)"
+        )
+    seconds = max(_LEAST_SECONDS, _SHARE_OF_TIME * training_seconds)
+    say(
+        f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
+        f"most {clock(seconds)}, which training.max_minutes does not count"
+    )
+    if found := _tuned(translator, compared, settings, seconds, f"mt tune-decoding --run {directory.path}"):
+        for line in _described(found):
+            say(line)
+        write_choice(directory, config, found["chosen"])
+
+
+def _tuned(
+    translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], seconds: float, later: str
+) -> dict[str, Any] | None:
+    """The result of `tune` within some seconds, or None; says what was not tried, and the command that tries it."""
+    margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN
+    try:
+        found = tune(translator, compared, settings, margin, _LONGEST, seconds)
+    except OutOfTimeError:
+        say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
+        return None
+    if len(found["trials"]) < found["num_settings"]:
+        say(
+            f"note: the time was enough for {len(found['trials'])} of {found['num_settings']} settings, so the choice "
+            f"depends on the speed of this machine; with more time: {later}"
+        )
+    return found
+
+
+def _tuning_set(setup: Setup, num_tags: int) -> TuningSet:
+    """The pairs to choose by: a sample of `valid`, smaller if sentences are long."""
+    config, valid, scorer = setup.config, setup.data.corpora["valid"], scorer_of(setup.config, "valid")
     languages = valid.languages(config.corpus.languages_of("valid"))
     compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
     length = max(_TOKENS_OF_SENTENCE, setup.data.statistics["valid"].target.tokens_per_sentence)
-    number = max(_PAIRS, _PAIRS_OF_TAG * len(translator.tags)) * _TOKENS_OF_SENTENCE / length
-    fewest = _FEWEST_PAIRS * max(1, len(translator.tags))
-    compared = compared.sampled(max(fewest, round(number)), config.training.seed)
-    penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
-    settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
-    say(f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding)")
-    margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN
-    found = tune(translator, compared, settings, margin, _LONGEST)
-    for line in _described(found):
-        say(line)
-    write_choice(directory, config, found["chosen"])
+    number = max(_PAIRS, _PAIRS_OF_TAG * num_tags) * _TOKENS_OF_SENTENCE / length
+    return compared.sampled(max(_FEWEST_PAIRS * max(1, num_tags), round(number)), config.training.seed)
+
+
+def _has_learned(translator: Translator, compared: TuningSet) -> bool:
+    """Whether greedy translations of some pairs fit their own references better than those of other pairs."""
+    some = compared.sampled(_PROBED_PAIRS, 0)
+    greedy = translator.with_decoding(translator.decoding.greedy)
+    texts, references = translations_of(greedy, some.pairs, lambda number: None), some.references
+    others = [*references[1:], references[0]]
+    own, other = (some.scorer.score(texts, each, ["chrf"])["chrf"].score for each in (references, others))
+    return own >= _LEARNED or own - other >= _LEAST_GAIN
 
 
 def _described(found: Mapping[str, Any]) -> Iterator[str]:
@@ -65,9 +122,12 @@ def _described(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{shown} ({label} of valid: {_listed(by_ngram.pop(own))})"
     for ngram, trials in by_ngram.items():
         yield f"  with{f' no_repeat_ngram {ngram}' if ngram else 'out no_repeat_ngram'}: {_listed(trials)}"
+    penalties = chosen["length_penalties"] or {}
     for tag, trials in found["tags"].items():
-        yield f"  {tag}  {chosen['length_penalties'][tag]:g} ({_listed(trials)})"
-    if found["tags"]:
+        yield f"  {tag}  {penalties.get(tag, chosen['length_penalty']):g} ({_listed(trials)})"
+    if found["tags"] and not penalties:
+        yield f"  one for all tags: those that are best for each tag score less together ({label})"
+    elif found["tags"]:
         yield f"  each tag with its own (decoding.length_penalties): {label} {chosen['score']:.2f}"
 
 

@@ -101,7 +101,7 @@ def tune_decoding(
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
-        _, pairs, languages = _pairs_of(config, _SPLIT, None, None)
+        _, pairs, languages, _ = _pairs_of(config, _SPLIT, None, None)
         scorer = scorer_of(config, _SPLIT)
         compared = tuning.TuningSet(pairs, languages, scorer, tuning.metric_of(config, scorer))
         compared = compared.sampled(max_sentences, config.training.seed)

@@ -141,12 +141,17 @@ def choose(trials: Sequence[Trial], margin: float, longest: float = inf) -> Tria
     the best; then the highest score, and of equal scores the penalty closest to the default. Length ratios above
     `longest` are no answer; if all are, it is the setting closest to the defaults with the smallest one.
     """
-    fitting = [each for each in trials if each.length_ratio <= longest]
-    fitting = fitting or [min(trials, key=lambda each: (-_num_defaults(each), each.length_ratio))]
-    best = max(each.score for each in fitting)
-    near = [each for each in fitting if best - each.score <= margin]
+    possible = fitting(trials, longest)
+    best = max(each.score for each in possible)
+    near = [each for each in possible if best - each.score <= margin]
     near = [each for each in near if each.beam_size == min(trial.beam_size for trial in near)]
     return max(near, key=lambda each: (_num_defaults(each), each.score, -abs(each.length_penalty - _DEFAULT_PENALTY)))
+
+
+def fitting(trials: Sequence[Trial], longest: float) -> list[Trial]:
+    """The trials with length ratios up to `longest`; if there are none, the one to keep (see `choose`)."""
+    short = [each for each in trials if each.length_ratio <= longest]
+    return short or [min(trials, key=lambda each: (-_num_defaults(each), each.length_ratio))]
 
 
 def _num_defaults(trial: Trial) -> int:
@@ -159,21 +164,20 @@ def tune(
     settings: Sequence[DecodingConfig],
     margin: float,
     longest: float = inf,
+    max_seconds: float = inf,
 ) -> dict[str, Any]:
     """Scores of all settings and the choice among them, as `mt tune-decoding --json` prints them.
 
-    `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own; the other
-    options are chosen for all pairs together.
+    `margin` and `longest`: see `choose`. With several directions, each tag has a length penalty of its own, if these
+    together score at least as high as the best one for all tags; the other options are chosen for all pairs
+    together. After `max_seconds`, the choice is among the settings that were tried until then (`num_settings` counts
+    all). Raises OutOfTimeError if not even one was.
     """
-    trials = _trials(translator, compared, settings)
+    trials = _trials(translator, compared, settings, max_seconds)
     chosen = choose(list(trials), margin, longest)
-    search = chosen.beam_size, chosen.no_repeat_ngram
-    alike = {each: texts for each, texts in trials.items() if (each.beam_size, each.no_repeat_ngram) == search}
-    tags = compared.trials_by_tag(alike, translator.tags) if chosen.beam_size > 1 else {}
-    penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
-    texts_of = {trial.length_penalty: texts for trial, texts in alike.items()}
-    texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
-    hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
+    tags, penalties, hypotheses = dict[str, list[Trial]](), dict[str, float](), trials[chosen]
+    if chosen.beam_size > 1:
+        tags, penalties, hypotheses = _by_tag(translator.tags, compared, trials, chosen, margin, longest)
     score = compared.score(hypotheses)
     return {
         "num_sentences": len(compared.pairs),
@@ -181,6 +185,7 @@ def tune(
         "signature": score.signature,
         "confidence_95": compared.confidence(hypotheses),
         "margin": margin,
+        "num_settings": len(settings),
         "trials": [vars(each) for each in trials],
         "tags": {tag: [vars(each) for each in of_tag] for tag, of_tag in tags.items()},
         "chosen": {
@@ -194,8 +199,39 @@ def tune(
     }
 
 
-def _trials(translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig]) -> dict[Trial, list[str]]:
-    """The trial of each setting and its translations.
+def _by_tag(
+    names: Sequence[str],
+    compared: TuningSet,
+    trials: Mapping[Trial, list[str]],
+    chosen: Trial,
+    margin: float,
+    longest: float,
+) -> tuple[dict[str, list[Trial]], dict[str, float], list[str]]:
+    """The trials of each tag, the length penalties of tags, and the translations with them.
+
+    The penalties are none if they score less together than a setting with one penalty and this beam for all tags.
+    """
+    search = chosen.beam_size, chosen.no_repeat_ngram
+    alike = {each: texts for each, texts in trials.items() if (each.beam_size, each.no_repeat_ngram) == search}
+    tags = compared.trials_by_tag(alike, names)
+    penalties = {tag: choose(of_tag, margin, longest).length_penalty for tag, of_tag in tags.items()}
+    texts_of = {trial.length_penalty: texts for trial, texts in alike.items()}
+    texts_by_tag = {tag: texts_of[penalty] for tag, penalty in penalties.items()}
+    hypotheses = [texts_by_tag.get(tag, trials[chosen])[row] for row, tag in enumerate(compared.tags)]
+    for_all = [each.score for each in fitting(list(trials), longest) if each.beam_size == chosen.beam_size]
+    if penalties and compared.score(hypotheses).score < max(for_all):
+        return tags, {}, trials[chosen]
+    return tags, penalties, hypotheses
+
+
+class OutOfTimeError(Exception):
+    """The time for tuning is over before any setting was tried on all pairs."""
+
+
+def _trials(
+    translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], max_seconds: float
+) -> dict[Trial, list[str]]:
+    """The trial of each setting and its translations; of fewer settings after `max_seconds`.
 
     The length penalty does not change greedy search, which is done once. For other beams each setting is a search of
     its own: the penalty decides when a search ends.
@@ -203,17 +239,31 @@ def _trials(translator: Translator, compared: TuningSet, settings: Sequence[Deco
     keys = [(each.beam_size, each.no_repeat_ngram, each.length_penalty * (each.beam_size > 1)) for each in settings]
     by_key = dict(zip(keys, settings, strict=True))
     found: dict[tuple[int, int | None, float], tuple[float, float, float, list[str]]] = {}
-    with Progress("tune decoding", len(by_key) * len(compared.pairs), "sentence") as progress:
+    ends_at = time.monotonic() + max_seconds
+    limit = max_seconds if max_seconds < inf else None
+    with Progress("tune decoding", len(by_key) * len(compared.pairs), "sentence", max_seconds=limit) as progress:
+
+        def advance(number: int) -> None:
+            progress.advance(number)
+            if time.monotonic() > ends_at:
+                raise OutOfTimeError
+
         for key, each in by_key.items():
             started_at = time.perf_counter()
-            texts = translations_of(translator.with_decoding(each), compared.pairs, progress.advance)
+            try:
+                texts = translations_of(translator.with_decoding(each), compared.pairs, advance)
+            except OutOfTimeError:
+                break
             seconds = round(time.perf_counter() - started_at, 3)
             score = compared.score(texts).score
             found[key] = score, compared.length_ratio(texts), seconds, texts
             progress.show(beam=f"{each.beam_size}", score=f"{score:.2f}")
+    if not found:
+        raise OutOfTimeError
     return {
         Trial(each.beam_size, each.length_penalty, *found[key][:3], each.no_repeat_ngram): found[key][3]
         for each, key in zip(settings, keys, strict=True)
+        if key in found
     }
 
 
@@ -253,6 +303,8 @@ def format_tuning(result: Mapping[str, Any]) -> str:
     if chosen["length_penalties"]:
         listed = ", ".join(f"{tag} {penalty:g}" for tag, penalty in chosen["length_penalties"].items())
         choice += f"; each tag with its own, score {chosen['score']:.2f}: {listed}"
+    elif result["tags"]:
+        choice += "; one for all tags, because those that are best for each tag score less together"
     return "\n".join(
         [
             *lines,

@@ -125,7 +125,9 @@ def test_the_hub_reads_the_languages_and_all_scores_of_a_card(shared_run):
     )
     languages = shared_run.config.corpus.model_copy(update={"source": "no", "target": "en"})
     config = shared_run.config.model_copy(update={"corpus": languages})
-    data = ModelCard(model_card(RunSummary("null", config, [], [], report), "cc-by-4.0")).data
+    card = model_card(RunSummary("null", config, [], [], report), "cc-by-4.0")
+    assert "| BLEU | 41.24 |" in card and "| TER (lower is better) | 41.24 |" in card
+    data = ModelCard(card).data
     assert (data.language, data.license, data.pipeline_tag, data.model_name) == (
         ["en", "no"],
         "cc-by-4.0",

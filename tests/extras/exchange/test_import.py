@@ -399,7 +399,9 @@ TABLE = "model.shared.weight"
         (with_more_weights("model.encoder.layernorm_embedding.weight", TABLE), "belongs to no layer"),
         (with_options(eos_token_id=1), "eos_token_id is 1, and the vocabulary has </s> the id 0"),
         (with_options(pad_token_id=7, decoder_start_token_id=7), "pad_token_id is 7, and the vocabulary has <pad> the"),
-        (with_options(model_type="a\nb"), "model_type: input should be 'marian' or 'pegasus'"),
+        (with_options(model_type="a\nb"), "has the architecture 'a\\nb', which mt import does not read"),
+        (with_options(model_type="m2m_100"), "'m2m_100' (M2M100 or NLLB), which mt import does not read; it reads"),
+        (with_options(model_type=None), "model_type: input should be 'marian' or 'pegasus'"),
         (
             lambda folder: (folder / "generation_config.json").write_text('{"forced_bos_token_id": 7}'),
             "generation_config.json: cannot be used: forced_bos_token_id: input should be null",

@@ -44,7 +44,16 @@ def test_pickled_weights_are_refused_before_they_are_downloaded(hub, mt_from_hub
     hub.model("org/opus-mt-en-de", safe | {"pytorch_model.bin": b"\0" * 1000})
     status, _, err = mt_from_hub("import", "org/opus-mt-en-de", "--output", tmp_path / "one")
     assert status == 2 and "--allow-pickle" in err
-    assert not any("resolve" in request.path for request in hub.requests)
+    assert not any("pytorch_model.bin" in request.path for request in hub.requests)
     hub.model("org/other", {"config.json": b"{}", "pytorch_model-1.bin": b"\0"})
     status, _, err = mt_from_hub("import", "org/other", "--output", tmp_path / "one")
     assert status == 2 and "has no Marian model" in err
+
+
+@pytest.mark.parametrize("weights", ["model.safetensors", "pytorch_model.bin", "model-00001-of-00002.safetensors"])
+def test_other_architectures_are_refused_before_their_weights_are_downloaded(hub, mt_from_hub, tmp_path, weights):
+    hub.model("org/nllb", {"config.json": b'{"model_type": "m2m_100"}', weights: b"\0" * 1000})
+    status, _, err = mt_from_hub("import", "org/nllb", "--output", tmp_path / "one")
+    assert status == 2 and "org/nllb" in err and "(M2M100 or NLLB), which mt import does not read" in err
+    assert "Helsinki-NLP/opus-mt" in err and "train on the pairs" in err
+    assert not any(weights in request.path for request in hub.requests)

@@ -522,3 +522,29 @@ def test_runs_of_different_vocabularies_are_no_ensemble(child, mt, tmp_path):
     status, out, err = mt("translate", "--run", "runs/parent", "--run", "runs/other", "one")
     assert (status, out) == (2, "")
     assert "runs/other: has other vocabularies than runs/parent" in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_trained_on"),
+    [
+        ("training.learning_rate=0.0001", True),
+        ("training.batch_tokens=90", True),
+        ("corpus.max_tokens=50", True),
+        ("model.d_ff=32", False),
+        ("tokenizer.vocab_size=280", False),
+    ],
+)
+def test_what_may_not_change_when_a_run_resumes_is_refused_with_lines_that_train_on(child, mt, setting, is_trained_on):
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", setting)
+    assert status == 2 and f"{setting.partition('=')[0]}: was" in err and "use --fresh" in err
+    found = re.search(
+        r"\(init.run\), write these lines into the config and leave out `tokenizer` and `model`.*?:\n((  .*\n)+)", err
+    )
+    assert (found is not None) == is_trained_on, err
+    if found is not None:
+        tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
+        tree |= yaml.safe_load(found[1])
+        assert tree["name"] == "parent-2"
+        Path("next.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        status, _, err = mt("train", "--config", "next.yaml", "--set", setting)
+        assert status == 0 and "begins with runs/parent" in err, err

@@ -191,6 +191,8 @@ def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
         assert f'<h2 id="{part.lower()}">{part}</h2>' in text
     report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
     assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
+    assert "<td>TER</td><td>lower</td>" in text and "<td>BLEU</td><td>higher</td>" in text
+    assert "<p>tiny, test: 40 sentences: intervals and p-values mean little" in text
     assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
     assert "<td><code>decoding.max_length</code></td><td>null</td><td>9</td>" in text and ">None<" not in text
     assert f"The runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text

@@ -97,6 +97,13 @@ class Copying:
         other.decoding = decoding
         return other
 
+    def with_callback(self, on_done):
+        return self
+
+    @property
+    def of_corpora(self):
+        return self
+
     def translate(self, sources):
         end = int(self.decoding.length_penalty) * " was" + " hm" * (self.decoding.no_repeat_ngram is None)
         return [text[6:] + end * text.startswith("<2de>") for text in sources]
@@ -152,3 +159,57 @@ def test_no_limit_of_repetitions_is_preferred_if_it_is_as_good():
     for margin, expected in ((0.1, None), (0.01, 3)):
         chosen = choose([*plain, *ngrams], margin)
         assert (chosen.length_penalty, chosen.no_repeat_ngram) == (2.0, expected)
+
+
+def test_penalties_by_tag_are_kept_only_if_they_score_at_least_as_high_as_one_for_all(monkeypatch):
+    """Scores of tags can mislead: here they prefer other penalties than all pairs together."""
+    monkeypatch.setattr(tuning, "_FEWEST_PAIRS_OF_TAG", 3)
+    compared = compared_on(PAIRS, LANGUAGES)
+    honest = TuningSet.trials_by_tag
+
+    def misleading(self, trials, tags):
+        found = honest(self, trials, tags)
+        return {tag: [replace(each, score=100 - each.score) for each in of_tag] for tag, of_tag in found.items()}
+
+    kept = tune(Copying(), compared, grid([1, 2, 9]), 0)
+    assert kept["chosen"]["length_penalties"] == {"<2de>": 2, "<2en>": 1}
+    monkeypatch.setattr(TuningSet, "trials_by_tag", misleading)
+    found = tune(Copying(), compared, grid([1, 2, 9]), 0)
+    best = max(each["score"] for each in found["trials"])
+    assert found["chosen"]["length_penalties"] == {} and found["chosen"]["length_penalty"] == 2
+    assert found["chosen"]["score"] == best and set(found["tags"]) == {"<2de>", "<2en>"}
+    assert "one for all tags, because" in format_tuning(found | {"split": "valid"})
+
+
+class Slow(Copying):
+    """Needs a second of a clock that tests move for each search."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def with_decoding(self, decoding):
+        other = Slow(self.clock)
+        other.decoding = decoding
+        return other
+
+    def translate(self, sources):
+        self.clock[0] += 1
+        return super().translate(sources)
+
+
+@pytest.mark.parametrize(("max_seconds", "num_tried"), [(9, 3), (2.5, 2), (1.5, 1)])
+def test_after_its_time_tuning_chooses_among_the_settings_that_were_tried(monkeypatch, max_seconds, num_tried):
+    clock = [0.0]
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+    compared, settings = compared_on(PAIRS, LANGUAGES), grid([1, 2, 9])
+    found = tune(Slow(clock), compared, settings, 0, max_seconds=max_seconds)
+    assert (len(found["trials"]), found["num_settings"]) == (num_tried, 3)
+    rest = tune(Copying(), compared, settings[:num_tried], 0)
+    assert found["chosen"] == rest["chosen"]
+
+
+def test_tuning_without_time_for_one_setting_chooses_nothing(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(tuning.time, "monotonic", lambda: clock[0])
+    with pytest.raises(tuning.OutOfTimeError):
+        tune(Slow(clock), compared_on(PAIRS), grid([1, 2]), 0, max_seconds=0.5)

@@ -1,0 +1,166 @@
+import json
+import logging
+import random
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from texts import TEXTS
+
+from mt_cli.corpus.rows import LeftOut
+from mt_cli.evaluation import evaluate
+from mt_cli.evaluation.evaluate import Rival, SplitScores, compare, format_scores
+from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
+from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Scorer
+
+ITALIAN = [
+    f"{who} {what}, {when}."
+    for who in ("L'insegnante", "Il dottore", "L'amica", "La sorella", "Lo zio")
+    for what in ("apre l'ultima porta", "compra del pane", "vede la città", "cerca un libro", "trova l'acqua")
+    for when in ("ogni giorno", "dopo la scuola", "vicino al fiume", "di sera")
+]
+
+
+def notes(hypotheses, references, language="it", left_out=()):
+    return notes_on_texts(Scorer.of(language), hypotheses, references, (), left_out)
+
+
+def tokenised(text):
+    return text.replace(",", " ,").replace(".", " .").replace("'", " ' ")
+
+
+SPELLINGS = {
+    "tokenised": tokenised,
+    "in lower case": str.lower,
+    "in capitals": str.upper,
+    "typographic apostrophes": lambda text: text.replace("'", "\u2019"),
+    "decomposed letters": lambda text: unicodedata.normalize("NFD", text),
+    "compatibility characters": lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("has_changed", ["references", "translations"])
+def test_another_spelling_on_one_side_is_noted_with_the_score_that_it_hides(spelling, has_changed):
+    changed = [SPELLINGS[spelling](text) for text in ITALIAN]
+    sides = (ITALIAN, changed) if has_changed == "references" else (changed, ITALIAN)
+    found = notes(*sides)
+    assert any(spelling in note and f" {has_changed} " in note for note in found), found
+    assert "BLEU would be about 100.0 instead of " in found[0]
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_clean_text_has_no_note_on_its_spelling(language):
+    """Neither if the translations are perfect, nor if they are other sentences."""
+    references = TEXTS[language].split("\n") * 20
+    hypotheses = random.Random(1).sample(references, len(references))
+    assert notes(references, references, language) == notes(hypotheses, references, language) == []
+
+
+def test_tokenised_text_on_both_sides_is_noted():
+    changed = list(map(tokenised, ITALIAN))
+    (note,) = notes(changed, changed)
+    assert "100 of 100 translations and 100 of 100 references" in note and "not comparable" in note
+    assert notes(changed[:3] + ITALIAN[3:], changed[:3] + ITALIAN[3:]) == []
+
+
+def test_few_sentences_are_noted_beside_their_p_values():
+    for number, is_noted in ((1, True), (99, True), (100, False)):
+        texts, rivals = ITALIAN[:number], ["un altro libro."] * number
+        found = notes(texts, texts)
+        assert any("mean little below 100 sentences" in note for note in found) == is_noted
+        scorer = Scorer.of("it", num_resamples=20)
+        scores = SplitScores(split="test", num_sentences=number, notes=found, **scorer.score(texts, texts))
+        scores.against = compare("other", scorer, texts, rivals, texts)
+        assert ("which are few" in format_scores(scores)) == is_noted
+
+
+def test_each_row_that_is_left_out_is_counted_and_some_are_named():
+    rows = [LeftOut(0, 1, "blank_target"), LeftOut(3, 5, "blank_source"), LeftOut(3, 6, "blank_target", "b.tsv")]
+    assert note_on_left_out([], 9) is None
+    assert note_on_left_out(rows[:1], 9) == "1 of 10 pairs is left out: line 1 has no reference"
+    assert note_on_left_out(rows, 9) == (
+        "3 of 12 pairs are left out: line 5 has no source; lines 1, 6 of b.tsv have no reference"
+    )
+    many = [LeftOut(0, number, "blank_pair") for number in range(1, 9)]
+    assert "lines 1, 2, 3, 4, 5 and 3 more have neither side" in note_on_left_out(many, 1)
+
+
+def test_the_output_says_of_which_metrics_lower_is_better_and_which_system_is_better():
+    scorer = Scorer.of("it", num_resamples=20)
+    worse = [text.replace("porta", "casa").replace("pane", "pesce") for text in ITALIAN]
+    for texts, rivals, word in ((ITALIAN, worse, "better"), (worse, ITALIAN, "worse")):
+        scores = SplitScores(split="test", num_sentences=100, **scorer.score(texts, ITALIAN))
+        scores.against = compare("other", scorer, texts, rivals, ITALIAN)
+        text = format_scores(scores)
+        own, against = text.split("against other")
+        for name, label in METRICS.items():
+            (line,) = [line for line in own.split("\n") if line.startswith(f"  {label} ")]
+            assert ("lower is better" in line) == (name in LOWER_IS_BETTER) == scores.scores[name].lower_is_better
+            (line,) = [line for line in against.split("\n") if line.startswith(f"  {label} ")]
+            sign = "-" if (word == "better") == (name in LOWER_IS_BETTER) else "+"
+            assert f"difference {sign}" in line and f"({word})" in line
+    equal = SplitScores(split="test", num_sentences=100, **scorer.score(worse, ITALIAN))
+    equal.against = compare("other", scorer, worse, worse, ITALIAN)
+    assert "difference +0.00, p = 1.000: not significant" in format_scores(equal)
+
+
+def test_notes_on_a_rival_name_it():
+    found = compare("runs/other", Scorer.of("it", num_resamples=20), ITALIAN, list(map(tokenised, ITALIAN)), ITALIAN)
+    assert "100 of 100 translations of runs/other are tokenised" in found.notes[0]
+    assert Rival.model_validate(json.loads(found.model_dump_json())) == found
+
+
+def test_the_library_of_scores_says_nothing_itself(caplog):
+    caplog.set_level(logging.WARNING)
+    texts = ["ein kleines Haus ."] * 200
+    for language in ("de", "zh", "ja", "th"):
+        scorer = Scorer.of(language, num_resamples=20)
+        scorer.score(texts, texts)
+        scorer.score_with_confidence(texts, texts)
+        scorer.compare(texts, texts, texts)
+    assert not caplog.records
+
+
+def test_scores_with_intervals_are_the_scores_and_the_intervals():
+    worse = [text.replace("porta", "casa") for text in ITALIAN]
+    scorer, sentences = Scorer.of("it", num_resamples=50), []
+    found = scorer.score_with_confidence(worse, ITALIAN, (), lambda: sentences.append(1))
+    assert len(sentences) == len(ITALIAN), "progress, of TER alone"
+    plain, intervals = scorer.score(worse, ITALIAN), scorer.confidence(worse, ITALIAN)
+    assert {name: score.confidence_95 for name, score in found.items()} == intervals
+    for name, score in found.items():
+        assert (score.score, score.signature) == (plain[name].score, plain[name].signature)
+
+
+def test_of_several_directions_each_has_notes_of_its_own():
+    """A text that is clean as a whole: one direction of three is tokenised, and has few sentences."""
+    languages = [("en", "it")] * 200 + [("it", "de")] * 200 + [("de", "it")] * 100
+    references = [*ITALIAN * 4, *map(tokenised, ITALIAN)]
+    (note,) = notes_on_texts(Scorer.of("it"), ITALIAN * 5, references, languages)
+    assert note.startswith("de-it: 100 of 100 references are tokenised") and "BLEU would be about 100.0" in note
+    few = notes_on_texts(Scorer.of("it"), ITALIAN * 5, ITALIAN * 5, [("en", "it")] * 401 + [("de", "it")] * 99)
+    assert len(few) == 1 and "99 sentences: intervals" in few[0]
+
+
+@given(reports=st.lists(st.integers(0, 9), max_size=9), number=st.integers(0, 9), size=st.integers(1, 4))
+def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, number, size):
+    """An engine reports segments, of which a sentence has several or none; some engines report nothing."""
+
+    class Reporting:
+        def with_callback(self, on_done):
+            self.on_done = on_done
+            return self
+
+        def translate(self, sources):
+            for report in reports:
+                self.on_done(report)
+            return sources
+
+    done = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "_SENTENCES_AT_ONCE", size)
+        pairs = [(str(index), "") for index in range(number)]
+        assert evaluate.translations_of(Reporting(), pairs, done.append) == [source for source, _ in pairs]
+    assert sum(done) == number and all(each >= 0 for each in done)
