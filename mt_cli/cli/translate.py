@@ -157,12 +157,14 @@ def translate(
     given |= {"sample": sample or None}
 
     def check_before_launch() -> None:
-        _check_sources(sentences, input_file, interactive, as_lines)
         check_shared(sentences, input_file)
+        _check_sources(sentences, input_file, interactive, as_lines)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
 
     with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
+        if group.size > 1:
+            check_shared(sentences, input_file)
         _check_sources(sentences, input_file, interactive, as_lines)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
         if attention:
@@ -183,8 +185,6 @@ def translate(
         }
         if alignment:
             writers[Output(alignment)] = _format_alignment
-        if group.size > 1:
-            check_shared(sentences, input_file)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
         search["tag"] = options.target_tag(translator, to, tag)
         is_piped = bool(output_file) or not sys.stdout.isatty()

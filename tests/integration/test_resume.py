@@ -855,6 +855,7 @@ CHANGES = {
     **{"decoding.min_length": 2, "decoding.max_length": 3, "decoding.no_repeat_ngram": 1, "decoding.unk": "keep"},
     **{"decoding.sample": "true", "decoding.temperature": 2.0, "decoding.top_k": 3, "decoding.top_p": 0.5},
     **{"decoding.seed": 2, "decoding.batch_tokens": 50},
+    **{"corpus.accept_processed": "true", "training.planned_for": "cpu"},
 }
 STOPS = ("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience")
 ROUNDING = ("training.device", "training.num_threads")

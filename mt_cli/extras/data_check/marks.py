@@ -161,8 +161,14 @@ DAMAGED = (
 )
 """Text that is damaged."""
 
+_TAG_NAMES = (
+    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
+    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
+)
+"""Names of HTML and XLIFF."""
 IN_MARKUP = (
     Detector("entities (`&amp;`)", _has(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});"), _NEVER, 0.01),
-    Detector("tags (`<b>`)", _has(r"</?(?:[a-rt-zA-Z]|s[a-zA-Z])[^<>]*>"), _NEVER, 0.01),
+    # Other words in angle brackets are labels (`:ref:`text <label>``), placeholders or addresses.
+    Detector("tags (`<b>`)", _has(rf"</[a-zA-Z][\w-]*>|(?i:<(?:{_TAG_NAMES})(?:\s[^<>]*)?/?>)"), _NEVER, 0.01),
 )
 """Markup, which text may have by nature, on any side of a pair."""
