@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -53,6 +54,7 @@ class Section(BaseModel):
 
 _BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
+_TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
 _TwoTexts = Annotated[tuple[str, str], Field(strict=False)]
 
 
@@ -144,17 +146,35 @@ class FilesSource(TextSource):
     """Source file and target file; `.gz` and `.zst` are decompressed."""
 
 
-class FileSource(TextSource):
+class MarkedUpSource(TextSource):
+    """Options of files whose format has markup."""
+
+    skip_damaged: bool = False
+    """Skip damaged files of a folder and damaged units of a `.tmx` file, and count them; `false`: they are an error."""
+    inline_codes: Literal["drop", "keep"] = "drop"
+    """Inline codes of `.tmx`: native markup and placeholders such as `%s`. `keep`: their content is text."""
+
+
+class FileSource(MarkedUpSource):
     """One file with both sides."""
 
     file: str = Field(min_length=1)
     """A `.tsv`, `.csv`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or `.zst`."""
     columns: _TwoTexts | None = None
     """Source and target column of a table, or keys of `translation`; `null`: the keys of `translation` or the columns
-    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header."""
+    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header. In a `.tmx`
+    file, the codes of the two languages, if they differ from those of the config."""
+
+    @without_problems
+    def _options_fit_the_format(self) -> Iterator[str]:
+        if not _TMX.search(self.file):
+            if self.skip_damaged:
+                yield "skip_damaged: only a .tmx file has units that can be skipped; a folder, files"
+            if self.inline_codes != "drop":
+                yield "inline_codes: only .tmx files have inline codes"
 
 
-class FolderSource(TextSource):
+class FolderSource(MarkedUpSource):
     """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
 
     folder: str = Field(min_length=1)

@@ -8,27 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mt_cli import hooks
 from mt_cli.corpus import tables
 from mt_cli.corpus.lines import COMPRESSIONS
+from mt_cli.corpus.record import Reading
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.varieties import Varieties
 from mt_cli.errors import CorpusError
 
 
 class Format(NamedTuple):
     """How files of one suffix are read."""
 
-    read: Callable[[Path, Languages, Columns], Iterator[Row]]
+    read: Callable[[Path, Languages, Columns, Reading], Iterator[Row]]
     names: Callable[[Path], Names]
+    varieties: Callable[[Path, bool], Varieties] | None = None
+    """The varieties of languages in a file whose text is marked with codes, perhaps without its damaged units."""
+
+
+def _without_options(read: Callable[[Path, Languages, Columns], Iterator[Row]]) -> Any:
+    """The reader of a format that has no options."""
+    return lambda path, languages, columns, reading: read(path, languages, columns)
 
 
 _FORMATS: Mapping[str, Format] = {
-    ".tsv": Format(tables.read_tsv, tables.names_in_tsv),
-    ".csv": Format(tables.read_csv, tables.names_in_csv),
-    ".jsonl": Format(tables.read_jsonl, tables.names_in_jsonl),
-    ".parquet": Format(tables.read_parquet, tables.names_in_parquet),
+    ".tsv": Format(_without_options(tables.read_tsv), tables.names_in_tsv),
+    ".csv": Format(_without_options(tables.read_csv), tables.names_in_csv),
+    ".jsonl": Format(_without_options(tables.read_jsonl), tables.names_in_jsonl),
+    ".parquet": Format(_without_options(tables.read_parquet), tables.names_in_parquet),
 }
 
 
@@ -49,12 +58,14 @@ def format_of(path: Path) -> Format:
     return found
 
 
-def read_file(path: Path, languages: Languages, columns: Columns = None) -> Iterator[Row]:
+def read_file(
+    path: Path, languages: Languages, columns: Columns = None, reading: Reading | None = None
+) -> Iterator[Row]:
     """The rows of a file with both sides.
 
     Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
-    return format_of(path).read(path, languages, columns)
+    return format_of(path).read(path, languages, columns, reading or Reading())
 
 
 def names_in(path: Path) -> Names:

@@ -37,9 +37,11 @@ from mt_cli.corpus.cleaning import (
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.record import Record
 from mt_cli.corpus.rows import Languages, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
+from mt_cli.machine.console import say
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk, size_of
 
@@ -93,8 +95,12 @@ def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> lis
 
     Raises CorpusError if a source cannot be read, or no pair is left.
     """
-    blocks = (clean_rows(read_rows(source, languages), source, languages, None) for source in sources)
-    return pairs_of(chain.from_iterable(blocks), key)
+    record = Record()
+    blocks = (clean_rows(read_rows(source, languages, record), source, languages, None) for source in sources)
+    pairs = pairs_of(chain.from_iterable(blocks), key)
+    for note in record.notes():
+        say(f"note: {note}")
+    return pairs
 
 
 def pairs_of(blocks: Iterable[Block], key: str) -> list[Pair]:
@@ -209,7 +215,8 @@ def _store_rows(
         for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
-            rows = islice(read_rows(source, config.languages), limit)
+            record = Record()
+            rows = islice(read_rows(source, config.languages, record), limit)
             for block in clean_rows(rows, source, config.languages, own):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
@@ -219,7 +226,10 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            parts.append(SourceRows(name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)))
+            rows_of_source = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
+            skipped = [place for places in record.skipped.values() for place in places]
+            losses = dict(record.num_skipped), skipped, record.varieties, [*record.notes()]
+            parts.append(SourceRows(*rows_of_source, *losses))
     return parts, np.concatenate(statuses), np.concatenate(hashes, axis=1)
 
 

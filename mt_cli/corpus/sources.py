@@ -28,6 +28,7 @@ from mt_cli.corpus.formats import format_of, read_file
 from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
+from mt_cli.corpus.record import Reading, Record
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Kind:
-    read: Callable[[Any, Languages], Iterator[Row]]
+    read: Callable[[Any, Languages, Record], Iterator[Row]]
     name: Callable[[Any], str]
     """The name in reports of a source that has no `name`."""
     content: Callable[[Any], Any]
@@ -49,12 +50,12 @@ class _Kind:
     """The files that must be on disk."""
 
 
-def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
-    """The rows of a source, unchanged.
+def read_rows(source: TextSource, languages: Languages, record: Record | None = None) -> Iterator[Row]:
+    """The rows of a source, unchanged; `record` receives what is skipped.
 
     Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
-    rows = _KINDS[type(source)].read(source, languages_in(source, languages))
+    rows = _KINDS[type(source)].read(source, languages_in(source, languages), record or Record())
     return ((number, second, first) for number, first, second in rows) if source.reverse else rows
 
 
@@ -137,7 +138,7 @@ def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
         yield block
 
 
-def _read_files(source: FilesSource, languages: Languages) -> Iterator[Row]:
+def _read_files(source: FilesSource, languages: Languages, record: Record) -> Iterator[Row]:
     paths = [Path(path) for path in source.files]
     if not source.streaming:  # Counting needs a full pass.
         _check_line_counts(*paths)
@@ -181,7 +182,12 @@ def _digest_of_file(source: FileSource) -> str:
     return digest_of_file(Path(source.file))
 
 
-def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
+def _read_one_file(source: FileSource, languages: Languages, record: Record) -> Iterator[Row]:
+    reading = Reading(source.skip_damaged, source.inline_codes == "keep", record=record)
+    return read_file(Path(source.file), languages, source.columns, reading)
+
+
+def _read_builtin(source: BuiltinSource, languages: Languages, record: Record) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".tsv":
         return read_file(path, languages)
@@ -200,7 +206,7 @@ def _practice_file(source: BuiltinSource) -> Path:
 
 _KINDS: Mapping[type[TextSource], _Kind] = {
     DatasetSource: _Kind(
-        read=read_dataset,
+        read=lambda source, languages, record: read_dataset(source, languages),
         name=lambda source: " ".join(filter(None, (source.dataset, source.subset))),
         content=identity_of_dataset,
     ),
@@ -211,7 +217,7 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
         files=lambda source: source.files,
     ),
     FileSource: _Kind(
-        read=lambda source, languages: read_file(Path(source.file), languages, source.columns),
+        read=_read_one_file,
         name=lambda source: Path(source.file).name,
         content=_digest_of_file,
         files=lambda source: [source.file],

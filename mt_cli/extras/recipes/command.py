@@ -18,7 +18,7 @@ from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.extras.recipes.given import chosen, evaluation_sources, source_of
+from mt_cli.extras.recipes.given import chosen, evaluation_sources, is_memory, source_of
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
@@ -112,6 +112,14 @@ def init(
             rich_help_panel=_FOUND,
         ),
     ] = None,
+    skip_damaged: Annotated[
+        bool,
+        Option(
+            "--skip-damaged",
+            help="Skip and count damaged files of a folder and units of a .tmx file.",
+            rich_help_panel=_FOUND,
+        ),
+    ] = False,
     subset: Annotated[
         str | None,
         Option(
@@ -190,6 +198,8 @@ def init(
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
     if columns is not None and kind not in ("file", "dataset"):
         raise InputError("--columns: only a --file or a --dataset has columns")
+    if skip_damaged and not (kind == "folder" or is_memory(given[kind])):
+        raise InputError("--skip-damaged: only a folder or a .tmx file has parts that can be skipped")
     check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
@@ -203,9 +213,9 @@ def init(
     from mt_cli.corpus.cache import Cache
     from mt_cli.extras.recipes.new_config import new_config
 
-    options |= {"columns": columns} if columns else {}
+    options |= ({"columns": columns} if columns else {}) | ({"skip_damaged": True} if skip_damaged else {})
     source = source_of(kind, {kind: given[kind], **options})
-    sources = evaluation_sources(evaluation, source)
+    sources = evaluation_sources(evaluation, source, skip_damaged)
     languages, cache = (source_language, target_language), Cache(RUNS / ".cache", say)
     found = new_config(source, languages, name, cache, sources, RUNS, begin_with)
     path = output or Path(f"{found.config.name}.yaml")

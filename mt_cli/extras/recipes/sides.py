@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.config.corpora import FilesSource, Source
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_of, is_common, is_known, primary
 from mt_cli.corpus.recognition import are_near, language_of_texts, other_language_of_texts
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
 from mt_cli.extras.recipes.naming import Found, has_format, is_gettext, title_of
+from mt_cli.extras.recipes.varieties import SIDES, sides_of_memory
 
-SIDES = ("source", "target")
 OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
 _HEADINGS = (SIDES, ("src", "tgt"), ("src", "trg"))
 
@@ -42,14 +42,17 @@ def columns_and_languages(
     if isinstance(source, FilesSource):
         own = found.names if found.names[0] != found.names[1] else ("", "")
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
-    if isinstance(source, FileSource | FolderSource | DatasetSource) and (columns := source.columns) is not None:
+    columns = getattr(source, "columns", None)
+    if found.varieties is not None:
+        return columns, sides_of_memory(title_of(source), found.varieties, columns or given, given)
+    if columns is not None:
         if missing := [name for name in columns if name not in found.names]:
             raise InputError(f"{title_of(source)}: no column {missing[0]!r} among {', '.join(found.names)}")
         # `sentence_eng_Latn` has a code behind a word.
         own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in columns]
         return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
     if is_gettext(source):
-        target = _target_of_catalogues(source, found.names)
+        target = target_of_catalogues(source, found.names)
         return None, (given[0], given[1] or target)
     code_of_name = _codes_of(source, found)
     column_of = {code: name for name, code in reversed(code_of_name.items())}
@@ -74,15 +77,15 @@ def columns_and_languages(
     return (None if columns == languages else columns), languages
 
 
-def _target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
+def target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
     """The language in the headers of gettext catalogues, if any; raises InputError if there are several."""
-    by_language = {primary(name): name for name in names if is_known(name)}
-    if len(by_language) > 1:
+    names = [name for name in names if is_known(name)]
+    if len(names) > 1:
         raise InputError(
-            f"{title_of(source)}: has translations into {', '.join(by_language.values())}; give a file or a folder of "
+            f"{title_of(source)}: has translations into {', '.join(names)}; give a file or a folder of "
             "one of these languages, or write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
         )
-    return next(iter(by_language.values()), None)
+    return next(iter(names), None)
 
 
 def _codes_of(source: Source, found: Found) -> dict[str, str]:
@@ -175,8 +178,11 @@ def detected(
     source, target = found
     if source == target:
         raise InputError(f"{title}: both sides seem to be {source}; give --source-language and --target-language")
-    if seen == [primary(target), primary(source)]:
-        raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
+    if seen == [primary(target), primary(source)] and seen[0] != seen[1]:
+        raise InputError(
+            f"{title}: the source seems to be {target} and the target {source}; exchange them: give --source-language "
+            f"{target} --target-language {source}, or exchange the names of files or columns"
+        )
     notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
     return Detected((source, target), origins, notes)
 
