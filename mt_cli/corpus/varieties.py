@@ -145,6 +145,9 @@ def chosen_varieties(varieties: Varieties, languages: Languages, where: str, rec
     if varieties.problem:
         record.other_notes.append(varieties.problem)
     source, target = (_chosen(varieties, language, where, record) for language in languages)
+    if source == target:
+        both = " and ".join(f"`{language}`" for language in languages)
+        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {varieties.listed()}")
     return variety_of(source), variety_of(target)
 
 

@@ -113,6 +113,11 @@ def test_several_varieties_are_never_mixed_and_all_are_named(languages, message)
         chosen_varieties(counted(en=1, pt_PT=1_200, pt_BR=7), languages, "m", Record())
 
 
+def test_one_text_is_never_both_sides():
+    with pytest.raises(CorpusError, match="m: `en_GB` and `en_AU` are both read from en; there is text in en "):
+        chosen_varieties(counted(en=1, it=1), ("en_GB", "en_AU"), "m", Record())
+
+
 def test_a_variety_that_is_not_read_is_named_and_an_only_one_is_silent():
     record = Record()
     chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m", record)
