@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from corpora import sentences, write_config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -200,13 +201,10 @@ def test_init_check_and_training_name_and_count_what_is_skipped(mt, tmp_path):
     assert status == 0 and note in out
     row = json.loads(mt("data", "check", "--config", "m.yaml", "--json")[1])["corpora"][0]
     assert row["num_skipped_units"] == 1 and row["skipped"][0].startswith("m.tmx, line 64: ")
-    small = [
-        f"--set={option}"
-        for option in ("training.max_steps=1", "model.d_model=16", "model.d_ff=16", "training.tune_decoding=false")
-    ]
-    status, _, err = mt("train", "--config", "m.yaml", *small, "--set=training.num_pictures=0", "--set=preset=null")
-    assert note in err
-    assert json.loads((tmp_path / "runs/m/report.json").read_text())["corpora"][0]["num_skipped_units"] == 1
+    config = write_config(tmp_path, sentences(3), target="it", train={"file": "m.tmx", "skip_damaged": True})
+    status, _, err = mt("train", "--config", config)
+    assert status == 0 and note in err
+    assert json.loads((tmp_path / "runs/checked/report.json").read_text())["corpora"][0]["num_skipped_units"] == 1
     status, _, err = mt("init", "--files", "a", "b", "--skip-damaged")
     assert status == 2 and "--skip-damaged: only a folder or a .tmx file" in err
 
