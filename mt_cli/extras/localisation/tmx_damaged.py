@@ -14,7 +14,7 @@ from mt_cli.errors import CorpusError
 from mt_cli.extras.localisation.tmx_units import Unit, UnitParser
 
 _MARK = re.compile(r"<!--|<!\[CDATA\[|<tu(?=[\s/>])|</tu\s*>|</tmx\s*>")
-_ENDS = {"<!--": "-->", "<![CDATA[": "]]>", "<tu": ">"}
+_ENDS = {"<!--": re.compile("--(?=.)", re.DOTALL), "<![CDATA[": re.compile("]]>"), "<tu": re.compile(">")}
 _CONTENT = re.compile(r"<(?:tuv|seg)[\s/>]")
 _PIECE_BYTES = 1 << 16
 _LONGEST_MARK = 100
@@ -130,9 +130,13 @@ class _Scan:
         """The place behind a comment, a CDATA section or the tag `<tu ...>`; None if its end is missing so far."""
         if mark[0] not in _ENDS:
             return mark.end()
-        closing = _ENDS[mark[0]]
-        place = self.text.find(closing, mark.end())
-        return None if place < 0 else place + len(closing)
+        closing = _ENDS[mark[0]].search(self.text, mark.end())
+        if closing is None:
+            return None
+        if closing[0] == "--":
+            # A comment has no other `--`: this one has lost its end, and would swallow the units up to the next one.
+            return closing.end() + 1 if self.text[closing.end()] == ">" else mark.end()
+        return closing.end()
 
     def _spans_at(self, mark: re.Match[str], end: int) -> Iterator[_Span]:
         """The parts that a mark ends; `end` is the place behind it."""

@@ -41,6 +41,7 @@ DAMAGED = {
     "end": unit("a").replace("</tu>", ""),
     "both": unit("a").replace("<tu>", "<t>").replace("</tu>", "</t>"),
     "inside": unit("a").replace("<tu>", "<tu x>"),
+    "comment": unit("a <!-- b"),
     "nested": unit(unit("a").strip()),
 }
 
@@ -51,6 +52,7 @@ DAMAGED = {
 def test_only_the_damaged_unit_is_lost_and_its_line_is_named(tmp_path, kind, where, ending):
     units = [unit(f"text {number}") for number in range(3)]
     units.insert(where, DAMAGED[kind])
+    units = [text.replace("<tu>", "<tu><!-- note -->", 1) for text in units]
     content = (HEAD + "".join(units) + END).encode()
     path = tmp_path / f"a.tmx{ending}"
     path.write_bytes(gzip.compress(content) if ending else content)
