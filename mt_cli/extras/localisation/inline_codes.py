@@ -36,21 +36,26 @@ class SegmentText:
     """
 
     def __init__(self, keep_codes: bool) -> None:
-        self.text = ""
         self.num_codes = 0
         """Number of codes with content that was left out."""
         self.first_code = ""
         self._keep = keep_codes
         self._depth = 0  # Elements open inside a code, itself included.
-        self._content = ""
+        self._parts: list[str] = []  # Not empty.
+        self._content: list[str] = []
         self._has_gap = False
         self._is_break = False
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return "".join(self._parts)
 
     def start(self, name: str, attributes: Mapping[str, str]) -> None:
         """Open an element inside the segment."""
         if self._depth or name in _CODES:
             if not self._depth:
-                self._content = ""
+                self._content.clear()
                 self._is_break = name not in _PAIRED or attributes.get("type", "").lower() in _BREAK_TYPES
             self._depth += 1
 
@@ -64,32 +69,37 @@ class SegmentText:
     def characters(self, text: str) -> None:
         """Add text of the segment or of a code."""
         if self._depth:
-            self._content += text
+            self._content.append(text)
         elif self._has_gap:
             self._close_gap(text)
-        else:
-            self.text += text
+        elif text:
+            self._parts.append(text)
 
     def _end_code(self) -> None:
-        content = self._content.strip()
-        if content and self._keep:
-            return self.characters(self._content)
-        if content:
+        content = "".join(self._content)
+        if content.strip():
+            if self._keep:
+                return self.characters(content)
             self.num_codes += 1
-            self.first_code = self.first_code or content
-        self._has_gap |= self._is_break or bool(_BREAK.match(content)) or content != self._content
+            self.first_code = self.first_code or content.strip()
+        self._has_gap |= self._is_break or bool(_BREAK.match(content)) or content != content.strip()
 
     def _close_gap(self, text: str) -> None:
-        before = self.text[-1:]
+        before = self._parts[-1][-1] if self._parts else ""
         if before.isspace():
             if text[:1] in _CLOSING:
-                self.text = self.text.rstrip()
+                self._remove_last_spaces()
             text = text.lstrip()
         elif text and _is_separated(before, text[0]):
             text = f" {text}"
         if text:
-            self.text += text
+            self._parts.append(text)
             self._has_gap = False
+
+    def _remove_last_spaces(self) -> None:
+        while self._parts:
+            if last := self._parts.pop().rstrip():
+                return self._parts.append(last)
 
 
 def _is_separated(before: str, after: str) -> bool:

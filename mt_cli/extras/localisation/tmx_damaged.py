@@ -94,7 +94,7 @@ def _spans(pieces: Iterator[str]) -> Iterator[_Span]:
     """The units of a text and its damaged parts; comments are no units, and text between units is no damage."""
     scan = _Scan()
     for piece in pieces:
-        scan.text += piece
+        scan.add(piece)
         yield from scan.spans(is_last=False)
     yield from scan.spans(is_last=True)
     yield from scan.end()
@@ -104,76 +104,81 @@ class _Scan:
     """State of the search for units in a text that comes in pieces."""
 
     def __init__(self) -> None:
-        self.text = ""
-        self._line = 1  # Of the beginning of `text`.
+        self._text = ""
+        self._begin = 0  # What is before is done.
+        self._line = 1  # Of `_begin`.
         self._place = 0  # Where the search goes on.
-        self._start: int | None = None  # Of the unit that is open.
+        self._is_open = False  # Whether a unit begins at `_begin`.
         self._is_complete = False
+
+    def add(self, piece: str) -> None:
+        """Add text at the end, and forget what is done."""
+        self._text = self._text[self._begin :] + piece
+        self._place -= self._begin
+        self._begin = 0
 
     def spans(self, is_last: bool) -> Iterator[_Span]:
         """The units and damaged parts that end in the text so far."""
-        while mark := _MARK.search(self.text, self._place):
-            if not is_last and mark.start() > len(self.text) - _LONGEST_MARK:
+        while mark := _MARK.search(self._text, self._place):
+            if not is_last and mark.start() > len(self._text) - _LONGEST_MARK:
                 break
             end = self._end_of(mark)
-            if end is None and not is_last and len(self.text) - mark.start() <= LONGEST:
+            if end is None and not is_last and len(self._text) - mark.start() <= LONGEST:
                 break
             yield from self._spans_at(mark, mark.end() if end is None else end)
         else:
-            if self._start is None and not _CONTENT.search(self.text):
-                self._drop(max(0, len(self.text) - _LONGEST_MARK))
-        if len(self.text) > LONGEST:
-            yield self._taken(len(self.text), f"more than {LONGEST:,} characters without </tu>")
-            self._start = None
+            if not self._is_open and not _CONTENT.search(self._text, self._begin):
+                self._drop(max(self._begin, self._place, len(self._text) - _LONGEST_MARK))
+        if len(self._text) - self._begin > LONGEST:
+            yield self._taken(len(self._text), f"more than {LONGEST:,} characters without </tu>")
+            self._is_open = False
 
     def _end_of(self, mark: re.Match[str]) -> int | None:
         """The place behind a comment, a CDATA section or the tag `<tu ...>`; None if its end is missing so far."""
         if mark[0] not in _ENDS:
             return mark.end()
-        closing = _ENDS[mark[0]].search(self.text, mark.end())
+        closing = _ENDS[mark[0]].search(self._text, mark.end())
         if closing is None:
             return None
         if closing[0] == "--":
             # A comment has no other `--`: this one has lost its end, and would swallow the units up to the next one.
-            return closing.end() + 1 if self.text[closing.end()] == ">" else mark.end()
+            return closing.end() + 1 if self._text[closing.end()] == ">" else mark.end()
         return closing.end()
 
     def _spans_at(self, mark: re.Match[str], end: int) -> Iterator[_Span]:
         """The parts that a mark ends; `end` is the place behind it."""
-        is_tag = mark[0].startswith("<tu")
+        is_start, is_end = mark[0] == "<tu", mark[0].startswith("</tu")
         self._place = end
-        if self._start is None and not mark[0].startswith("</tu"):
-            if _CONTENT.search(self.text, 0, mark.start()):
-                yield self._taken(mark.start(), "text outside of <tu>")
-            self._drop(self._place - (end - mark.start()) if is_tag else self._place)
-        elif is_tag:
-            yield self._taken(mark.start(), "its </tu> is missing")
-        elif mark[0].startswith("</tu"):
-            yield self._taken(end, "" if self._start is not None else "its <tu> is missing")
-            self._start = None
         self._is_complete |= mark[0].startswith("</tmx")
-        if is_tag:
-            self._start = 0
-            if self.text[: self._place].endswith("/>"):
-                yield self._taken(self._place, "")
-                self._start = None
+        if is_end:
+            yield self._taken(end, "" if self._is_open else "its <tu> is missing")
+            self._is_open = False
+        elif is_start and self._is_open:
+            yield self._taken(mark.start(), "its </tu> is missing")
+        elif not self._is_open:
+            if _CONTENT.search(self._text, self._begin, mark.start()):
+                yield self._taken(mark.start(), "text outside of <tu>")
+            self._drop(mark.start() if is_start else end)
+        if is_start:
+            self._is_open = self._text[end - 2 : end] != "/>"
+            if not self._is_open:
+                yield self._taken(end, "")
 
     def end(self) -> Iterator[_Span]:
         """The damaged part at the end of the text, if there is one."""
-        if self._start is not None or _CONTENT.search(self.text):
-            yield self._taken(len(self.text), "its </tu> is missing: the file seems to be cut off")
+        if self._is_open or _CONTENT.search(self._text, self._begin):
+            yield self._taken(len(self._text), "its </tu> is missing: the file seems to be cut off")
         elif not self._is_complete:
-            yield self._taken(len(self.text), "the end of the file is missing: it seems to be cut off")
+            yield self._taken(len(self._text), "the end of the file is missing: it seems to be cut off")
 
     def _taken(self, end: int, problem: str) -> _Span:
-        """The text up to a place, which is removed from `text`; a part that lost its `<tu>` begins at its content."""
-        first = _CONTENT.search(self.text, 0, end) if self._start is None else None
-        line = self._line + (self.text.count("\n", 0, first.start()) if first else 0)
-        span = _Span(line, self.text[:end], problem)
+        """The text up to a place, which is done; the line of a damaged part without `<tu>` is that of its content."""
+        first = None if self._is_open else _CONTENT.search(self._text, self._begin, end)
+        line = self._line + (self._text.count("\n", self._begin, first.start()) if first else 0)
+        span = _Span(line, self._text[self._begin : end], problem)
         self._drop(end)
         return span
 
     def _drop(self, end: int) -> None:
-        self._line += self.text.count("\n", 0, end)
-        self.text = self.text[end:]
-        self._place = max(0, self._place - end)
+        self._line += self._text.count("\n", self._begin, end)
+        self._begin, self._place = end, max(self._place, end)

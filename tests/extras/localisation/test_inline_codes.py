@@ -37,6 +37,7 @@ def read_segment(folder, segment, keep=False, record=None):
         ("The file <ph>%s</ph> has <ph>%d</ph> pages.", "The file has pages."),
         ("Dear <ph>{name}</ph>, welcome<ph/>.", "Dear, welcome."),
         ("Wait.<ph/>Then go (<ph/>now<ph/>)", "Wait. Then go (now)"),
+        ("Dear <bpt i='1'/> <ph>{name}</ph>, welcome", "Dear, welcome"),
         ("Bonjour <ph>{nom}</ph> !", "Bonjour !"),
         ("点击<ph/>这里", "点击这里"),
         ("点击<ph/>OK", "点击OK"),
