@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.record import Reading
 
 LANGUAGES = ("en", "it")
 
@@ -23,7 +24,7 @@ each_time_a_folder = settings(
 
 
 def read(path, languages=LANGUAGES, columns=None, format_name=None):
-    return [row[1:] for row in read_file(path, languages, columns, format_name)]
+    return [row[1:] for row in read_file(path, languages, columns, Reading(format_name))]
 
 
 def packed(path, content, ending):

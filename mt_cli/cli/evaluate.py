@@ -331,7 +331,7 @@ def _pairs_of(
 
 
 def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> tuple[list[Pair], list[LeftOut]]:
-    from mt_cli.config.corpora import FilesSource
+    from mt_cli.config.sources import FilesSource
     from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
 
     files, key = FilesSource(files=(str(source), str(reference))), "--source and --reference"

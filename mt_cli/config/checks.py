@@ -1,16 +1,48 @@
-"""What sections share: checks of complete sections alone, pairs of names, and options that may change on resuming."""
+"""What sections share: their base class, checks, pairs of names, and options that may change on resuming."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
 """The context of validation in which options need not fit together: values of a preset or of another run will replace
 defaults."""
+_BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
+_TOO_LARGE = 2**31
+
+
+class Section(BaseModel):
+    """A section of a config: immutable, complete, without unknown keys."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fits_a_machine(cls, value: object) -> object:
+        if type(value) is int and abs(value) >= _TOO_LARGE:
+            # Converting a very long number to text would take minutes.
+            bits = value.bit_length()
+            shown = str(value) if bits < 128 else f"a number of {bits:,} bits"
+            raise ValueError(f"found {shown}; it should be less than {_TOO_LARGE:,}")
+        texts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(text, str) and "\0" in text for text in texts):
+            raise ValueError("found a NUL character, which is not allowed in names")
+        return value
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _words_of_yaml_1_1_are_booleans(cls, value: object, info: ValidationInfo) -> object:
+        """The word in an option that is no text."""
+        annotation = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, str) and bool in (annotation, *get_args(annotation)):
+            return _BOOLEANS.get(value.lower(), value)
+        return value
 
 
 def without_problems(check: Callable[[T], Iterable[str]]) -> Any:

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, TypeVar, get_args
 import yaml
 from pydantic import ValidationError
 
-from mt_cli.config.checks import WILL_BE_FILLED
-from mt_cli.config.corpora import KINDS, Section
+from mt_cli.config.checks import WILL_BE_FILLED, Section
 from mt_cli.config.presets import PRESETS, Values, begins_with_run, filled
 from mt_cli.config.sections import Config
+from mt_cli.config.sources import KINDS
 from mt_cli.config.writing import BOOLEAN_TAG, FLOAT, FLOAT_BEGINNINGS, FLOAT_TAG
 from mt_cli.errors import ConfigError, one_line, reason
 

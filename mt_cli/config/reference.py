@@ -14,8 +14,9 @@ from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from mt_cli.config.corpora import KINDS, FilterConfig, Section, TextSource
+from mt_cli.config.checks import Section
 from mt_cli.config.sections import Config, may_change
+from mt_cli.config.sources import KINDS, FilterConfig, TextSource
 
 _INTRODUCTION = """# Configuration
 
@@ -43,9 +44,11 @@ def reference() -> str:
         if isinstance(section, type) and issubclass(section, Section):
             lines.extend(["", f"## `{name}`", "", _text(section.__doc__), "", *_table(section, f"{name}.")])
     lines.extend([_CORPORA, *_table(TextSource)])
-    for kind in KINDS.values():
-        own = [name for name in kind.model_fields if name not in TextSource.model_fields]
-        lines.extend(["", f"### `{own[0]}`", "", _text(kind.__doc__), "", *_table(kind, names=own)])
+    for tag, kind in KINDS.items():
+        key = tag.strip("<>")
+        options = [name for name in kind.model_fields if name not in (key, *TextSource.model_fields)]
+        options.sort(key=lambda name: name not in kind.__annotations__)  # Inherited ones come last.
+        lines.extend(["", f"### `{key}`", "", _text(kind.__doc__), "", *_table(kind, names=[key, *options])])
     return "\n".join(lines) + "\n"
 
 
@@ -57,11 +60,11 @@ def schema() -> str:
 def _table(section: type[Section], prefix: str = "", names: list[str] | None = None) -> Iterator[str]:
     yield "| option | default | values | meaning |"
     yield "|---|---|---|---|"
-    for name, field in section.model_fields.items():
-        if names is None or name in names:
-            label = f"`{name}`{' *' if may_change(prefix + name) else ''}"
-            cells = (label, _default(field), _values(field), _text(field.description))
-            yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    for name in names or section.model_fields:
+        field = section.model_fields[name]
+        label = f"`{name}`{' *' if may_change(prefix + name) else ''}"
+        cells = (label, _default(field), _values(field), _text(field.description))
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _default(field: FieldInfo) -> str:

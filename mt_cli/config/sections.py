@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from mt_cli.config.checks import MAY_CHANGE, Changeable, if_complete, without_problems
-from mt_cli.config.corpora import CorpusConfig, Section
+from mt_cli.config.checks import MAY_CHANGE, Changeable, Section, if_complete, without_problems
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 

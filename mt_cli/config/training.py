@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from mt_cli.config.checks import Changeable, if_complete
-from mt_cli.config.corpora import Section
+from mt_cli.config.checks import Changeable, Section, if_complete
 
 
 class TrainingConfig(Section):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mt_cli.config.corpora import BuiltinSource, CorpusConfig
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sources import BuiltinSource
 from mt_cli.corpus.languages import primary
 from mt_cli.corpus.rows import Languages
-from mt_cli.corpus.varieties import canonical
+from mt_cli.corpus.varieties import is_same_variety
 from mt_cli.errors import CorpusError
 
 _LANGUAGES_OF_BUILTINS = {"phrasebook-en-it": ("en", "it")}
@@ -31,7 +32,7 @@ def _problems(config: CorpusConfig) -> Iterator[tuple[str, str]]:
             key = f"corpus.{name}" if name in ("train", "valid", "test") else f"corpus.extra_tests.{name}"
             key += f"[{number}]" if len(sources) > 1 else ""
             both = source.languages or config.languages
-            if canonical(both[0]) == canonical(both[1]):
+            if is_same_variety(*both):
                 yield (
                     f"{key}.languages" if source.languages else "corpus.source, corpus.target",
                     f"{both[0]} and {both[1]} are one language; a model translates between two, which may be "

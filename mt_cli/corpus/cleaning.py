@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import FilterConfig
+from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, hashes_of
 from mt_cli.corpus.languages import COMMON_WORDS, primary, scripts_of, words_of
 from mt_cli.corpus.rows import Languages, Row

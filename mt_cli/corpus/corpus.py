@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,14 @@ class SourceRows:
     """SHA-256 of its text."""
     commit: str | None = None
     """Commit of a dataset of the hub."""
+    num_skipped: Mapping[str, int] = field(default_factory=dict)
+    """Number of damaged files and units that were skipped, by kind: `file`, `unit`."""
+    skipped: Sequence[str] = ()
+    """Place and problem of the first of them."""
+    varieties: Mapping[str, str] = field(default_factory=dict)
+    """Variety of a translation memory that was read for each language of the config."""
+    notes: Sequence[str] = ()
+    """Lines for users about what was skipped, left out or chosen in reading."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from mt_cli.corpus.languages import code_in_heading, is_known, primary
 from mt_cli.corpus.lines import LONGEST, read_lines, read_whole_lines
 from mt_cli.corpus.quoting import quoting_of
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
-from mt_cli.corpus.shape import Place, Record, is_blank, ragged_row, shape_of
+from mt_cli.corpus.shape import Place, TableRecord, is_blank, ragged_row, shape_of
 from mt_cli.corpus.tables import checked_columns
 from mt_cli.corpus.varieties import is_variety_of
 from mt_cli.errors import ColumnError, CorpusError
@@ -66,11 +66,11 @@ def names_in_csv(path: Path) -> Names:
     return _first_cells(_quoted_records(path, ","))
 
 
-def _first_cells(records: Iterator[Record]) -> Names:
+def _first_cells(records: Iterator[TableRecord]) -> Names:
     return Names(next((cells for _, cells in records if not is_blank(cells)), [""]), False)
 
 
-def _lines_in_cells(lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
+def _lines_in_cells(lines: Iterable[tuple[int, str]]) -> Iterator[TableRecord]:
     return ((number, _cells(line)) for number, line in lines)
 
 
@@ -78,7 +78,7 @@ def _cells(line: str) -> list[str]:
     return line.removesuffix("\n").removesuffix("\r").split("\t")
 
 
-def _tsv_records(path: Path) -> Iterator[Record]:
+def _tsv_records(path: Path) -> Iterator[TableRecord]:
     """Records of a TSV file. Whether it is quoted is examined at the first quotation mark, before which it is equal."""
     lines = enumerate(read_whole_lines(path), start=1)
     for number, line in lines:
@@ -96,7 +96,7 @@ def _tsv_records(path: Path) -> Iterator[Record]:
 
 def _quoted_records(
     path: Path, separator: str, lines: Iterator[str] | None = None, num_lines_before: int = 0
-) -> Iterator[Record]:
+) -> Iterator[TableRecord]:
     """Records of the lines of a file, with quotation marks as in RFC 4180."""
     csv.field_size_limit(LONGEST)  # A longer field has an opening quotation mark without a closing one.
     reader = csv.reader(lines or read_whole_lines(path), delimiter=separator, strict=True)
@@ -131,7 +131,7 @@ def hint_at_heading(names: Sequence[str]) -> str:
 
 
 def _read_table(
-    path: Path, records: Iterator[Record], languages: Languages, columns: Columns, separator: str
+    path: Path, records: Iterator[TableRecord], languages: Languages, columns: Columns, separator: str
 ) -> Iterator[Row]:
     """Pairs in two columns of records; a blank record is a blank pair."""
     for number, heading in records:

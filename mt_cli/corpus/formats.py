@@ -15,32 +15,43 @@ from typing import NamedTuple
 from mt_cli import hooks
 from mt_cli.corpus import delimited, tables
 from mt_cli.corpus.lines import COMPRESSIONS, read_lines
+from mt_cli.corpus.record import Reading
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.varieties import Varieties
 from mt_cli.errors import CorpusError
+
+Reader = Callable[[Path, Languages, Columns, Reading], Iterator[Row]]
 
 
 class Format(NamedTuple):
     """How files of one suffix are read."""
 
-    read: Callable[[Path, Languages, Columns], Iterator[Row]]
+    read: Reader
     names: Callable[[Path], Names]
+    varieties: Callable[[Path, bool], Varieties] | None = None
+    """The varieties of languages in a file whose text is marked with codes, perhaps without its damaged units."""
+
+
+def _without_options(read: Callable[[Path, Languages, Columns], Iterator[Row]]) -> Reader:
+    """The reader of a format that has no options."""
+    return lambda path, languages, columns, reading: read(path, languages, columns)
 
 
 _FORMATS: Mapping[str, Format] = {
-    ".tsv": Format(delimited.read_tsv, delimited.names_in_tsv),
-    ".csv": Format(delimited.read_csv, delimited.names_in_csv),
-    ".jsonl": Format(tables.read_json, tables.names_in_json),
-    ".json": Format(tables.read_json, tables.names_in_json),
-    ".parquet": Format(tables.read_parquet, tables.names_in_parquet),
+    ".tsv": Format(_without_options(delimited.read_tsv), delimited.names_in_tsv),
+    ".csv": Format(_without_options(delimited.read_csv), delimited.names_in_csv),
+    ".jsonl": Format(_without_options(tables.read_json), tables.names_in_json),
+    ".json": Format(_without_options(tables.read_json), tables.names_in_json),
+    ".parquet": Format(_without_options(tables.read_parquet), tables.names_in_parquet),
 }
 NAMED_FORMATS: Mapping[str, Format] = {
     "tsv": _FORMATS[".tsv"],
-    "plain_tsv": Format(delimited.read_plain_tsv, delimited.names_in_plain_tsv),
-    "quoted_tsv": Format(delimited.read_quoted_tsv, delimited.names_in_quoted_tsv),
+    "plain_tsv": Format(_without_options(delimited.read_plain_tsv), delimited.names_in_plain_tsv),
+    "quoted_tsv": Format(_without_options(delimited.read_quoted_tsv), delimited.names_in_quoted_tsv),
     "csv": _FORMATS[".csv"],
     "json": _FORMATS[".json"],
 }
-"""Formats by the value of the option `format` of a source; `config/corpora.py` lists the values."""
+"""Formats by the value of the option `format` of a source; `config/sources.py` lists the values."""
 _LINES_EXAMINED = 20
 
 
@@ -77,13 +88,14 @@ def _advice_on_format(path: Path) -> str:
 
 
 def read_file(
-    path: Path, languages: Languages, columns: Columns = None, format_name: str | None = None
+    path: Path, languages: Languages, columns: Columns = None, reading: Reading | None = None
 ) -> Iterator[Row]:
-    """The rows of a file with both sides, in the format called `format_name` or, without it, by its suffix.
+    """The rows of a file with both sides, in the format that `reading` names or, without it, by its suffix.
 
     Raises CorpusError if the format is unknown, or the file cannot be read or is not in its format.
     """
-    return format_of(path, format_name).read(path, languages, columns)
+    reading = reading or Reading()
+    return format_of(path, reading.format_name).read(path, languages, columns, reading)
 
 
 def names_in(path: Path, format_name: str | None = None) -> Names:

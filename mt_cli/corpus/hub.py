@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from zipfile import BadZipFile
 
-from mt_cli.config.corpora import DatasetSource
+from mt_cli.config.sources import DatasetSource
 from mt_cli.corpus.cache import digest_of_file
 from mt_cli.corpus.delimited import hint_at_heading
 from mt_cli.corpus.hub_dataset import Dataset, splits_in

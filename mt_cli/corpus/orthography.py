@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import CorpusConfig, FilesSource, Source
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sources import FilesSource, Source
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SPACELESS

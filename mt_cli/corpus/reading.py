@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mt_cli.config.corpora import CorpusConfig, FilterConfig, Source, TextSource
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sources import FilterConfig, Source, TextSource
 from mt_cli.corpus.agreement import check_languages
 from mt_cli.corpus.cache import Cache, fingerprint
 from mt_cli.corpus.cleaning import (
@@ -38,9 +39,11 @@ from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, loose_hashes
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
+from mt_cli.corpus.record import Record
 from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
+from mt_cli.machine.console import say
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.storage import check_free_disk, size_of
 
@@ -101,7 +104,10 @@ def read_pairs(sources: Sequence[Source], languages: Languages, key: str) -> lis
 
     Raises CorpusError if a source cannot be read, or no pair is left.
     """
-    return pairs_of(chain.from_iterable(_unfiltered(source, languages) for source in sources), key)[0]
+    record = Record()
+    pairs, _ = pairs_of(chain.from_iterable(_unfiltered(source, languages, record) for source in sources), key)
+    _say_notes(record)
+    return pairs
 
 
 def read_evaluation_pairs(
@@ -112,17 +118,24 @@ def read_evaluation_pairs(
     Raises CorpusError as `read_pairs` does, for each source.
     """
     pairs, languages_of_pairs, left_out = list[Pair](), list[Languages](), list[LeftOut]()
+    record = Record()
     for source, name, own in zip(sources, names_of(sources), languages_of_sources, strict=True):
-        some, blank = pairs_of(_unfiltered(source, languages), key)
+        some, blank = pairs_of(_unfiltered(source, languages, record), key)
         origin, before = name if len(sources) > 1 else "", len(pairs)
         left_out += (replace(row, num_before=before + row.num_before, origin=origin, languages=own) for row in blank)
         pairs += some
         languages_of_pairs += [own] * len(some)
+    _say_notes(record)
     return pairs, languages_of_pairs, left_out
 
 
-def _unfiltered(source: Source, languages: Languages) -> Iterator[Block]:
-    return clean_rows(read_rows(source, languages), source, languages, None)
+def _unfiltered(source: Source, languages: Languages, record: Record) -> Iterator[Block]:
+    return clean_rows(read_rows(source, languages, record), source, languages, None)
+
+
+def _say_notes(record: Record) -> None:
+    for note in dict.fromkeys(record.notes()):
+        say(f"note: {note}")
 
 
 def pairs_of(blocks: Iterable[Block], key: str) -> tuple[list[Pair], list[LeftOut]]:
@@ -274,7 +287,8 @@ def _store_rows(
         for index, (name, source) in enumerate(zip(names_of(sources), sources, strict=True)):
             first_row, digest = num_rows, hashlib.sha256()
             own = filters[index] if filters else None
-            rows = islice(read_rows(source, config.languages), limit)
+            record = Record()
+            rows = islice(read_rows(source, config.languages, record), limit)
             for block in clean_rows(rows, source, config.languages, own, spelling):
                 columns = [pa.array(block.numbers), block.source, block.target]
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
@@ -284,7 +298,10 @@ def _store_rows(
                 hashes.append(block.hashes)
                 num_rows += len(block)
                 advance(len(block))
-            parts.append(SourceRows(name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)))
+            rows_of_source = name, first_row, num_rows - first_row, digest.hexdigest(), commit_of(source)
+            skipped = [place for places in record.skipped.values() for place in places]
+            losses = dict(record.num_skipped), skipped, record.varieties, [*record.notes()]
+            parts.append(SourceRows(*rows_of_source, *losses))
     return parts, np.concatenate(statuses), np.concatenate(hashes, axis=1)
 
 

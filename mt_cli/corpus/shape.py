@@ -12,7 +12,7 @@ from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.quoting import quoting_of
 from mt_cli.errors import CorpusError
 
-Record = tuple[int, list[str]]
+TableRecord = tuple[int, list[str]]
 """Line where a record begins, from 1, and its cells."""
 _LINES_SHOWN = 5
 
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
         return f"{'the heading has' if self.by_heading else 'the others have'} {self.most:,}"
 
 
-def shape_of(heading: Sequence[str] | None, beginning: Sequence[Record]) -> Shape:
+def shape_of(heading: Sequence[str] | None, beginning: Sequence[TableRecord]) -> Shape:
     """Shape of the heading or, without one, of most of the first rows."""
     if heading is not None:
         return Shape(len(_without_empty_end(heading)), len(heading), True)
@@ -66,7 +66,7 @@ def _without_empty_end(cells: Sequence[str]) -> Sequence[str]:
 
 
 def ragged_row(
-    path: Path, first: Record, rest: Iterator[Record], shape: Shape, place: Place, separator: str
+    path: Path, first: TableRecord, rest: Iterator[TableRecord], shape: Shape, place: Place, separator: str
 ) -> CorpusError:
     """Error for a row with another number of cells, as if a separator is in a sentence; counts such rows to the end."""
     number, cells = first

@@ -1,6 +1,6 @@
 """The kinds of corpus source: how each is read, named and fingerprinted. Knows nothing of filters or the cache.
 
-A new kind is a subclass of `TextSource` and a member of `Source` in `config/corpora.py`, and an entry in `_KINDS`.
+A new kind is a subclass of `TextSource` and a member of `Source` in `config/sources.py`, and an entry in `_KINDS`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mt_cli import hooks
-from mt_cli.config.corpora import (
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sources import (
     BuiltinSource,
-    CorpusConfig,
     DatasetSource,
     FileSource,
     FilesSource,
@@ -23,13 +23,13 @@ from mt_cli.config.corpora import (
     TextSource,
 )
 from mt_cli.corpus.cache import digest_of_file
-from mt_cli.corpus.delimited import read_tsv
 from mt_cli.corpus.folder import content_of_folder, files_in_folder, places_in_folder, read_folder
-from mt_cli.corpus.formats import format_of, read_file
+from mt_cli.corpus.formats import NAMED_FORMATS, format_of, read_file
 from mt_cli.corpus.hub import commit_of_dataset, identity_of_dataset, read_dataset
 from mt_cli.corpus.lines import count_lines, read_lines
 from mt_cli.corpus.practice import reverse_words
 from mt_cli.corpus.quoting import note_on_quoting
+from mt_cli.corpus.record import Reading, Record, reading_of
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.errors import CorpusError
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class _Kind:
-    read: Callable[[Any, Languages], Iterator[Row]]
+    read: Callable[[Any, Languages, Record], Iterator[Row]]
     name: Callable[[Any], str]
     """The name in reports of a source that has no `name`."""
     content: Callable[[Any], Any]
@@ -51,12 +51,12 @@ class _Kind:
     """The files that must be on disk."""
 
 
-def read_rows(source: TextSource, languages: Languages) -> Iterator[Row]:
-    """The rows of a source, unchanged.
+def read_rows(source: TextSource, languages: Languages, record: Record | None = None) -> Iterator[Row]:
+    """The rows of a source, unchanged; `record` receives what is skipped.
 
     Raises CorpusError if the source is missing, unreadable, not UTF-8, or misaligned.
     """
-    rows = _KINDS[type(source)].read(source, languages_in(source, languages))
+    rows = _KINDS[type(source)].read(source, languages_in(source, languages), record or Record())
     return ((number, second, first) for number, first, second in rows) if source.reverse else rows
 
 
@@ -96,7 +96,7 @@ def notes_on_files(corpus: CorpusConfig) -> list[str]:
     notes: list[str] = []
     for source in (source for sources in corpus.groups.values() for source in sources):
         if isinstance(source, FileSource | FolderSource):
-            tables = [path for path in files_of(source) if format_of(path, source.format).read is read_tsv]
+            tables = [path for path in files_of(source) if format_of(path, source.format) is NAMED_FORMATS["tsv"]]
             of_source = [note for path in tables if (note := note_on_quoting(path))]
             more = f" (likewise {len(of_source) - 1:,} more of the folder)" if len(of_source) > 1 else ""
             notes += [of_source[0] + more] if of_source else []
@@ -151,7 +151,7 @@ def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
         yield block
 
 
-def _read_files(source: FilesSource, languages: Languages) -> Iterator[Row]:
+def _read_files(source: FilesSource, languages: Languages, record: Record) -> Iterator[Row]:
     paths = [Path(path) for path in source.files]
     if not source.streaming:  # Counting needs a full pass.
         _check_line_counts(*paths)
@@ -195,10 +195,14 @@ def _digest_of_file(source: FileSource) -> str:
     return digest_of_file(Path(source.file))
 
 
-def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Row]:
+def _read_one_file(source: FileSource, languages: Languages, record: Record) -> Iterator[Row]:
+    return read_file(Path(source.file), languages, source.columns, reading_of(source, record))
+
+
+def _read_builtin(source: BuiltinSource, languages: Languages, record: Record) -> Iterator[Row]:
     path = _practice_file(source)
     if path.suffix == ".tsv":
-        return read_file(path, languages, format_name="plain_tsv")
+        return read_file(path, languages, reading=Reading("plain_tsv"))
     return ((number, *pair) for number, pair in enumerate(reverse_words.reversed_words(source.split), start=1))
 
 
@@ -214,7 +218,7 @@ def _practice_file(source: BuiltinSource) -> Path:
 
 _KINDS: Mapping[type[TextSource], _Kind] = {
     DatasetSource: _Kind(
-        read=read_dataset,
+        read=lambda source, languages, record: read_dataset(source, languages),
         name=lambda source: " ".join(filter(None, (source.dataset, source.subset))),
         content=identity_of_dataset,
     ),
@@ -225,7 +229,7 @@ _KINDS: Mapping[type[TextSource], _Kind] = {
         files=lambda source: source.files,
     ),
     FileSource: _Kind(
-        read=lambda source, languages: read_file(Path(source.file), languages, source.columns, source.format),
+        read=_read_one_file,
         name=lambda source: Path(source.file).name,
         content=_digest_of_file,
         files=lambda source: [source.file],

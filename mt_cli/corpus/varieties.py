@@ -1,36 +1,202 @@
-"""Which codes of languages are the same language, or a variety of another one. Knows codes; knows no text."""
+"""Which codes are one language or variety, and which variety in a file the code of a config means.
+
+Codes are compared by their subtags, so `por_BR`, `pt-br` and `pt-Latn-BR` are one variety. A code without a script has
+the likely script of BCP 47: `zh` and `zh-CN` are Simplified, `zh-TW` and `zh-HK` Traditional Chinese. Text in one
+script is never read for a code in another one.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 from mt_cli.corpus.languages import primary
+from mt_cli.corpus.record import Record
+from mt_cli.corpus.rows import Languages
+from mt_cli.errors import CorpusError
+
+_MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
+"""Scripts in modifiers of POSIX locales, such as `sr_RS@latin`."""
+_OLD_SUBTAGS = {"chs": "Hans", "cht": "Hant"}
+"""Scripts in codes of old translation tools, such as `zh-CHT`."""
+_SAME_SCRIPTS = {"Hang": "Kore", "Aran": "Arab", "Hira": "Jpan", "Hrkt": "Jpan", "Kana": "Jpan", "Latf": "Latn"}
+_LISTED = 20
 
 
-@lru_cache(maxsize=1_000)
-def canonical(code: str) -> str:
-    """One spelling for all codes of a language variety: `en` for `eng`, `EN` and `eng_Latn`, `pt-BR` for `por_br`.
+class Variety(NamedTuple):
+    """The parts of a language code; two codes with equal parts are spellings of one variety."""
 
-    A code that is not in the registry of BCP 47 is only changed to lower case.
-    """
-    import langcodes  # Takes a while.
+    language: str
+    script: str | None
+    """The script of the code or, without one, its likely script; None if it is unknown."""
+    territory: str | None
+    others: frozenset[str]
+    """Variants, extensions and private use."""
 
-    language, *subtags = re.split("[-_]", code)
-    tag = "-".join([primary(language), *subtags])
-    return langcodes.standardize_tag(tag) if langcodes.tag_is_valid(tag) else code.lower().replace("_", "-")
+
+@dataclass
+class Varieties:
+    """The languages of the segments in a file or folder."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    """Number of segments of each variety, by its first spelling."""
+    problem: str = ""
+    """Place and number of units that have no segment."""
+    _spellings: dict[Variety, str] = field(default_factory=dict)
+
+    def add(self, code: str, number: int = 1) -> None:
+        """Count segments of a language."""
+        spelling = self._spellings.setdefault(variety_of(code), code)
+        self.counts[spelling] = self.counts.get(spelling, 0) + number
+
+    def update(self, other: Varieties) -> None:
+        """Add the segments of another file."""
+        for code, number in other.counts.items():
+            self.add(code, number)
+        self.problem = self.problem or other.problem
+
+    def listed(self, codes: Iterable[str] | None = None) -> str:
+        """Varieties with their number of segments, for people; by default all of them."""
+        codes = list(self.counts if codes is None else codes)
+        texts = [f"{code} ({self.counts[code]:,})" for code in codes[:_LISTED]]
+        if texts:
+            texts[0] = f"{codes[0]} ({self.counts[codes[0]]:,} segment{'s' * (self.counts[codes[0]] != 1)})"
+        more = [f"{len(codes) - _LISTED:,} more"] if len(codes) > _LISTED else []
+        return ", ".join([*texts, *more])
 
 
 @lru_cache(maxsize=10_000)
-def is_variety_of(name: str, language: str) -> bool:
-    """Whether text called `name` is in a language: `en-US` is in `en` but not in `en-GB`, `zh-TW` not in `zh_Hans`."""
-    first, second = canonical(name), canonical(language)
-    if primary(name) != primary(language) or first == second:
-        return primary(name) == primary(language)
+def variety_of(code: str) -> Variety:
+    """The parts of a code of any spelling; of a text that is no code, only the part before the first hyphen."""
+    import langcodes  # Takes a while.
+
+    locale, _, modifier = code.replace("_", "-").partition("@")
+    first, *subtags = locale.partition(".")[0].split("-")
+    subtags = [_OLD_SUBTAGS.get(subtag.lower(), subtag) for subtag in subtags]
+    script = [_MODIFIERS[modifier]] if modifier in _MODIFIERS else []
+    variants = {modifier.lower()} if modifier and not script else set()
+    try:
+        tag = langcodes.Language.get("-".join([first, *script, *subtags]))
+    except ValueError:
+        return Variety(primary(code), None, None, frozenset(subtag.lower() for subtag in subtags) | variants)
+    others = {*variants, *(tag.variants or ()), *(tag.extensions or ()), *([tag.private] if tag.private else ())}
+    language = primary(tag.language or first)
+    return Variety(language, _script(tag), tag.territory, frozenset(others))
+
+
+def _script(tag: object) -> str | None:
+    """The script in a parsed code, or its likely script; None if it is not known."""
     import langcodes
 
-    if not (langcodes.tag_is_valid(first) and langcodes.tag_is_valid(second)):
-        return False
-    varieties = [langcodes.Language.get(tag) for tag in (first, second)]
-    regions = {variety.territory for variety in varieties if variety.territory}
-    return len({variety.maximize().script for variety in varieties}) == 1 and len(regions) < 2
+    assert isinstance(tag, langcodes.Language)
+    likely = tag.maximize()
+    # Languages without an entry have the script and the territory of English.
+    is_unknown = tag.script is None and tag.territory is None and tag.language != "en" and likely.territory == "US"
+    script = None if is_unknown else tag.script or likely.script
+    return _SAME_SCRIPTS.get(script, script) if script else None
+
+
+def is_same_variety(one: str, other: str) -> bool:
+    """Whether two codes are spellings of one variety: `en`, `eng` and `en_Latn`, but not `en` and `en_GB`."""
+    return variety_of(one) == variety_of(other)
+
+
+def is_variety_of(name: str, language: str) -> bool:
+    """Whether text called `name` is in a language: `en-US` is in `en` but not in `en-GB`, `zh-TW` not in `zh_Hans`."""
+    wanted, variety = variety_of(language), variety_of(name)
+    return _are_compatible(wanted, variety) and not _contradicts(wanted, variety)
+
+
+def plain_code(code: str) -> str:
+    """The language of a variety, with the script only if it is not the likely one: `zh_Hant` for `zh-TW`."""
+    variety = variety_of(code)
+    likely = variety_of(variety.language).script
+    return variety.language if variety.script in (None, likely) else f"{variety.language}_{variety.script}"
+
+
+def varieties_for(code: str, codes: Iterable[str]) -> list[str]:
+    """The codes that fit a code best: one, none, or several that fit equally well.
+
+    An equal code is best, then the longest match of subtags without a contradiction, then any variety of the language
+    in the same script.
+    """
+    wanted = variety_of(code)
+    ranked: dict[tuple[int, int], list[str]] = {}
+    for candidate in codes:
+        variety = variety_of(candidate)
+        if variety == wanted:
+            return [candidate]
+        if _are_compatible(wanted, variety):
+            ranked.setdefault(_rank(wanted, variety), []).append(candidate)
+    return ranked[max(ranked)] if ranked else []
+
+
+def _are_compatible(one: Variety, other: Variety) -> bool:
+    return one.language == other.language and (one.script == other.script or None in (one.script, other.script))
+
+
+def _rank(wanted: Variety, variety: Variety) -> tuple[int, int]:
+    """Number of equal subtags, and of contradicting ones (negative)."""
+    has_territory = wanted.territory is not None and wanted.territory == variety.territory
+    num_equal = (wanted.script == variety.script) + has_territory + len(wanted.others & variety.others)
+    return num_equal, -_contradicts(wanted, variety) - len(wanted.others - variety.others)
+
+
+def _contradicts(wanted: Variety, variety: Variety) -> bool:
+    return None not in (wanted.territory, variety.territory) and wanted.territory != variety.territory
+
+
+def chosen_varieties(varieties: Varieties, languages: Languages, where: str, record: Record) -> tuple[Variety, Variety]:
+    """The variety in a source that each language of a config means; the record receives notes for users.
+
+    Raises CorpusError if a language has no segment, or several varieties fit equally well: they are never mixed.
+    """
+    if not varieties.counts:
+        raise CorpusError(varieties.problem or f"{where}: has no segments")
+    if varieties.problem:
+        record.other_notes.append(varieties.problem)
+    source, target = (_chosen(varieties, language, where, record) for language in languages)
+    if source == target:
+        both = " and ".join(f"`{language}`" for language in languages)
+        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {varieties.listed()}")
+    return variety_of(source), variety_of(target)
+
+
+def _chosen(varieties: Varieties, language: str, where: str, record: Record) -> str:
+    codes = varieties_for(language, varieties.counts)
+    if not codes:
+        problem = f"; {varieties.problem}" if varieties.problem else ""
+        raise CorpusError(f"{where}: no segment is in `{language}`; there is text in {varieties.listed()}{problem}")
+    if len(codes) > 1:
+        raise CorpusError(
+            f"{where}: `{language}` fits several varieties equally well: {varieties.listed(codes)}; write one of them "
+            f"in the config, such as {codes[0].replace('-', '_')} (mt init: --source-language or --target-language)"
+        )
+    wanted, variety = variety_of(language), variety_of(codes[0])
+    others = [code for code in varieties.counts if code != codes[0] and variety_of(code).language == wanted.language]
+    if others:
+        record.other_notes.append(
+            f"{where}: `{language}` is read from {varieties.listed(codes)}; not read: {varieties.listed(others)}"
+        )
+    elif _contradicts(wanted, variety):
+        record.other_notes.append(f"{where}: has no `{language}`; {varieties.listed(codes)} is read instead")
+    record.varieties[language] = codes[0]
+    return codes[0]
+
+
+def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
+    """Notes on languages of a config that are different varieties in different corpora.
+
+    `readings` has the name of each corpus, and the variety that was read for each language.
+    """
+    read: dict[str, dict[str, str]] = {}
+    for name, varieties in readings:
+        for language, code in varieties.items():
+            read.setdefault(language, {}).setdefault(code, name)
+    for language, names in read.items():
+        codes = list(names)
+        other = next((code for code in codes if _contradicts(variety_of(codes[0]), variety_of(code))), None)
+        if other is not None:
+            yield f"`{language}` is {codes[0]} in {names[codes[0]]}, and {other} in {names[other]}"

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from mt_cli.config.corpora import TextSource
 from mt_cli.config.sections import Config
+from mt_cli.config.sources import TextSource
 from mt_cli.corpus.cleaning import HELD_OUT
+from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import commit_of, names_of
+from mt_cli.corpus.varieties import notes_on_mixtures
 from mt_cli.run.data import Data, times_per_epoch
 
 _MANY_DROPPED = 0.1
@@ -54,7 +56,22 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
         "num_kept": statistics.num_pairs[index],
         "num_held_out": 0 if is_share else counts.get("held_out", 0),
         "dropped": dropped,
+        # A held-out share has the losses of `train`.
+        **({} if is_share else _losses(part)),
     }
+
+
+def _losses(part: SourceRows) -> dict[str, Any]:
+    """What was skipped or left out in reading; empty if nothing was."""
+    losses: dict[str, Any] = {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}
+    return losses | ({"skipped": [*part.skipped]} if part.skipped else {})
+
+
+def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
+    """Notes on what was skipped, left out or chosen when the corpora were read, each once."""
+    parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
+    mixtures = notes_on_mixtures((part.name, part.varieties) for part in parts)
+    return list(dict.fromkeys([*(note for part in parts for note in part.notes), *mixtures]))
 
 
 def _commit(commit: str | None) -> dict[str, str]:
@@ -87,7 +104,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
-    lines.extend(f"note: {note}" for note in notes_on_overlap(rows))
+    lines.extend(f"note: {note}" for note in [*notes_on_reading(data.corpora), *notes_on_overlap(rows)])
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
     num_dropped = sum(sum(row["dropped"].values()) for row in training)

@@ -142,7 +142,7 @@ def main() -> None:
 
 def measure_translation(options: argparse.Namespace) -> None:
     """Translate the first test sentences of the generated corpus by the command and from Python."""
-    from mt_cli.config.corpora import BuiltinSource
+    from mt_cli.config.sources import BuiltinSource
     from mt_cli.corpus.sources import read_rows
 
     rows = read_rows(BuiltinSource(builtin="phrasebook-en-it", split="test"), ("en", "it"))

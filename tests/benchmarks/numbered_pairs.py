@@ -15,7 +15,7 @@ def caption_files(name: str) -> dict[str, list[str]]:
 def some_pairs() -> list[tuple[str, str]]:
     """29,000 captions in English and German, or 48,000 sentences in English and Italian."""
     if not CAPTIONS.is_dir():
-        from mt_cli.config.corpora import BuiltinSource
+        from mt_cli.config.sources import BuiltinSource
         from mt_cli.corpus.reading import read_pairs
 
         return read_pairs([BuiltinSource(builtin="phrasebook-en-it", split="train")], ("en", "it"), "corpus")

@@ -9,7 +9,7 @@ import typer
 import yaml
 
 from mt_cli.cli import main as cli
-from mt_cli.config.corpora import Section
+from mt_cli.config.checks import Section
 from mt_cli.config.sections import Config
 
 

@@ -273,7 +273,7 @@ def test_a_pattern_without_files_and_a_slice_of_a_stream_are_refused(hub, cases)
 CASES = """
 import json, time
 from mt_cli.corpus import hub
-from mt_cli.config.corpora import DatasetSource
+from mt_cli.config.sources import DatasetSource
 from mt_cli.errors import MtError
 
 waits, found = [], {}

@@ -43,7 +43,7 @@ from safetensors.torch import load_file
 
 from mt_cli.checkpoint import files
 from mt_cli.cli import main as cli
-from mt_cli.config.corpora import FileSource, FilesSource
+from mt_cli.config.sources import FileSource, FilesSource
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
 

@@ -11,17 +11,9 @@ import yaml
 from pyarrow import parquet
 
 from mt_cli.batching.streamed import first_pairs
-from mt_cli.config.corpora import (
-    KINDS,
-    BuiltinSource,
-    CorpusConfig,
-    DatasetSource,
-    FileSource,
-    FilesSource,
-    FolderSource,
-    TextSource,
-)
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
+from mt_cli.config.sources import KINDS, BuiltinSource, DatasetSource, FileSource, FilesSource, FolderSource, TextSource
 from mt_cli.corpus import sources
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import STATUS_CODES

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mt_cli.config.corpora import FilterConfig
+from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES, clean, drop_repeated
 from mt_cli.corpus.languages import COMMON_WORDS, scripts_of
 

@@ -14,7 +14,6 @@ from mt_cli.corpus.languages import (
     words_of,
     writes_spaces,
 )
-from mt_cli.corpus.varieties import canonical, is_variety_of
 
 
 @pytest.mark.parametrize("language", ["ja", "zh", "zh-TW", "yue", "th", "lo", "km", "my", "bo", "zho_Hans", "jpn_Jpan"])
@@ -75,47 +74,6 @@ def test_what_is_no_language_is_no_code():
 def test_words_are_composed_and_keep_their_marks():
     assert words_of("Àwo\u0323n o\u0323\u0300ro\u0323\u0300, café 2") == {"àwọn", "ọ\u0300rọ\u0300", "café"}
     assert words_of("a\u0331b a\u0331") == {"a\u0331b", "a\u0331"}
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("en", "eng"),
-        ("en", "EN"),
-        ("eng_Latn", "en"),
-        ("zh", "cmn"),
-        ("pt_BR", "por-br"),
-        ("ru_Cyrl", "rus"),
-        ("xx", "xx"),
-    ],
-)
-def test_one_language_may_have_several_spellings(one, other):
-    assert canonical(one) == canonical(other)
-    assert is_variety_of(one, other) and is_variety_of(other, one)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        *[("sr_Cyrl", "sr_Latn"), ("pt_BR", "pt_PT"), ("zh_Hans", "zh_Hant"), ("en-GB", "en-US"), ("nb", "nn")],
-        *[("en", "en_GB"), ("en", "en-x-plain"), ("xx", "yy"), ("a", "b"), ("source", "target"), ("en", "xx")],
-    ],
-)
-def test_varieties_may_be_translated_into_each_other(one, other):
-    assert canonical(one) != canonical(other)
-
-
-def test_text_of_a_variety_is_text_of_its_language_unless_script_or_region_differ():
-    for name, language in (
-        ("en-US", "en"),
-        ("en", "en-US"),
-        ("zh-TW", "zh_Hant"),
-        ("sr", "sr_Cyrl"),
-        ("eng_Latn", "en-GB"),
-    ):
-        assert is_variety_of(name, language), (name, language)
-    for name, language in (("en-US", "en-GB"), ("zh-TW", "zh_Hans"), ("zh", "zh_Hant"), ("sr", "sr_Latn"), ("a", "b")):
-        assert not is_variety_of(name, language), (name, language)
 
 
 def test_a_column_is_in_the_language_that_its_name_has_beside_a_word_for_text():

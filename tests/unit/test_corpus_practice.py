@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from mt_cli.config.corpora import BuiltinSource
+from mt_cli.config.sources import BuiltinSource
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError
 

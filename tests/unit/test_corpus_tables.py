@@ -11,7 +11,8 @@ from formats import ENDINGS, each_time_a_folder, packed, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.config.corpora import CorpusConfig, FileSource, FolderSource
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sources import FileSource, FolderSource
 from mt_cli.corpus import lines, tables
 from mt_cli.corpus.formats import NAMED_FORMATS, names_in, read_file
 from mt_cli.corpus.quoting import quoting_of

@@ -19,6 +19,11 @@ def test_the_pages_made_from_the_config_are_current(root):
     assert (root / "configs/schema.json").read_text(encoding="utf-8") == schema(), advice
 
 
+def test_the_section_of_each_kind_of_source_begins_with_the_key_that_selects_it():
+    for key in ("dataset", "files", "file", "folder", "builtin", "fraction"):
+        assert re.search(rf"### `{key}`\n\n.+\n\n.+\n.+\n\| `{key}` \| required", reference()), key
+
+
 def test_the_page_of_the_commands_is_current(root):
     text = (root / "docs/commands.md").read_text(encoding="utf-8")
     assert text == commands_page(), "run python -m mt_cli.cli.reference"

@@ -3,7 +3,7 @@ import re
 import pytest
 from command_lines import COMMANDS, parse
 
-from mt_cli.config.corpora import FilterConfig
+from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.formats import _FORMATS
 from mt_cli.hooks import FORMATS
 

@@ -25,7 +25,7 @@ from mt_cli.extras.data_check.texts import notes_on_texts
 from mt_cli.extras.data_check.wrong_languages import notes_on_languages
 from mt_cli.machine.storage import refusal
 from mt_cli.run.data import Data, notes_on_tags, notes_on_words, training_pairs
-from mt_cli.run.data_report import notes_on_overlap, report_on_data
+from mt_cli.run.data_report import notes_on_overlap, notes_on_reading, report_on_data
 
 _NUM_ODD = 10
 _MANY_UNKNOWN = 0.1
@@ -47,6 +47,7 @@ def examine(data: Data, config: Config) -> dict[str, Any]:
         "notes": [
             *notes_on_tags(config),
             *notes_on_words(config),
+            *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
             *notes_on_leaks(data, config),
             *notes_on_languages(data, config),

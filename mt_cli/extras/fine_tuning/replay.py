@@ -7,9 +7,10 @@ from typing import Any
 
 from mt_cli.checkpoint.directory import is_imported
 from mt_cli.checkpoint.trained import TrainedRun
-from mt_cli.config.corpora import CorpusConfig, HeldOut, TextSource
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
+from mt_cli.config.sources import HeldOut, TextSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import ConfigError, CorpusError

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
 from mt_cli.corpus.languages import (
     LANGUAGE_CODE,
     NO_CODES,

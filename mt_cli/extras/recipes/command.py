@@ -19,7 +19,7 @@ from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, check_choice, check_languages, utf8
 from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
-from mt_cli.extras.recipes.given import chosen, evaluation_sources, source_of
+from mt_cli.extras.recipes.given import chosen, evaluation_sources, is_memory, source_of
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
 
@@ -124,6 +124,14 @@ def init(
             rich_help_panel=_FOUND,
         ),
     ] = None,
+    skip_damaged: Annotated[
+        bool,
+        Option(
+            "--skip-damaged",
+            help="Skip and count damaged files of a folder and units of a .tmx file.",
+            rich_help_panel=_FOUND,
+        ),
+    ] = False,
     subset: Annotated[
         str | None,
         Option(
@@ -209,6 +217,8 @@ def init(
     if options and dataset is None:
         raise InputError(f"--{next(iter(options)).replace('_', '-')}: only a --dataset has it")
     _check_table_options(kind, columns, file_format)
+    if skip_damaged and (file_format is not None or not (kind == "folder" or is_memory(given[kind]))):
+        raise InputError("--skip-damaged: only a folder or a .tmx file has parts that can be skipped")
     _check_languages(source_language, target_language)
     _check_name(name)
     if example is not None:
@@ -224,8 +234,9 @@ def init(
 
     options |= {"columns": columns} if columns else {}
     options |= {"format": file_format} if file_format else {}
+    options |= {"skip_damaged": True} if skip_damaged else {}
     source = source_of(kind, {kind: given[kind], **options})
-    sources = evaluation_sources(evaluation, source)
+    sources = evaluation_sources(evaluation, source, skip_damaged)
     languages, cache = (source_language, target_language), Cache(RUNS / ".cache", say)
     found = new_config(source, languages, name, cache, sources, RUNS, begin_with, accept_processed)
     if hooks.has("refuse_processed"):
@@ -256,9 +267,9 @@ def _check_table_options(kind: str, columns: tuple[str, str] | None, file_format
 def _check_languages(source: str | None, target: str | None) -> None:
     """Raise InputError unless the codes that are given are codes of two languages."""
     check_languages(source, target)
-    from mt_cli.corpus.varieties import canonical
+    from mt_cli.corpus.varieties import is_same_variety
 
-    if source and target and canonical(source) == canonical(target):
+    if source and target and is_same_variety(source, target):
         raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
 
 

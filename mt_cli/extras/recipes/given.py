@@ -13,7 +13,7 @@ from mt_cli import hooks
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, Source
+    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, Source
 
 _WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
 
@@ -64,24 +64,35 @@ def _source_of_paths(paths: list[str]) -> dict[str, Any]:
 
 def source_of(kind: str, tree: dict[str, Any]) -> Source:
     """The source that options describe; `kind` is its key in a config."""
-    from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource  # pydantic takes a while.
+    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource  # pydantic takes a while.
     from mt_cli.extras.recipes.naming import source_of_folder
 
     if kind == "folder":
-        return source_of_folder(tree["folder"])
+        return source_of_folder(**tree)
     kinds: dict[str, type[DatasetSource | FileSource | FilesSource]]
     kinds = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}
     return kinds[kind].model_validate(tree)
 
 
-def evaluation_sources(given: Mapping[str, list[str] | None], train: Source) -> dict[str, Source]:
-    """The sources that `--valid` and `--test` name, by role; raises InputError for one that is not clear."""
-    return {role: _evaluation_source(f"--{role}", names, train) for role, names in given.items() if names}
+def is_memory(name: object) -> bool:
+    """Whether an option names a `.tmx` file, perhaps compressed."""
+    return isinstance(name, str) and re.search(r"\.tmx(\.gz|\.zst)?$", name) is not None
 
 
-def _evaluation_source(option: str, names: list[str], train: Source) -> Source:
+def evaluation_sources(
+    given: Mapping[str, list[str] | None], train: Source, skip_damaged: bool = False
+) -> dict[str, Source]:
+    """The sources that `--valid` and `--test` name, by role; raises InputError for one that is not clear.
+
+    With `skip_damaged`, folders and translation memories are read without what is damaged.
+    """
+    options = {"skip_damaged": True} if skip_damaged else {}
+    return {role: _evaluation_source(f"--{role}", names, train, options) for role, names in given.items() if names}
+
+
+def _evaluation_source(option: str, names: list[str], train: Source, options: dict[str, bool]) -> Source:
     """One file with both sides, a folder, a split of the dataset that is trained on, or two files."""
-    from mt_cli.config.corpora import DatasetSource, FileSource
+    from mt_cli.config.sources import DatasetSource, FileSource
     from mt_cli.corpus.formats import suffix_of
 
     if "" in names:
@@ -94,7 +105,7 @@ def _evaluation_source(option: str, names: list[str], train: Source) -> Source:
             raise InputError(f"{option} {names[0]}: has both sides; give it alone")
         return source_of("files", {"files": tuple(names)})
     if os.path.isdir(names[0]):
-        return source_of("folder", {"folder": names[0]})
+        return source_of("folder", {"folder": names[0], **options})
     if isinstance(train, DatasetSource) and not is_file:
         return train.model_copy(update={"split": names[0]})
     file_format = train.format if isinstance(train, FileSource) else None
@@ -103,4 +114,6 @@ def _evaluation_source(option: str, names: list[str], train: Source) -> Source:
             f"{option} {names[0]}: is one side, or of an unknown format; of two files with a sentence per line, give "
             f"{option} SOURCE {option} TARGET"
         )
-    return source_of("file", {"file": names[0]} | ({"format": file_format} if file_format and not is_file else {}))
+    options = options if is_memory(names[0]) else {}
+    of_format = {"format": file_format} if file_format and not is_file else {}
+    return source_of("file", {"file": names[0], **of_format, **options})

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
-from mt_cli.corpus.formats import names_in, suffix_of
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.corpus.folder import varieties_in_folder
+from mt_cli.corpus.formats import format_of, names_in, suffix_of
 from mt_cli.corpus.hub import names_in_dataset, splits_of
+from mt_cli.corpus.rows import Names
 from mt_cli.corpus.sources import files_of
+from mt_cli.corpus.varieties import Varieties
 from mt_cli.errors import CorpusError, InputError
 from mt_cli.extras.recipes.codes import codes_in_names
+from mt_cli.extras.recipes.varieties import languages_of_headers, languages_of_memory
 
 Tree = dict[str, Any]
 VALID, TEST = ("valid", "validation", "val", "dev"), ("test",)
@@ -23,8 +28,6 @@ _TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 _FORMATS_OF_FOLDERS = (".po", ".tmx")
 _SETTINGS = (".json.", ".json")
 """Suffixes of files that rather hold settings of a project than parallel text; they are read if they are given."""
-_SHARE_OF_MISTAKES = 0.02
-"""Languages in fewer of the headers of catalogues are mistakes of those who copied a header."""
 _FILES_EXAMINED = 20
 
 
@@ -38,6 +41,10 @@ class Found:
     """Whether the names can be nothing but languages, as in a translation memory."""
     evaluation: Mapping[str, Tree]
     """Sources of `valid`, `test` and further test sets by name."""
+    varieties: Varieties | None = None
+    """Varieties of languages in a translation memory, which has a code for each text."""
+    notes: Sequence[str] = ()
+    """Headers that contradict the others, for people."""
 
 
 def look(source: Source) -> Found:
@@ -58,15 +65,29 @@ def look(source: Source) -> Found:
     if isinstance(source, FilesSource):
         return Found([each.language for each in codes_in_names(source.files)], True, neighbours(source.files))
     if isinstance(source, FolderSource):
+        if (varieties := varieties_in_folder(source)) is not None:
+            return Found(languages_of_memory(varieties), True, {}, varieties)
         paths = files_of(source)
-        found = [names_in(path, source.format) for path in (paths if is_gettext(source) else paths[:_FILES_EXAMINED])]
-        counts = Counter(name for each in found for name in each.names)
-        names = [name for name, count in counts.items() if count > _SHARE_OF_MISTAKES * counts.total()]
-        return Found(names, found[0].are_languages, {})
+        named = list(_names_in(source, paths if is_gettext(source) else paths[:_FILES_EXAMINED]))
+        counts = Counter(name for each in named for name in each.names)
+        are_languages = any(each.are_languages for each in named)
+        if is_gettext(source):
+            names, notes = languages_of_headers(counts)
+            return Found(names, are_languages, {}, notes=[f"{title_of(source)}: {note}" for note in notes])
+        return Found(list(counts), are_languages, {})
     assert isinstance(source, FileSource)
-    of_format = {"format": source.format} if source.format else {}
-    evaluation = {role: {**tree, **of_format} for role, tree in neighbours([source.file]).items()}
-    return Found(*names_in(Path(source.file), source.format), evaluation)
+    path, beside = Path(source.file), neighbours([source.file])
+    count = format_of(path, source.format).varieties
+    if count is not None:
+        varieties = count(path, source.skip_damaged)
+        return Found(languages_of_memory(varieties), True, beside, varieties)
+    return Found(*names_in(path, source.format), beside)
+
+
+def _names_in(source: FolderSource, paths: Sequence[Path]) -> Iterator[Names]:
+    for path in paths:
+        with suppress(CorpusError) if source.skip_damaged else nullcontext():
+            yield names_in(path, source.format)
 
 
 def has_format(source: Source, suffix: str) -> bool:
@@ -89,7 +110,7 @@ def title_of(source: Source) -> str:
     return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
 
 
-def source_of_folder(folder: str) -> FolderSource:
+def source_of_folder(folder: str, **options: Any) -> FolderSource:
     """The files of a folder that are of a known format; raises InputError unless there is one such format."""
     suffixes = Counter(
         suffix
@@ -110,7 +131,7 @@ def source_of_folder(folder: str) -> FolderSource:
     (suffix,) = suffixes
     if suffix not in _FORMATS_OF_FOLDERS and any(_TRAIN.search(path.name) for path in Path(folder).rglob("*" + suffix)):
         raise InputError(f"{folder}: has files named after splits, as a dataset of the hub; give it with --dataset")
-    return FolderSource(folder=folder, pattern=f"**/*{suffix}")
+    return FolderSource(folder=folder, pattern=f"**/*{suffix}", **options)
 
 
 def neighbours(paths: Sequence[str]) -> dict[str, Tree]:

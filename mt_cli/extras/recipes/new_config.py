@@ -10,20 +10,22 @@ from pathlib import Path
 from textwrap import wrap
 
 from mt_cli import hooks
-from mt_cli.config.corpora import CorpusConfig, DatasetSource, FilesSource, FolderSource, HeldOut, Source
+from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.loading import config_of_text, parse_config
 from mt_cli.config.sections import Config
+from mt_cli.config.sources import DatasetSource, FilesSource, FolderSource, HeldOut, Source
 from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import is_common, primary
+from mt_cli.corpus.languages import is_common
 from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.extras.recipes.auto import Choice, Decision, decide, describe
 from mt_cli.extras.recipes.child import begun_with, notes_on_parents
+from mt_cli.extras.recipes.direction import in_given_order
 from mt_cli.extras.recipes.levels import expectation, is_smaller, level_of, size_of
 from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import (
@@ -35,6 +37,7 @@ from mt_cli.extras.recipes.sides import (
     refuse_unknown_codes,
 )
 from mt_cli.run.data import read
+from mt_cli.run.data_report import notes_on_reading
 
 _ROWS_EXAMINED = 1_000
 _MIN_PAIRS = 10
@@ -78,7 +81,8 @@ def new_config(
     tree = {"name": name or _name_of(source, both, parent), "corpus": corpus, "preset": "auto"}
     config = parse_config(tree, "mt init")
     try:
-        stretches, is_left_out = _other_orthography(read(config, cache), config.corpus)
+        corpora = read(config, cache)
+        stretches, is_left_out = _other_orthography(corpora, config.corpus)
         if is_left_out:
             corpus["filters"] = {"other_orthography": True}
             config = parse_config(tree, "mt init")
@@ -88,19 +92,24 @@ def new_config(
             tree, found = begun_with(parent, tree, cache, runs or Path("runs"))
     except CorpusError as error:  # Filters drop text in another language.
         raise CorpusError("; ".join([str(error), *sides.notes])) from None
-    end = f"; begins with {parent}." if parent else f". Expect {expectation(found.facts)}"
-    heading = f"{both[0]} to {both[1]}, written by `mt init` from {found.facts}{end}"
+    heading = _heading(both, found, parent)
     text = _as_yaml(tree, found, heading, ", ".join(" ".join(f"{each}".split()) for each in stretches))
     _check_written(text, found.config, parent is not None, title_of(source))
     problems = _problems(found.config, cache)
     lines = [f"languages: {both[0]} to {both[1]} ({both[0]} {sides.origins[0]}, {both[1]} {sides.origins[1]})"]
-    notes = [*sides.notes, *_notes_on(stretches, config.corpus, is_left_out)]
+    notes = [*sides.notes, *notes_on_reading(corpora), *_notes_on(stretches, config.corpus, is_left_out)]
     lines += [f"note: {note}" for note in [*notes, *(each.message for each in problems if each.is_note)]]
     lines += [f"{role}: {text}" for role, text in _described(found.config, evaluation or {})]
     lines += describe(found.facts, found.choices, parse_config(tree, "mt init"), found.config)
     if runs is not None and parent is None and found.facts.num_target_words <= _FEW_WORDS:
         lines += [f"note: {note}" for note in islice(notes_on_parents(runs, both), 1)]
     return NewConfig(found.config, text, lines, problems)
+
+
+def _heading(languages: Languages, found: Decision, parent: Path | None) -> str:
+    """The first comment of a config."""
+    end = f"; begins with {parent}." if parent else f". Expect {expectation(found.facts)}"
+    return f"{languages[0]} to {languages[1]}, written by `mt init` from {found.facts}{end}"
 
 
 def _with_planned_device(found: Decision) -> Decision:
@@ -166,7 +175,7 @@ def _described(config: Config, given: Collection[str]) -> Iterator[tuple[str, st
             else:
                 columns = zip(corpus.languages, getattr(source, "columns", None) or (), strict=False)
                 named = "".join(f", {language} from `{column}`" for language, column in columns if language != column)
-                yield role, title_of(source) + named + by
+                yield role, title_of(source) + named + ", sides exchanged" * source.reverse + by
 
 
 def _corpus_of(
@@ -183,7 +192,10 @@ def _corpus_of(
             f"{title_of(source)}: {num_rows} pairs are too few to hold some of them out for validation; add pairs, or "
             "a file for validation beside it"
         )
-    sides = detected(given, named, beginning, source)
+    oriented = in_given_order(type(source).model_validate(train), found, given, named, beginning)
+    train = _with_reverse(train, oriented.source)
+    sides = detected(given, oriented.named, oriented.rows, source)
+    sides = replace(sides, notes=[*found.notes, *oriented.notes, *sides.notes])
     others = _evaluation(found, train, sides.languages, evaluation, title_of(source))
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
@@ -194,7 +206,7 @@ def _corpus_of(
 
 def _evaluation(found: Found, train: Tree, languages: Languages, given: Mapping[str, Source], title: str) -> Tree:
     """The sources for validation and test: those given, and for other roles what is found by its name."""
-    columns = {"columns": train["columns"]} if "columns" in train else {}
+    columns = {key: train[key] for key in ("columns", "format", "reverse", "skip_damaged") if key in train}
     own = {role: _evaluation_tree(each, languages, train.get("columns")) for role, each in given.items()}
     if train in own.values():
         raise InputError(f"{title}: is the text to train on; give other text for evaluation")
@@ -210,7 +222,9 @@ def _tree_of(
     """A source as in a config, with its columns, and its languages as far as they are given or in names."""
     columns, named = columns_and_languages(source, found, given)
     refuse_unknown_codes(source, found, columns, named)
-    return source.model_dump(mode="json", exclude_unset=True) | ({"columns": list(columns)} if columns else {}), named
+    tree = source.model_dump(mode="json", exclude_unset=True) | ({"columns": list(columns)} if columns else {})
+    options = {"skip_damaged", "inline_codes", "reverse"}
+    return {key: tree[key] for key in sorted(tree, key=options.__contains__)}, named
 
 
 def _evaluation_tree(source: Source, languages: Languages, columns: Sequence[str] | None) -> Tree:
@@ -219,16 +233,18 @@ def _evaluation_tree(source: Source, languages: Languages, columns: Sequence[str
     Raises InputError if it cannot be read in these languages.
     """
     found = look(source)
-    if isinstance(source, FilesSource) and [primary(each) for each in found.names[::-1]] == [*map(primary, languages)]:
-        raise InputError(
-            f"{title_of(source)}: the source is {languages[0]} and the target {languages[1]}; exchange them"
-        )
-    if columns and has_columns(source, columns, found.names):
+    if columns and found.varieties is None and has_columns(source, columns, found.names):
         source = source.model_copy(update={"columns": tuple(columns)})
-    tree, _ = _tree_of(source, found, languages)
+    tree, named = _tree_of(source, found, languages)
     beginning, _ = _beginning(type(source).model_validate(tree), languages, found)
-    detected(languages, languages, beginning, source)
-    return tree
+    oriented = in_given_order(type(source).model_validate(tree), found, languages, named, beginning)
+    detected(languages, languages, oriented.rows, source)
+    return _with_reverse(tree, oriented.source)
+
+
+def _with_reverse(tree: Tree, source: Source) -> Tree:
+    """A source as in a config, whose sides are exchanged if those of `source` are."""
+    return {**tree, "reverse": True} if source.reverse else {key: tree[key] for key in tree if key != "reverse"}
 
 
 def _beginning(source: Source, named: tuple[str | None, str | None], found: Found) -> tuple[list[Row], int]:

@@ -6,17 +6,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource, FolderSource, Source
+from mt_cli.config.sources import FilesSource, Source
 from mt_cli.corpus.delimited import ROLES
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_common, is_known, primary
 from mt_cli.corpus.recognition import are_near, language_of_texts, other_language_of_texts
 from mt_cli.corpus.rows import Columns, Languages, Row
-from mt_cli.corpus.varieties import canonical
+from mt_cli.corpus.varieties import is_same_variety, is_variety_of, varieties_for
 from mt_cli.errors import InputError
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
 from mt_cli.extras.recipes.naming import Found, has_format, is_gettext, title_of
+from mt_cli.extras.recipes.varieties import SIDES, sides_of_memory
 
-SIDES = ROLES[0]
 _NAMED_COLUMNS = re.compile(r"\.(jsonl?(\.\w+)?|parquet)$")
 OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
 
@@ -44,14 +44,17 @@ def columns_and_languages(
     if isinstance(source, FilesSource):
         own = found.names if found.names[0] != found.names[1] else ("", "")
         return None, (given[0] or own[0] or None, given[1] or own[1] or None)
-    if isinstance(source, FileSource | FolderSource | DatasetSource) and (columns := source.columns) is not None:
+    columns = getattr(source, "columns", None)
+    if found.varieties is not None:
+        return columns, sides_of_memory(title_of(source), found.varieties, columns or given, given)
+    if columns is not None:
         names = _names_of_columns(source, columns, found.names)
         # `sentence_eng_Latn` has a code behind a word.
         own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in names]
         own_codes = own_codes if own_codes[0] != own_codes[1] else [None, None]
         return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
     if is_gettext(source):
-        target = _target_of_catalogues(source, found.names)
+        target = target_of_catalogues(source, found.names)
         return None, (given[0], given[1] or target)
     code_of_name = _codes_of(source, found)
     column_of = {code: name for name, code in reversed(code_of_name.items())}
@@ -69,7 +72,7 @@ def columns_and_languages(
     if found.are_languages and _has_default_columns(source):
         return None, languages  # A translation memory has no columns.
     has_heading = found.are_languages or not _has_default_columns(source) or _are_codes(found.names)
-    columns = _columns_named(languages, column_of, found.names, has_heading)
+    columns = _columns_named(source, languages, column_of, found.names, has_heading)
     _refuse_other_languages(source, columns, languages, code_of_name)
     columns = columns or _columns_by_heading(source, found.names, has_heading)
     if columns:  # Perhaps only one of them is named like a language.
@@ -97,15 +100,15 @@ def _names_of_columns(source: Source, columns: Sequence[str], names: Sequence[st
     return [names[number - 1] for number in numbers]
 
 
-def _target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
+def target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
     """The language in the headers of gettext catalogues, if any; raises InputError if there are several."""
-    by_language = {primary(name): name for name in names if is_known(name)}
-    if len(by_language) > 1:
+    names = [name for name in names if is_known(name)]
+    if len(names) > 1:
         raise InputError(
-            f"{title_of(source)}: has translations into {', '.join(by_language.values())}; give a file or a folder of "
+            f"{title_of(source)}: has translations into {', '.join(names)}; give a file or a folder of "
             "one of these languages, or write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
         )
-    return next(iter(by_language.values()), None)
+    return next(iter(names), None)
 
 
 def _codes_of(source: Source, found: Found) -> dict[str, str]:
@@ -122,16 +125,30 @@ def _code_of_column(name: str, found: Found) -> str | None:
 
 
 def _columns_named(
-    languages: tuple[str | None, str | None], column_of: Mapping[str, str], names: Sequence[str], has_heading: bool
+    source: Source,
+    languages: tuple[str | None, str | None],
+    column_of: Mapping[str, str],
+    names: Sequence[str],
+    has_heading: bool,
 ) -> Columns:
-    """The columns whose names are, or stand for, the two languages; None if there is not one for each."""
-    by_language = {primary(code): name for code, name in column_of.items()} | {name: name for name in names}
-    named = [by_language.get(each, by_language.get(primary(each))) if each else None for each in languages]
+    """The columns whose names are, or stand for, the two languages; None if there is not one for each.
+
+    Raises InputError if several varieties fit a language equally well.
+    """
+    named: list[str | None] = []
+    for side, language in zip(SIDES, languages, strict=True):
+        codes = varieties_for(language, [*column_of][::-1]) if language and language not in names else []
+        if len(codes) > 1:
+            raise InputError(
+                f"{title_of(source)}: there are several varieties of {language}: {', '.join(codes)}; choose one with "
+                f"--{side}-language, such as {codes[0].replace('-', '_')}"
+            )
+        named.append(language if language in names else column_of[codes[0]] if codes else None)
     if has_heading and len(names) == 2 and named.count(None) == 1:
         # The other name is that of the other language, perhaps as a code that is not known.
         named[named.index(None)] = next(name for name in names if name not in named)
-    source, target = named
-    return None if source is None or target is None else (source, target)
+    first, second = named
+    return None if first is None or second is None else (first, second)
 
 
 def _refuse_other_languages(
@@ -140,7 +157,7 @@ def _refuse_other_languages(
     """Raise InputError for a column that is named like another language than the given one."""
     for side, column, language in zip(SIDES, columns or (), languages, strict=False):
         code = code_of_name.get(column, "")
-        if language and is_common(code) and primary(code) != primary(language):
+        if language and is_common(code) and not is_variety_of(code, language):
             codes = ", ".join(code_of_name.values())
             raise InputError(
                 f"{title_of(source)}: has no language {language}; there are the languages {codes}; give one of them "
@@ -212,11 +229,14 @@ def detected(
         by_name = f"from --{side}-language" if option else _place_of_names(origin)
         origins.append(by_name if name or hint else "recognised by its words")
     source, target = found
-    if canonical(source) == canonical(target):
+    if is_same_variety(source, target):
         both = source if source == target else f"one language, {source} and {target}"
         raise InputError(f"{title}: both sides seem to be {both}; give --source-language and --target-language")
     if seen == [primary(target), primary(source)] and seen[0] != seen[1]:
-        raise InputError(f"{title}: the source seems to be {target} and the target {source}; exchange them")
+        raise InputError(
+            f"{title}: the source seems to be {target} and the target {source}; exchange them: give --source-language "
+            f"{target} --target-language {source}, or exchange the names of files or columns"
+        )
     notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
     return Detected((source, target), origins, notes)
 

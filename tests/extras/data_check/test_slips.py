@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from mt_cli.config.corpora import FilesSource
+from mt_cli.config.sources import FilesSource
 from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.reading import read_pairs
 from mt_cli.errors import CorpusError

@@ -21,7 +21,7 @@ XML = st.text(
 
 
 @each_time_a_folder
-@given(st.lists(st.tuples(XML, XML)), ENDINGS, st.sampled_from(["utf-8", "utf-16"]))
+@given(st.lists(st.tuples(XML, XML), min_size=1), ENDINGS, st.sampled_from(["utf-8", "utf-16"]))
 def test_tmx_gives_back_any_pairs_that_xml_can_hold(tmp_path, pairs, ending, encoding):
     units = "".join(
         f'<tu><tuv xml:lang="EN-us"><seg>{escape(source)}</seg></tuv>'
@@ -60,18 +60,6 @@ def test_escapes_of_a_catalogue_are_bytes_of_its_text(tmp_path, pairs, escape):
 
     messages = (f'msgid "{spelled(source)}"\nmsgstr ""\n"{spelled(target)}"\n' for source, target in pairs)
     assert read(packed(tmp_path / "it.po", "\n".join(messages).encode(), "")) == pairs
-
-
-@pytest.mark.parametrize(
-    ("wanted", "found"), [("en", "american"), ("en-GB", "british"), ("EN_au", "american"), ("fr", ""), ("e", "")]
-)
-def test_languages_of_a_translation_memory_are_matched_loosely(tmp_path, wanted, found):
-    variants = "".join(
-        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
-        for code, text in (("it", "x"), ("en-US", "american"), ("en-GB", "british"))
-    )
-    (tmp_path / "a.tmx").write_text(f"<tmx><body><tu>{variants}</tu></body></tmx>", encoding="utf-8")
-    assert read(tmp_path / "a.tmx", (wanted, "it-CH")) == [(found, "x")]
 
 
 def test_code_within_a_segment_is_left_out_and_marked_text_kept(tmp_path):
@@ -162,6 +150,20 @@ LATIN = "perché".encode("latin-1")
         ),
         ("a.tmx", b"<tmx>\n<tu><tuv><seg>a<seg>b</seg></seg></tuv></tu></tmx>", r"line 2: <seg> within <seg>"),
         ("a.tmx", b"<tmx>\n<tu>\n<tu></tu></tu></tmx>", r"line 3: <tu> within <tu>"),
+        ("a.tmx", b'<tmx>\n<tuv lang="en"><seg>a</seg></tuv></tu></tmx>', r"line 2: <tuv> outside of <tu>: the <tu> "),
+        ("a.tmx", b"<tmx>\n<body></body></tmx>", r"a\.tmx: has no <tu>, so it holds no translation unit"),
+        (
+            "a.tmx",
+            b'<tmx>\n<tu>\n<tuv lang="en">a</tuv><tuv lang="it">b</tuv></tu></tmx>',
+            r"a\.tmx, line 3: a <tuv> has no <seg>, which should hold its text \(2 of them in this file\)",
+        ),
+        (
+            "a.tmx",
+            b'<tmx><tu><tuv lang="en"><seg>a</seg></tuv>\n<tuv lang="it">b</tuv></tu></tmx>',
+            r"no segment is in `it`; there is text in en \(1 segment\); .*a\.tmx, line 2: a <tuv> has no <seg>",
+        ),
+        ("a.tmx", b"<tmx>\n<tu><tuv><seg>R & D</seg></tuv></tu></tmx>", r"line 2: not well-formed.*write &amp; for &;"),
+        ("a.tmx", b"<tmx>\n<tu><tuv><seg>a&nbsp;b</seg></tuv></tu></tmx>", r"line 2: .*; write the character itself; "),
         ("a.tmx", gzip.compress(b"<tmx/>", mtime=0), r"it is compressed with gzip; its name should end in \.gz"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mt_cli.config.corpora import DatasetSource, FileSource, FilesSource
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource
 from mt_cli.corpus.languages import NO_CODES
 from mt_cli.extras.recipes.codes import codes_in_columns, codes_in_names, direction_in_names
 

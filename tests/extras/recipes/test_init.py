@@ -9,8 +9,8 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from mt_cli.config.corpora import FolderSource, HeldOut
 from mt_cli.config.loading import load_config
+from mt_cli.config.sources import FolderSource, HeldOut
 from mt_cli.corpus.cache import Cache
 from mt_cli.errors import MtError
 from mt_cli.extras.recipes import command as beginning
@@ -390,7 +390,7 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("--file", "three.jsonl"), "there are the languages en, de, fr; choose with --source-language and --target"),
         (("--file", "odd.jsonl"), "which of its columns a, b, c are source and target is not clear"),
         (("--file", "numbers.csv"), "numbers.csv: the source has no letters in the first 90 pairs; if the file has"),
-        (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "both sides; it has en, de"),
+        (("--file", "m.tmx", "--source-language", "en", "--target-language", "fr"), "fr: there is no text in it"),
         (("--files", "swapped.en", "swapped.de"), "the source seems to be de and the target en; exchange them"),
         (("--files", "train.en", "train.de", "--source-language", "english"), "english: not a language code"),
     ],

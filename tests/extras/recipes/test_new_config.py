@@ -11,8 +11,8 @@ import yaml
 from pyarrow import parquet
 
 from mt_cli.config import presets
-from mt_cli.config.corpora import FileSource, FilesSource
 from mt_cli.config.loading import config_of_text, load_config, parse_config
+from mt_cli.config.sources import FileSource, FilesSource
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.sources import read_rows
 from mt_cli.errors import CorpusError, InputError

@@ -128,6 +128,35 @@ def test_languages_that_a_table_does_not_have_are_refused(init, tmp_path):
     assert corpus.languages == ("en_GB", "it") and pairs_of(corpus) == PAIRS
 
 
+def test_varieties_in_a_heading_are_never_mixed(init, tmp_path):
+    write(tmp_path / "a.tsv", [(a, b, f"{b} x") for a, b in PAIRS], ("en", "it-IT", "it-CH"))
+    err, corpus = init("--file", "a.tsv", "--source-language", "en", "--target-language", "it")
+    assert corpus is None
+    assert "several varieties of it: it-IT, it-CH; choose one with --target-language, such as it_IT" in err
+    _, corpus = init("--file", "a.tsv", "--source-language", "en", "--target-language", "it_CH")
+    assert pairs_of(corpus) == [(a, f"{b} x") for a, b in PAIRS]
+    write(tmp_path / "b.tsv", PAIRS, ("en", "it-IT"))
+    err, corpus = init("--file", "b.tsv", "--source-language", "en", "--target-language", "it_CH")
+    assert corpus is None and "has no language it_CH; there are the languages en, it-IT" in err
+
+
+def test_columns_by_number_are_reversed_if_the_languages_are_given_in_the_other_order(init, tmp_path):
+    for name, pairs in (("a", PAIRS), ("held", HELD)):
+        write(tmp_path / f"{name}.tsv", [(str(n), a, b) for n, (a, b) in enumerate(pairs)])
+    given = ("--columns", "2", "3", "--source-language", "it", "--target-language", "en", "--valid", "held.tsv")
+    err, corpus = init("--file", "a.tsv", *given)
+    assert corpus.train[0].reverse and "is en to it; `reverse: true` exchanges its sides" in err
+    assert pairs_of(corpus) == [(b, a) for a, b in PAIRS] and pairs_of(corpus, "valid") == [(b, a) for a, b in HELD]
+
+
+def test_the_columns_of_a_table_are_not_those_of_a_memory_for_validation(init, tmp_path):
+    write(tmp_path / "a.tsv", PAIRS)
+    units = (f"<tu><tuv lang='en'><seg>{a}</seg></tuv><tuv lang='it'><seg>{b}</seg></tuv></tu>" for a, b in HELD)
+    (tmp_path / "held.tmx").write_text(f"<tmx><body>{''.join(units)}</body></tmx>", encoding="utf-8")
+    _, corpus = init("--file", "a.tsv", "--columns", "1", "2", "--valid", "held.tmx")
+    assert corpus.valid[0].columns is None and pairs_of(corpus, "valid") == HELD
+
+
 def test_one_language_twice_is_refused_with_both_codes(init, tmp_path):
     for name, lines in (("eng", ENGLISH), ("en", [f"{line} x" for line in ENGLISH])):
         (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n", encoding="utf-8")

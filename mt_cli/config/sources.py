@@ -1,0 +1,209 @@
+"""Kinds of corpus source, each with the key that selects it, and the filters of their pairs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from mt_cli.config.checks import Section, TwoColumns, TwoTexts, without_problems
+
+_FormatName = Literal["tsv", "plain_tsv", "quoted_tsv", "csv", "json"]
+_TMX = re.compile(r"\.tmx(\.gz|\.zst)?$")
+
+
+class FilterConfig(Section):
+    """Filters of training pairs. `false` or `null` turns a filter off.
+
+    A dropped pair is counted under the first filter that drops it, in this order. Pairs with a blank side are always
+    dropped. Validation and test pairs are not filtered otherwise.
+    """
+
+    control_characters: bool = True
+    """Drop pairs with NUL bytes or other control characters; tabs and line ends count as spaces."""
+    garbled: bool = True
+    """Drop pairs with replacement characters (U+FFFD), or with UTF-8 decoded as Latin-1 (`Ã©` for `é`)."""
+    identical: bool = True
+    """Drop pairs whose sides are the same text, unless it has no letters: a number is its own translation."""
+    max_characters: int | None = Field(default=2000, ge=1)
+    """Maximum length of a side in characters."""
+    max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
+    """Maximum ratio of the lengths of the longer and the shorter side in characters, after adding 10 to both."""
+    min_script_share: float | None = Field(default=0.5, gt=0, le=1)
+    """Minimum share of letters in the script of the language, on either side. Languages whose script `mt` does not
+    know are not checked."""
+    wrong_language: bool = True
+    """Drop pairs with a side that has three common words of another language and none of its own. 20 languages are
+    known."""
+    other_orthography: bool = False
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (or, if that is held
+    out, `test`), as in an old dictionary."""
+    duplicates: bool = True
+    """Drop repeated pairs, in this corpus or in one earlier in the list."""
+    max_targets_per_source: int | None = Field(default=None, ge=1)
+    """Maximum number of pairs with the same source sentence."""
+    overlap: bool = True
+    """Drop pairs with a side that is a sentence of `valid`, `test` or `extra_tests`."""
+
+
+class TextSource(Section):
+    """Options of every kind of corpus source."""
+
+    name: str | None = Field(default=None, min_length=1)
+    """Name in reports; `null`: the name of the file, dataset or built-in corpus."""
+    languages: TwoTexts | None = None
+    """Source and target language if they differ from those of the config, as in a multilingual model."""
+    tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
+    """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>`. See also
+    `mt translate --to` and `--tag`."""
+    reverse: bool = False
+    """Exchange the sides: the second text is the source. `languages` are those after the exchange."""
+    weight: float | None = Field(default=None, ge=1e-9, le=1000)
+    """Number of times each pair is seen per epoch (for a stream: its relative share); `null`: once, or by
+    `temperature`."""
+    filters: FilterConfig | None = None
+    """Filters of this corpus, where they differ from `corpus.filters`."""
+    streaming: bool = False
+    """Read the corpus while training, without preparing it on disk: for very large corpora. Set it for all corpora of
+    `train` or for none."""
+
+    @model_validator(mode="after")
+    def _columns_differ(self) -> Self:
+        columns = getattr(self, "columns", None)
+        if columns is not None and columns[0] == columns[1]:
+            raise ValueError(f"columns: both are {columns[0]!r}; name two columns")
+        return self
+
+
+class DatasetSource(TextSource):
+    """Parallel text read with Hugging Face `datasets`."""
+
+    dataset: str = Field(min_length=1)
+    """Hub id, or a local folder with the same layout."""
+    subset: str | None = None
+    """Configuration of the dataset, such as `en-it`."""
+    revision: str | None = Field(default=None, min_length=1)
+    """Branch, tag or commit of a hub id; `null`: the newest commit of `main` when it is first downloaded."""
+    data_files: str | Annotated[tuple[str, ...], Field(strict=False)] | None = None
+    """Files of the split, as paths or patterns inside the dataset; `null`: those that the dataset names itself."""
+    split: str = "train"
+    """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
+    columns: TwoTexts | None = None
+    """Source and target column, or keys of `translation`; `null`: the keys of `translation` or, without it, the columns
+    that are named like the languages."""
+
+
+class FilesSource(TextSource):
+    """Two text files. Line N of one file is the translation of line N of the other."""
+
+    files: TwoTexts
+    """Source file and target file; `.gz` and `.zst` are decompressed."""
+
+
+class MarkedUpSource(TextSource):
+    """Options of files whose format has markup."""
+
+    skip_damaged: bool = False
+    """Skip damaged files of a folder and damaged units of a `.tmx` file, and count them; `false`: they are an error."""
+    inline_codes: Literal["drop", "keep"] = "drop"
+    """Inline codes of `.tmx`: native markup and placeholders such as `%s`. `keep`: their content is text."""
+
+
+class FileSource(MarkedUpSource):
+    """One file with both sides."""
+
+    file: str = Field(min_length=1)
+    """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or
+    `.zst`."""
+    columns: TwoColumns | None = None
+    """Source and target column of a table, or keys of `translation`; `null`: the keys of `translation` or the columns
+    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header. In a `.tsv` or
+    `.csv` file, two numbers count columns from 1; in a `.tmx` file, these are the codes of the two languages, if they
+    differ from those of the config."""
+    format: _FormatName | None = None
+    """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
+    marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
+
+    @without_problems
+    def _options_fit_the_format(self) -> Iterator[str]:
+        if self.format is not None or not _TMX.search(self.file):
+            if self.skip_damaged:
+                yield "skip_damaged: only a .tmx file has units that can be skipped; a folder, files"
+            if self.inline_codes != "drop":
+                yield "inline_codes: only .tmx files have inline codes"
+
+
+class FolderSource(MarkedUpSource):
+    """All files of one format in a folder, such as the catalogues of a program or the memories of a project."""
+
+    folder: str = Field(min_length=1)
+    """Folder, which is searched with all folders in it."""
+    pattern: str = Field(min_length=1)
+    """Names of the files inside the folder, such as `**/*.po`; they are read in the order of their names."""
+    columns: TwoColumns | None = None
+    """Source and target column, as for `file`."""
+    format: _FormatName | None = None
+    """Format of the files, as for `file`."""
+
+
+class BuiltinSource(TextSource):
+    """A corpus that is part of `mt` and needs no download."""
+
+    builtin: Literal["phrasebook-en-it", "reverse-words"]
+    """Name of the corpus."""
+    split: str = "train"
+    """Split of the corpus."""
+
+
+class HeldOut(Section):
+    """A seeded share of `train` that is held out, by the text of each pair. Pairs that share a sentence are dropped."""
+
+    fraction: float = Field(gt=0, lt=1)
+    """Share of the pairs, between 0 and 1; it is reached only approximately."""
+    seed: int | None = Field(default=None, ge=0, lt=2**31)
+    """Seed of the choice; `null`: `training.seed`. Give one to train several seeds with the same validation pairs."""
+
+
+Source = (
+    Annotated[DatasetSource, Tag("<dataset>")]
+    | Annotated[FilesSource, Tag("<files>")]
+    | Annotated[FileSource, Tag("<file>")]
+    | Annotated[FolderSource, Tag("<folder>")]
+    | Annotated[BuiltinSource, Tag("<builtin>")]
+)
+"""The kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""
+_Share = Annotated[HeldOut, Tag("<fraction>")]
+
+KINDS: Mapping[str, type[Section]] = {mark.tag: kind for kind, mark in map(get_args, (*get_args(Source), _Share))}
+"""The kinds of corpora by tag: the key that selects a kind, in angle brackets."""
+
+
+def _kind_of(value: Any) -> str | None:
+    """The tag of a tree or, in serialisation, of a model."""
+    keys = value if isinstance(value, Mapping) else getattr(type(value), "__annotations__", ())
+    return next((tag for tag in KINDS if tag.strip("<>") in keys), None)
+
+
+def as_list(value: Any) -> Any:
+    """A list of sources, or one source as a list."""
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _one_or_more(kind: Any) -> BeforeValidator:
+    schema = kind | Annotated[tuple[kind, ...], Field(min_length=1)]
+    return BeforeValidator(as_list, json_schema_input_type=schema)
+
+
+_selected_by_key = Discriminator(
+    _kind_of,
+    custom_error_type="source",
+    custom_error_message="a corpus is a mapping with one of the keys "
+    + ", ".join(tag.strip("<>") for tag, kind in KINDS.items() if kind is not HeldOut),
+)
+_Source = Annotated[Source, _selected_by_key]
+_SourceOrShare = Annotated[Source | _Share, _selected_by_key]
+_not_empty = Field(strict=False, min_length=1)
+Sources = Annotated[tuple[_Source, ...], _not_empty, _one_or_more(_Source)]
+SourcesOrShare = Annotated[tuple[_SourceOrShare, ...], _not_empty, _one_or_more(_SourceOrShare)]
