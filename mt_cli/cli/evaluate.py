@@ -18,7 +18,6 @@ from mt_cli.cli import options
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
 from mt_cli.cli.streams import Output, check_lines, input_lines, show
-from mt_cli.config.directions import targets_of
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
@@ -64,6 +63,7 @@ def score(
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     to: options.ToOption = None,
+    tag: options.TagOption = None,
     source: Annotated[File, Option(metavar="FILE", help="Sentences, one per line.", rich_help_panel=_PAIRS)] = None,
     target: Annotated[
         File, Option(metavar="FILE", help="Their translations, one per line.", rich_help_panel=_PAIRS)
@@ -92,7 +92,7 @@ def score(
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{source} has {len(sides[0]):,} lines and {target} {len(sides[1]):,}; give a target for each")
     translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads)
-    tag = options.target_tag(translator, to)
+    tag = options.target_tag(translator, to, tag)
     with Output(None) as output:
         for row in _scored_rows(translator, sides, tag):
             output.write(json.dumps(row, ensure_ascii=False) if as_json else f"{row['log_prob']:.4f}")
@@ -133,6 +133,7 @@ def evaluate(
     ] = None,
     as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
+    tag: options.TagOption = None,
     against: Annotated[
         File,
         Option(
@@ -182,7 +183,7 @@ def evaluate(
     path, *_ = paths = run_paths(run)
     load = partial(load_translator, device=device, precision=precision, num_threads=threads)
     translator = load(paths, engine=engine, checkpoint=checkpoint)
-    search["tag"] = options.target_tag(translator, to) if to or source else None
+    search["tag"] = options.target_tag(translator, to, tag) if to or tag or source else None
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.rows import untagged
     from mt_cli.evaluation import evaluate as scoring
@@ -192,7 +193,8 @@ def evaluate(
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs, languages, left_out = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
     rival = against if against and against.is_dir() else None
-    for each in notes_on_seen_pairs(paths if engine == "mt" else [], rival, pairs):
+    plain = [(untagged(text, translator.tags), target) for text, target in pairs]
+    for each in notes_on_seen_pairs(paths, rival, plain):
         say(f"note: {each}")
     scorer = _scorer_for(config, name, to or translator.languages[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
@@ -208,8 +210,7 @@ def evaluate(
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         both = languages or [(translator.languages[0], to or translator.languages[1])] * len(pairs)
-        untagged_sources = [untagged(each, translator.tags) for each in sources]
-        rivals = _rival(against, load, untagged_sources, both, search, left_out)
+        rivals = _rival(against, load, sources, both, translator.tags, search, left_out)
         reports = [read_report(RunDirectory(each)) for each in (*paths, against)] if against.is_dir() else []
         found.against = scoring.compare(str(against), scorer, hypotheses, rivals, references, languages)
         found.against.notes += notes_on_comparison(reports)
@@ -270,25 +271,35 @@ def _rival(
     load: Callable[[Path], Translator],
     sources: list[str],
     languages: list[Languages],
+    tags: Sequence[str],
     search: dict[str, Any],
     left_out: Sequence[LeftOut] = (),
 ) -> list[str]:
-    """The translations of another run, or those in a file; `languages` has the direction of each source."""
+    """The translations of another run, or those in a file; `languages` has the direction of each source.
+
+    A source keeps one of the `tags` if the other run knows it, too.
+    """
     if not against.is_dir():
         lines = _without(left_out, list(input_lines(against, as_lines=True)), len(sources))  # Checked before.
         if len(lines) != len(sources):
             raise InputError(f"{against}: has {len(lines):,} lines for {len(sources):,} sentences")
         return lines
+    from mt_cli.corpus.rows import untagged
+
     rival = load(against)
-    has_tags = bool(targets_of(rival.tags))
+    has_tags, own_tags = bool(rival.tagging.targets), [tag for tag in tags if tag not in rival.tags]
     found = [""] * len(sources)
     for both in dict.fromkeys(languages):
         if not has_tags and both != rival.languages:
             theirs, ours = (" to ".join(each) for each in (rival.languages, both))
             raise InputError(f"--against {against}: translates {theirs}, and this run {ours}; the languages must agree")
-        tag = options.target_tag(rival, both[1]) if has_tags else None
         rows = [row for row, each in enumerate(languages) if each == both]
-        translated = rival.translate([sources[row] for row in rows], **search | {"tag": tag})
+        texts = [untagged(sources[row], own_tags) for row in rows]
+        try:
+            tag = options.target_tag(rival, both[1]) if has_tags else None
+            translated = rival.translate(texts, **search | {"tag": tag})
+        except InputError as error:
+            raise InputError(f"--against {against}: {error}; --to compares one direction of this run") from None
         for row, text in zip(rows, translated, strict=True):
             found[row] = text
     return found

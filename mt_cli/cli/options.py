@@ -135,6 +135,16 @@ ToOption = Annotated[
     ),
 ]
 AsLinesOption = Annotated[bool, Option("--as-lines", help="Read a file line by line also if it has markup or columns.")]
+TagOption = Annotated[
+    str | None,
+    Option(
+        "--tag",
+        metavar="TAG",
+        help="Put before every sentence without a tag, such as <2it>.",
+        callback=utf8,
+        rich_help_panel=MODEL,
+    ),
+]
 BeamSizeOption = Annotated[
     int | None,
     Option(

@@ -85,10 +85,7 @@ def translate(
     ] = False,
     as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
-    tag: Annotated[
-        str | None,
-        Option(metavar="TAG", help="Put before every sentence, such as <2it>.", callback=utf8, rich_help_panel=_TEXT),
-    ] = None,
+    tag: options.TagOption = None,
     interactive: Annotated[
         bool, Option("--interactive", help="Prompt for sentences, one at a time.", rich_help_panel=_TEXT)
     ] = False,

@@ -23,7 +23,7 @@ from mt_cli.corpus.lines import refuse_devices, unreadable
 from mt_cli.errors import CorpusError, MtError, reason
 from mt_cli.machine.storage import check_regular, flush, read_regular, remove, remove_empty
 
-FORMAT = 8
+FORMAT = 9
 """Version of everything in the cache; increased when the code makes something else from the same data."""
 
 _CONTENTS = "contents.json"

@@ -45,12 +45,12 @@ def loose(text: str) -> str:
     return _NO_LETTER_OR_DIGIT.sub("", folded) or text
 
 
-def loose_hashes(texts: Iterable[str], seed: int = 0) -> NDArray[np.uint64]:
+def loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
     """A seeded 64-bit hash of each text; equal for texts that `loose` makes equal."""
     return np.fromiter((xxhash.xxh3_64_intdigest(loose(text).encode(), seed) for text in texts), np.uint64)
 
 
-def pair_hashes(pairs: Sequence[Pair]) -> PairHashes:
-    """A 64-bit hash of each pair, equal in both directions, and for pairs whose sides `loose` makes equal."""
-    sides = [loose_hashes(side[index] for side in pairs) for index in (0, 1)]
+def pair_hashes(pairs: Sequence[Pair], seed: int = 0) -> PairHashes:
+    """A seeded 64-bit hash of each pair, equal in both directions, and for pairs whose sides `loose` makes equal."""
+    sides = [loose_hashes((pair[index] for pair in pairs), seed) for index in (0, 1)]
     return sides[0] + sides[1]

@@ -36,7 +36,7 @@ from mt_cli.corpus.cleaning import (
     seem_swapped,
 )
 from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
-from mt_cli.corpus.identity import AS_WRITTEN, Hashes, Spelling, loose_hashes
+from mt_cli.corpus.identity import AS_WRITTEN, Hashes, PairHashes, Spelling, pair_hashes
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.record import Record
@@ -228,18 +228,12 @@ def _train_in(folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.ui
 
 def _keys_of_rows(
     folder: Path, parts: Sequence[SourceRows], statuses: NDArray[np.uint8], config: CorpusConfig, seed: int
-) -> NDArray[np.uint64]:
-    """Seeded hashes that decide which kept rows of `train` are held out; those of other rows are 0.
-
-    A pair and the same one with its sides exchanged have one hash, that of the source before the exchange.
-    """
+) -> PairHashes:
+    """Seeded hashes that decide which kept rows of `train` are held out; those of other rows are 0."""
     keys = np.zeros(len(statuses), np.uint64)
-    is_reversed = np.repeat([source.reverse for source in config.train], [part.num_rows for part in parts])
     mask = statuses == KEPT
-    rows = zip(_train_in(folder, parts, statuses).rows(mask), is_reversed[mask].tolist(), strict=True)
-    keys[mask] = loose_hashes(
-        (target if is_exchanged else untagged(source, config.tags) for (_, source, target), is_exchanged in rows), seed
-    )
+    rows = _train_in(folder, parts, statuses).rows(mask)
+    keys[mask] = pair_hashes([(untagged(source, config.tags), target) for _, source, target in rows], seed)
     return keys
 
 

@@ -55,6 +55,22 @@ def scores_by_direction(
     return found
 
 
+def compared_by_direction(
+    scorer: Scorer,
+    languages: Sequence[Languages],
+    hypotheses: Sequence[str],
+    rivals: Sequence[str],
+    references: Sequence[str],
+    on_sentence: Callable[[], object],
+) -> DirectionScores:
+    """The scores of rivals and their p-values in each direction; empty if there is only one direction."""
+    found: DirectionScores = {}
+    for direction, rows in rows_by_direction(languages).items():
+        own, other, correct = ([texts[row] for row in rows] for texts in (hypotheses, rivals, references))
+        found[direction] = scorer.for_language(languages[rows[0]][1]).compare(own, other, correct, on_sentence)
+    return found
+
+
 def mean_scores(found: DirectionScores) -> dict[str, Score]:
     """The mean over directions of each metric that all of them have; its signature begins with their number."""
     first, *others = found.values()

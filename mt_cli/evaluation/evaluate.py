@@ -13,7 +13,7 @@ from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, mode
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import Languages, LeftOut, Pair
 from mt_cli.errors import MtError
-from mt_cli.evaluation.directions import DirectionScores, mean_scores, scores_by_direction
+from mt_cli.evaluation.directions import DirectionScores, compared_by_direction, mean_scores, scores_by_direction
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
@@ -48,6 +48,8 @@ class Rival(_Scores):
     system: str
     num_resamples: int
     scores: dict[str, Score]
+    directions: DirectionScores = {}
+    """If there are several directions, the scores of each, with p-values; `scores` are their means, without."""
     notes: list[str]
 
 
@@ -130,9 +132,12 @@ def compare(
 ) -> Rival:
     """Scores of another system, given its translations, with the p-values of the differences."""
     with Progress("compare", 2 * len(references), "sentence", leave=False) as progress:
-        scores = scorer.compare(hypotheses, rivals, references, progress.advance)
+        count = progress.advance
+        directions = compared_by_direction(scorer, languages, hypotheses, rivals, references, count)
+        scores = mean_scores(directions) if directions else scorer.compare(hypotheses, rivals, references, count)
     notes = notes_on_style(scorer, rivals, references, languages, f"translations of {system}")
     tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes}
+    tree |= {"directions": directions} if directions else {}
     return Rival.model_validate(tree | scores)
 
 
@@ -208,18 +213,25 @@ def format_scores(found: SplitScores) -> str:
         for name in [name for name in rival.scores if name in found.scores]:
             difference = _difference(name, found.scores[name].score, rival.scores[name], found.num_sentences)
             lines.append(f"  {METRICS[name]:<7}{rival.scores[name].score:6.2f}  {difference}")
+        for key, scores in rival.directions.items():
+            for name in [name for name in scores if name in found.directions.get(key, {})]:
+                difference = _difference(name, found.directions[key][name].score, scores[name])
+                lines.append(f"  {key}  {METRICS[name]:<7}{scores[name].score:6.2f}  {difference}")
         lines.extend(f"  note: {note}" for note in rival.notes)
     return "\n".join(lines)
 
 
-def _difference(name: str, score: float, rival: Score, num_sentences: int) -> str:
-    """The difference of a score from that of a rival, whether it is better, and whether that is significant."""
+def _difference(name: str, score: float, rival: Score, num_sentences: int = FEWEST_SENTENCES) -> str:
+    """The difference of a score from that of a rival, whether it is better and, with a p-value, significant."""
     difference = round(score, 2) - round(rival.score, 2)
     is_better = (difference < 0) == (name in LOWER_IS_BETTER)
     direction = f" ({'better' if is_better else 'worse'})" if abs(difference) >= 0.005 else ""
+    shown = f"difference {score - rival.score:+.2f}{direction}"
+    if rival.p_value is None:
+        return shown
     verdict = "significant" if rival.p_value < 0.05 else "not significant"
     few = f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
-    return f"difference {score - rival.score:+.2f}{direction}, p = {rival.p_value:.3f}: {verdict}{few}"
+    return f"{shown}, p = {rival.p_value:.3f}: {verdict}{few}"
 
 
 def _table_of_directions(found: SplitScores) -> list[str]:

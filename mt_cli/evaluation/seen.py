@@ -20,10 +20,12 @@ _MANY = 0.01
 def seen_pairs(run: Path, pairs: Sequence[Pair]) -> Mask | None:
     """Mask of the pairs that a run, or a run that it began with, was trained on; None if the run does not know.
 
-    Pairs are the same if their letters and digits are, in either direction. An imported run and a stream keep no
-    hashes. Raises RunError for a damaged file.
+    Pairs are the same if their letters and digits are, in either direction. Exports, imported runs, runs that began
+    with such a run, and runs on streams keep no hashes. Raises RunError for a damaged file.
     """
     directory = RunDirectory(run)
+    if not directory.config_path.exists():
+        return None  # An exported model.
     known, tags = directory.training_pairs(), directory.config().corpus.tags
     if known is None:
         return None
@@ -37,7 +39,7 @@ def notes_on_seen_pairs(runs: Sequence[Path], against: Path | None, pairs: Seque
     Raises InputError if one of the two systems was trained on more than a few pairs that the other has not seen.
     """
     ours, theirs = ({run: seen_pairs(run, pairs) for run in some} for some in (runs, [against] if against else []))
-    if runs and against:
+    if against:
         for one, other in ((ours, theirs), (theirs, ours)):
             _check_fair(one, other, len(pairs))
     for run, mask in (ours | theirs).items():

@@ -36,7 +36,7 @@ class Score(BaseModel, extra="allow"):
     """Half the width of the interval."""
     lower_is_better: bool = False
     """Whether the metric counts errors."""
-    p_value: FiniteFloat = 1.0
+    p_value: FiniteFloat | None = None
     """Of the difference from the score of another system."""
 
 

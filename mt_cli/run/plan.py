@@ -96,7 +96,7 @@ def decide(
 def _save_training_pairs(directory: RunDirectory, config: Config, data: Data, parent: hooks.ParentRun | None) -> None:
     """Save hashes of all pairs that the run and its parent are trained on; a note on evaluation pairs among those.
 
-    Pairs of streams and of imported parents are not known.
+    Nothing is saved if not all of them are known, as for streams and for imported parents.
     """
     own, inherited = training_pair_hashes(data, config), None
     if parent is not None:
@@ -108,7 +108,7 @@ def _save_training_pairs(directory: RunDirectory, config: Config, data: Data, pa
             if number := int(np.isin(pair_hashes(pairs), inherited).sum()):
                 seen = f"{parent.path} was trained on {number:,} of the {len(pairs):,} pairs of {name}"
                 say(f"note: {seen}, so scores on them are too high")
-    if own is not None:
+    if own is not None and (parent is None or inherited is not None):
         directory.save_training_pairs(own if inherited is None else np.concatenate([own, inherited]))
 
 

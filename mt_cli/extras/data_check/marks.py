@@ -6,6 +6,7 @@ damage. A detector marks sentences of an array; its shares say when the marked o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,25 +23,29 @@ Marker = Callable[[pa.StringArray, str], Mask]
 _NEVER = 2.0
 _LEAST_OF_ALL = 0.01
 """If few sentences could have a mark, it has to be in this share of all."""
-_BPE = r"[^\s@]@@(?: |$)|(?:^| )@@\pL|￭|\S￨\S|\S</w>(?: |$)"
+_BPE = r"[^\s@]@@(?: |$)|￭|\S￨\S|\S</w>(?: |$)"
 """Of subword-nmt, the tokenizer of OpenNMT, and GPT; Morfessor's `+` is a letter of Wixarika."""
-_UNDERSCORES = (r"(?:^| )_\pL", r"\pL_(?: |$)")
-"""Before or after words, as of Tensor2Tensor, or of SentencePiece in ASCII."""
+_UNDERSCORES = (r"(?:^| )_\pL[\pL\pN'-]*(?:[^_\pL\pN'-]|$)", r"(?:^| )\pL[\pL\pN'-]*_(?: |$)")
+"""Before or after words, as of Tensor2Tensor, or of SentencePiece in ASCII; on both sides they are Markdown."""
 _MIN_UNDERSCORES = 3
 _LETTER_BY_LETTER = r"(?:^| )(?:\pL ){7}\pL(?: |$)"
 _SPACES_A_CHARACTER, _MIN_CHARACTERS = 0.15, 8
 """Spaces by letters and digits of segmented text; Burmese as it is written has up to 0.12, Chinese and Thai 0.09."""
 _TAG = (
-    r"(?:<[A-Za-z0-9_:-]{2,20}>|>>[^<> ]{2,20}<<|__[a-z]{2,3}(?:_[A-Za-z]{2,4})?__|\[2?[A-Za-z]{2,3}(?:_[A-Za-z]+)?\]"
-    r"|\{[a-z]{2,3}\}|@[a-z]{2,3}@|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"
+    r"(?:<2[A-Za-z_-]{2,12}>|>>[^<> ]{2,20}<<|__[a-z]{2,3}(?:_[A-Za-z]{2,4})?__|\[2[A-Za-z]{2,3}(?:_[A-Za-z]+)?\]"
+    r"|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"
 )
+_IN_BRACKETS = r"(?P<name>[<\[{@](?i:lang[_:=-]?|to[_-])?[A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?[>\]}@])"
+"""A tag only if a language or an origin of text is in it: `<anna>`, `[adj]` and `{max}` are text."""
+_ORIGINS = frozenset({"bt", "ft", "syn"})
 """Tags of a language or of an origin, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `<bt>`,
 `>>ita<<`, `__it__`, `[it]`, `ita_Latn`, `it_IT`."""
 _PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
 """As T5 has: `translate English to German: `."""
 _HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
 _SPECIAL_TOKENS = (
-    r"</?s>|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
+    r"(?:^| )</?s>(?: |$)|^[^<]+</s>$"
+    r"|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
     r"|\[(?:UNK|CLS|SEP|PAD|MASK|BOS|EOS|START|END|start|end)\]|(?:^| )_(?:UNK|EOS|GO|PAD)(?: |$)"
 )
 _INVISIBLE = r"[\x{200b}\x{2060}\x{00ad}]"
@@ -98,7 +103,9 @@ def _none(texts: pa.StringArray) -> Mask:
 
 
 def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
-    return matches(texts, rf"[^\s.] [{_marks_without_space(language)}](?: |$)") | matches(texts, r" @-@ ")
+    """Numbers of lists (`12 . Text`) and spaced dots (`. . .`) do not count."""
+    marks = _marks_without_space(language)
+    return (matches(texts, rf"[^\s.\d] [{marks}](?: |$)") & ~matches(texts, r"\. \. \.")) | matches(texts, r" @-@ ")
 
 
 def _has_punctuation(texts: pa.StringArray, language: str) -> Mask:
@@ -130,7 +137,18 @@ def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
 
 
 def _has_tag(texts: pa.StringArray, _: str) -> Mask:
-    return matches(texts, rf"^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}") & ~matches(texts, _HTML)
+    mask = matches(texts, rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}")
+    for pattern in (rf"^{_IN_BRACKETS}(?: |$)", rf" {_IN_BRACKETS}$"):
+        names = pc.struct_field(pc.extract_regex(texts, pattern), "name")
+        tags = [name for name in pc.unique(names).to_pylist() if name and _is_tag(name)]
+        mask |= pc.is_in(names, value_set=pa.array(tags, pa.string())).to_numpy(zero_copy_only=False)
+    return mask & ~matches(texts, _HTML)
+
+
+def _is_tag(text: str) -> bool:
+    """Whether brackets have a language or an origin of text in them."""
+    name = re.sub(r"^(?:lang[_:=-]?|to[_-])", "", text[1:-1], flags=re.IGNORECASE)
+    return name.lower() in _ORIGINS or (is_common(name) and (name.islower() or "_" in name or "-" in name))
 
 
 def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
@@ -142,7 +160,9 @@ PROCESSED = (
     Detector("SentencePiece marks (`▁`)", _has(r"▁(?:[\pL\pN\pP ]|$)"), 0.02),
     Detector("marks of words (`_`)", _has_underscores, 0.3, 0.05),
     Detector("byte-level BPE marks (`Ġ`)", _has(r"(?:^| )Ġ\S.* Ġ\S.* Ġ\S"), 0.1, 0.01),
-    Detector("WordPiece marks (`##`)", _has(r"(?:^| )##[\pL\pN]"), 0.02),
+    Detector("WordPiece marks (`##`)", _has(r"\S ##[\p{Ll}\p{Lo}\pN]"), 0.02),
+    Detector("factors (`word|NN`)", _has(r"(?:^| )\pL+\|\S+ \S+\|\S+ \S+\|\S"), 0.1),
+    Detector("separators of fields (`|||`)", _has(r"(?:^| )\|\|\|(?: |$)"), 0.02),
     Detector("byte pieces (`<0xE2>`)", _has(r"<0x[0-9A-F]{2}>"), 0.02),
     Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
     Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),

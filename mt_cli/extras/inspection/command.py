@@ -43,6 +43,7 @@ def inspect(
     run: options.RunOption = None,
     checkpoint: options.CheckpointOption = None,
     to: options.ToOption = None,
+    tag: options.TagOption = None,
     output: Annotated[
         Path | None,
         Option(
@@ -76,8 +77,8 @@ def inspect(
     check_choice("--picture", suffix, "png", "svg")
     if sentence is not None and positions is not None:
         raise InputError("--positions: the positional encoding is drawn without a sentence; give one of the two")
-    if sentence is None and to is not None:
-        raise InputError("--to: chooses the language of a translation; give a sentence, too")
+    if sentence is None and (to or tag):
+        raise InputError(f"{'--to' if to else '--tag'}: is for a translation; give a sentence, too")
     check_no_files([] if sentence is None else [sentence], "give the sentence itself")
     path = run_path(run)
     translator = load_translator(path, device, "fp32", checkpoint=checkpoint)
@@ -88,7 +89,7 @@ def inspect(
         paths = inspection.draw_model(translator, _picture_folder(path, output), suffix, positions)
         show(*_lineage(path, checkpoint), *inspection.parameter_table(translator.model))
     else:
-        trace = inspection.trace_translation(translator, sentence, options.target_tag(translator, to))
+        trace = inspection.trace_translation(translator, sentence, options.target_tag(translator, to, tag))
         paths = inspection.draw_attention(trace, _picture_folder(path, output), suffix)
         show(trace.text, *inspection.choice_table(trace))
         if (size := translator.decoding.beam_size) > 1:
