@@ -14,7 +14,6 @@ from typer import Argument, CallbackParam, Context, Option
 
 from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
-from mt_cli.config.directions import targets_of
 from mt_cli.corpus.languages import primary
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say, show_progress
@@ -240,15 +239,15 @@ def target_tag(translator: Translator, language: str | None, tag: str | None = N
     source, target = translator.languages
     if language is None:
         if tag is None and len(targets) > 1:
-            here = f"this is {'/'.join(targets_of([tagging.default]))}, and " if tagging.default else ""
+            here = f"this is {tagging.target_of(tagging.default)}, and " if tagging.default else ""
             say(f"note: no target language is chosen; {here}--to chooses one of {', '.join(targets)}")
         return tagging.chosen(tag)
     if tag is not None:
         raise InputError("give --to or --tag, not both")
     if found := tagging.into(language):
         return found
-    if not targets and primary(language) == primary(target):
-        return None
+    if primary(language) == primary(target) and not (targets and tagging.is_required):
+        return tagging.default
     known = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"
     raise InputError(f"--to {language}: this model translates {known}")
 

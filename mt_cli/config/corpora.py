@@ -186,10 +186,17 @@ class CorpusConfig(Section):
         tags = tags or self._tags_by_group(lambda languages: languages[1] == self.target)
         deciding = next((tags[name] for name in ("test", "valid", "train") if name in tags), {None})
         if None in deciding.union(*(found for name, found in tags.items() if name != "train")):
-            return Tagging(self.tags, None, is_required)
+            return Tagging(self.tags, None, is_required, self._languages_of_tags())
         by_target = tag_of(self.target)
         default = by_target if by_target in deciding else next(iter(deciding)) if len(deciding) == 1 else None
-        return Tagging(self.tags, default, is_required)
+        return Tagging(self.tags, default, is_required, self._languages_of_tags())
+
+    def _languages_of_tags(self) -> dict[str, str]:
+        """Target languages of tags, if there are several and `train` has exactly one tag for each."""
+        pairs = {(source.tag, (source.languages or self.languages)[1]) for source in self.train}
+        tags, targets = (len({pair[side] for pair in pairs}) for side in (0, 1))
+        is_one_to_one = tags == targets == len(pairs) > 1
+        return {tag: target for tag, target in pairs if tag} if is_one_to_one else {}
 
     def _tags_by_group(self, is_chosen: Callable[[tuple[str, str]], bool]) -> dict[str, set[str | None]]:
         """Tags of the corpora with some languages, by group; groups without such a corpus are left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mt_cli.errors import InputError
@@ -35,15 +35,21 @@ class Tagging:
     """Tag of a sentence for which none is chosen."""
     is_required: bool = False
     """Whether every training sentence had a tag."""
+    languages: Mapping[str, str] = field(default_factory=dict)
+    """Target languages of tags whose names do not tell them."""
 
     @property
     def targets(self) -> list[str]:
         """Target languages that the tags ask for."""
-        return targets_of(self.tags)
+        return list(dict.fromkeys(filter(None, map(self.target_of, self.tags))))
 
     def into(self, language: str) -> str | None:
         """Tag that asks for a translation into a language; None if there is none."""
-        return next((tag for tag in self.tags if targets_of([tag]) == [language]), None)
+        return next((tag for tag in self.tags if self.target_of(tag) == language), None)
+
+    def target_of(self, tag: str) -> str | None:
+        """Target language that a tag asks for; None if it asks for none."""
+        return self.languages.get(tag) or next(iter(targets_of([tag])), None)
 
     def chosen(self, tag: str | None) -> str | None:
         """Tag of sentences without a tag of their own: the given one, otherwise the default.
@@ -58,16 +64,16 @@ class Tagging:
     def tagged(self, text: str, tag: str | None = None) -> str:
         """The text after its tag: its own, otherwise the chosen one. An empty text stays empty.
 
-        Raises InputError as `chosen` does, and for a text without a tag if the model needs a target language and has
-        no default.
+        Raises InputError as `chosen` does, and for a text without a tag if the model needs one and has no default.
         """
         chosen = self.chosen(tag)
         if not text or text.partition(" ")[0] in self.tags:
             return text
-        if chosen is None and self.is_required and self.targets:
+        if chosen is None and self.is_required:
+            listed, kind = (self.targets, "target language") if self.targets else (self.tags, "tag")
             raise InputError(
-                f"{text!r:.60}: this model needs a target language; choose one of {', '.join(self.targets)} (--to), or "
-                f"begin the sentence with its tag, such as {self.into(self.targets[0])}"
+                f"{text!r:.60}: this model needs a {kind}; choose one of {', '.join(listed)} "
+                f"({'--to' if self.targets else '--tag'}), or begin the sentence with a tag, such as {self.tags[0]}"
             )
         return text if chosen is None else f"{chosen} {text}"
 

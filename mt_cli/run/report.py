@@ -205,11 +205,11 @@ def _notes_on_validation(found: BestValidation) -> Iterator[str]:
         )
 
 
-def format_summary(report: Report, path: Path) -> str:
-    """How a run ended, for people, several lines."""
+def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
+    """How a run ended, for people, several lines; `needs_tag`: the model needs a tag, and has no default."""
     run = shlex.quote(str(path))
     skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
-    to = "--to CODE " if report.directions else ""
+    to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
     return "\n".join(
         [
             f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "

@@ -54,7 +54,8 @@ def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE)
             report = group.from_main(lambda: _finish(setup, last, stopped_because))
         else:
             _describe_finished(plan, directory)
-    say(format_summary(report, directory.path))
+    tagging = plan.config.corpus.tagging
+    say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
     return report
 
 

@@ -238,3 +238,55 @@ def test_the_picture_of_a_translation_and_its_inspection_are_of_the_direction_th
         assert "note: no target" not in inspected[2]
     assert "note: no target language is chosen; this is de" in mt_in("inspect", *run, "one")[2]
     assert mt_in("inspect", *run, "--to", "fr", "one")[0] == mt_in("inspect", *run, "--to", "de")[0] == 2
+
+
+@pytest.mark.parametrize("options", [("--split", "valid"), ("--split", "valid", "--to", "en")])
+def test_a_run_compared_with_itself_differs_in_nothing(mt_in, options):
+    run = ("evaluate", "--run", "runs/two", "--against", "runs/two", "--json", *options)
+    status, out, err = mt_in(*run)
+    assert status == 0, err
+    found = json.loads(out)
+    for name in ("bleu", "chrf", "ter", "cer"):
+        assert found["against"][name]["score"] == found[name]["score"]
+    directions = found["against"].get("directions", {})
+    assert len(directions) == (0 if "--to" in options else 2)
+    assert all(score["p_value"] == 1.0 for scores in directions.values() for score in scores.values())
+    assert "difference +0.00" in mt_in(*(word for word in run if word != "--json"))[1]
+
+
+def test_a_test_set_with_the_pairs_of_a_run_is_seen_through_the_tags_of_the_other(mt_in, lineage, two_directions):
+    """The pairs of `two` have tags, those of the other run have none."""
+    text = (
+        CONFIG.replace("FOLDER", str(two_directions)).replace("tag: to_target", "").replace("name: two", "name: leak")
+    )
+    text = (
+        text.replace("both_directions: true", "")
+        .replace("/train.", "/valid.")
+        .replace("max_epochs: 25", "max_steps: 2")
+    )
+    text = text.replace("temperature: 2", "filters: {overlap: false}")
+    train(config_of_text(text, "leak"), lineage[0] / "runs")
+    status, _, err = mt_in("evaluate", "--run", "runs/two", "--to", "de", "--against", "runs/leak", "--split", "valid")
+    assert status == 2 and "runs/leak: was trained on 40 of these 40 pairs" in err
+
+
+def test_a_model_with_tags_for_kinds_of_text_asks_for_one_and_compares_by_them(mt, two_directions, tmp_path):
+    """Test and valid have both kinds, so no tag is the default."""
+    sources = "[{files: [F/K.en, F/K.de], tag: <a>}, {files: [F/K.de, F/K.en], tag: <b>, languages: [en, de]}]"
+    corpus = (
+        f"{{source: en, target: de, train: {sources.replace('K', 'train')}, valid: {sources.replace('K', 'valid')}}}"
+    )
+    text = CONFIG[CONFIG.index("tokenizer:") :].replace("max_epochs: 25", "max_epochs: 6")
+    text = f"name: kinds\ncorpus: {corpus.replace('F/', f'{two_directions}/')}\n{text}"
+    text = text.replace("languages: [en, de]}", "filters: {wrong_language: false}}", 1)
+    text = text.replace("languages: [en, de]}", "name: other}", 1)
+    (tmp_path / "kinds.yaml").write_text(text, encoding="utf-8")
+    status, _, err = mt("train", "--config", "kinds.yaml")
+    assert status == 0 and "mt evaluate --run runs/kinds --tag TAG --source FILE" in err, err
+    for command in (("translate", "one"), ("score", "one", "eins"), ("inspect", "one")):
+        status, _, err = mt(*command)
+        assert status == 2 and "this model needs a tag; choose one of <a>, <b> (--tag)" in err
+        assert mt(*command, "--tag", "<a>")[0] == 0
+    status, out, _ = mt("evaluate", "--against", "runs/kinds", "--json")
+    found = json.loads(out)
+    assert status == 0 and found["against"]["chrf"]["score"] == found["chrf"]["score"] > 20

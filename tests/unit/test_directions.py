@@ -188,6 +188,14 @@ def test_the_tag_of_a_sentence_is_that_of_the_evaluation_sets(corpus, expected):
     assert tags_of(**corpus) == expected
 
 
+def test_tags_of_any_name_stand_for_target_languages_if_each_has_one():
+    train = [{"file": "a.tsv", "tag": "<to_gn>"}, {"file": "b.tsv", "languages": ["gn", "es"], "tag": "<to_es>"}]
+    tagging = config(train=train, valid={"fraction": 0.1}).corpus.tagging
+    assert (tagging.targets, tagging.into("es"), tagging.default) == (["gn", "es"], "<to_es>", "<to_gn>")
+    domains = [{"file": "a.tsv", "tag": "<a>"}, {"file": "b.tsv", "tag": "<b>"}]
+    assert config(train=domains, valid={"fraction": 0.1}).corpus.tagging.targets == []
+
+
 def test_an_evaluation_set_without_the_tags_of_training_is_named():
     tagged = {
         "train": {"file": "a.tsv", "tag": "<2gn>"},
@@ -207,5 +215,7 @@ def test_a_sentence_that_needs_a_target_language_is_refused_without_one():
     assert tagging.tagged("") == "" and tagging.of_corpora.tagged("one") == "one"
     with pytest.raises(InputError, match="it knows <2de>, <2fr>"):
         tagging.tagged("one", "<2es>")
+    with pytest.raises(InputError, match=r"needs a tag; choose one of <a>, <b> \(--tag\)"):
+        Tagging(("<a>", "<b>"), None, True).tagged("one")
     marian = Tagging((">>deu<<", ">>fra<<"))
     assert (marian.targets, marian.into("fra"), marian.into("es")) == (["deu", "fra"], ">>fra<<", None)

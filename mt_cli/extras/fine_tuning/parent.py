@@ -76,10 +76,12 @@ def adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
-        if run.config.corpus.has_target_tags and any(source.tag is None for source in config.corpus.train):
+        if run.config.corpus.tagging.is_required and any(source.tag is None for source in config.corpus.train):
+            listed = ", ".join(run.config.corpus.tags)
+            advice = "corpus.tag: to_target" if run.config.corpus.has_target_tags else f"`tag` of each: {listed}"
             raise ConfigError(
-                f"init.run: {parent_path} takes the target language from tags, which corpora of this config lack; set "
-                "corpus.tag: to_target"
+                f"init.run: {parent_path} has a tag before every sentence, which corpora of this config lack; set "
+                f"{advice}"
             )
         check_trainable(run.model, config.init)
         is_kept = config.init.vocabulary == "keep"

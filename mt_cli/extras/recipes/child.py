@@ -10,11 +10,11 @@ from typing import Any
 
 from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.config.directions import TO_TARGET
+from mt_cli.config.directions import TO_TARGET, Tagging
 from mt_cli.config.loading import load_config, parse_config
 from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.cache import Cache
-from mt_cli.errors import MtError, RunError
+from mt_cli.errors import InputError, MtError, RunError
 from mt_cli.extras.recipes.auto import Choice, Circumstances, Decision, decide
 from mt_cli.extras.recipes.facts import find_facts
 from mt_cli.extras.recipes.naming import Tree
@@ -50,6 +50,8 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
     corpus = dict(tree["corpus"])
     if parent.corpus.has_target_tags:
         corpus["tag"] = TO_TARGET
+    elif parent.corpus.tagging.is_required:
+        corpus |= _tagged(corpus, parent.corpus.tagging, run)
     init = {"run": str(run)} | ({"vocabulary": "extend"} if has_own_pieces else {})
     tree = {"name": tree["name"], "init": init, "corpus": corpus, "preset": "auto"}
     inherited = hooks.inherited(parse_config(tree, "mt init"), parent, "mt init")
@@ -63,6 +65,20 @@ def begun_with(run: Path, tree: Tree, cache: Cache, runs: Path) -> tuple[Tree, D
         spelling[key] = Choice(value, origin + found.choices["tokenizer"][key].why)
     choices = {"tokenizer": spelling} if spelling else {}
     return tree, replace(found, choices={**choices, "training": found.choices["training"]})
+
+
+def _tagged(corpus: Mapping[str, Any], tagging: Tagging, run: Path) -> dict[str, Any]:
+    """Corpora with the tag of a run for their target language; raises InputError if the run does not tell which."""
+    tag = tagging.into(corpus["target"]) or tagging.default
+    if tag is None:
+        raise InputError(
+            f"--begin-with: {run} has a tag before every sentence, one of {', '.join(tagging.tags)}; write a config "
+            "with `init: {run: ...}` and a `tag` for each corpus"
+        )
+    groups = {name: corpus[name] for name in ("train", "valid", "test") if name in corpus}
+    tagged = {name: each if "fraction" in each else {**each, "tag": tag} for name, each in groups.items()}
+    extra = {name: {**each, "tag": tag} for name, each in corpus.get("extra_tests", {}).items()}
+    return tagged | ({"extra_tests": extra} if extra else {})
 
 
 def _config_of(run: Path) -> Config:

@@ -382,7 +382,7 @@ def test_a_parent_with_a_tag_for_the_target_language_needs_it_in_the_child(child
     settings = ("name=tagged", "corpus.tag=to_target", "training.max_steps=1")
     assert mt("train", "--config", "parent.yaml", *(part for each in settings for part in ("--set", each)))[0] == 0
     status, _, err = child("init.run=runs/tagged")
-    assert status == 2 and "runs/tagged takes the target language from tags, which corpora of this" in err
+    assert status == 2 and "runs/tagged has a tag before every sentence, which corpora of this" in err
     status, _, err = child("init.run=runs/tagged", "corpus.tag=to_target", "training.max_steps=1")
     assert status == 0, err
 
