@@ -193,8 +193,10 @@ def evaluate(
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs, languages, left_out = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
     rival = against if against and against.is_dir() else None
+    if source is not None:  # Raises if the model needs a tag and none is decided.
+        pairs = [(translator.tagging.tagged(text, search["tag"]), target) for text, target in pairs]
     plain = [(untagged(text, translator.tags), target) for text, target in pairs]
-    for each in notes_on_seen_pairs(paths, rival, plain):
+    for each in [*notes_on_seen_pairs(paths, rival, plain), *_notes_on_changed_text(config, path, split)]:
         say(f"note: {each}")
     scorer = _scorer_for(config, name, to or translator.languages[1], bool(to), bleu_tokenizer)
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
@@ -219,6 +221,25 @@ def evaluate(
     system = f"{found.run}, checkpoint {checkpoint}" if checkpoint else found.run
     tree = found.model_dump(exclude_unset=True)
     show(json.dumps(tree, ensure_ascii=False) if as_json else f"{system}: {scoring.format_scores(found)}")
+
+
+def _notes_on_changed_text(config: Config | None, path: Path, split: str | None) -> Iterator[str]:
+    """A note if pairs that are held out from `train` are scored, and its text is not that of the training any more."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.run.data import fingerprints_of, read
+
+    is_default = config is not None and split is None and config.corpus.test is None
+    if config is None or not (split == "valid" or is_default) or not config.corpus.held_out(config.training.seed):
+        return
+    state = RunDirectory(path).best_state()
+    now = fingerprints_of(read(config, Cache(RUNS / ".cache")), config)
+    before = {key: value for key, value in (state.fingerprints if state else {}).items() if key.startswith("corpus.")}
+    if before and before != now:
+        yield (
+            "corpus.train has changed since this run was trained, so other pairs may be held out for valid; for scores "
+            "that can be compared, name a test set with --source and --reference"
+        )
 
 
 def _scorer_for(config: Config | None, name: str, language: str, is_chosen: bool, bleu_tokenizer: str | None) -> Scorer:

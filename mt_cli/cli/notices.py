@@ -11,6 +11,9 @@ from mt_cli.translation.repetition import MOST_NAMED, listed_lines, repetition_n
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
 
+_LONGEST = 60
+"""Characters of an unknown word that are shown."""
+
 
 class LineNotices:
     """Context manager that collects what users should know about translated lines, and prints it when it ends.
@@ -37,7 +40,7 @@ class LineNotices:
         if words := item.unknown_words:
             self._num_with_unknown_words += 1
             if self._num_with_unknown_words <= MOST_NAMED:
-                say(f"mt: not in the vocabulary: {', '.join(dict.fromkeys(words))}")
+                say(f"mt: not in the vocabulary: {', '.join(f'{word:.{_LONGEST}}' for word in dict.fromkeys(words))}")
 
     def __exit__(self, *error: object) -> None:
         if self._num_with_unknown_words > MOST_NAMED:

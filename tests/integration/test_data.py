@@ -377,3 +377,13 @@ def test_evaluation_pairs_that_train_has_in_another_spelling_are_named(mt, confi
     assert status == 0 and "note: 20 of the 20 pairs of test are kept in train, too, apart from case" in out
     out = mt("data", "check", "--config", config(pairs[20:] + shouted[:2], test=test))[1]
     assert "are kept in train, too" not in out
+
+
+def test_a_held_out_set_of_changed_text_is_scored_with_a_note(mt, config, tmp_path):
+    path = config(sentences(200), valid={"fraction": 0.1, "seed": 1})
+    assert mt("train", "--config", path, "--set", "training.max_steps=2")[0] == 0
+    evaluate = ("evaluate", "--num-resamples", "2", "--split", "valid")
+    assert "has changed since" not in mt(*evaluate)[2]
+    config(sentences(200)[20:], valid={"fraction": 0.1, "seed": 1})
+    status, _, err = mt(*evaluate)
+    assert status == 0 and "note: corpus.train has changed since this run was trained" in err

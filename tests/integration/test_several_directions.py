@@ -287,6 +287,9 @@ def test_a_model_with_tags_for_kinds_of_text_asks_for_one_and_compares_by_them(m
         status, _, err = mt(*command)
         assert status == 2 and "this model needs a tag; choose one of <a>, <b> (--tag)" in err
         assert mt(*command, "--tag", "<a>")[0] == 0
+    files = ("evaluate", "--source", two_directions / "valid.en", "--reference", two_directions / "valid.de")
+    status, _, err = mt(*files)
+    assert status == 2 and "this model needs a tag" in err and mt(*files, "--tag", "<a>")[0] == 0
     status, out, _ = mt("evaluate", "--against", "runs/kinds", "--json")
     found = json.loads(out)
     assert status == 0 and found["against"]["chrf"]["score"] == found["chrf"]["score"] > 20
