@@ -132,7 +132,7 @@ def new_tiny_tree(corpus):
             "source": "en",
             "target": "xx",
             "train": {"files": [str(corpus / "train.en"), str(corpus / "train.xx")]},
-            "valid": {"fraction": 0.1},
+            "valid": {"fraction": 0.1, "seed": 44},  # Holds out exactly 40 pairs.
             "test": {"files": [str(corpus / "test.en"), str(corpus / "test.xx")]},
         },
         "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
@@ -324,7 +324,7 @@ def quick_tree(tiny_tree, tmp_path):
     """The tiny config with 11 steps an epoch, and only a few sentences to validate and test."""
     for side, lines in (("en", "one.\ntwo six.\nten.\n"), ("xx", "ONE.\nTWO SIX.\nTEN.\n")):
         (tmp_path / f"test.{side}").write_text(lines, encoding="utf-8")
-    tiny_tree["corpus"] |= {"valid": {"fraction": 0.02}, "test": {"files": ["test.en", "test.xx"]}}
+    tiny_tree["corpus"] |= {"valid": {"fraction": 0.02, "seed": 44}, "test": {"files": ["test.en", "test.xx"]}}
     tiny_tree["training"]["batch_tokens"] = 220
     return tiny_tree
 

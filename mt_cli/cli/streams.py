@@ -120,6 +120,8 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
                     raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
                 if number == 1 and (found := foreign_kind(line)):
                     raise InputError(f"{name}: {found[0]}; give plain text in UTF-8")
+                if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
+                    raise InputError(f"{name}: its lines end at carriage returns alone; convert them to line feeds")
                 text = decoded(line, number, name).removesuffix("\n").removesuffix("\r")
                 if not as_lines and number <= MOST_LINES:
                     beginning.append(text)

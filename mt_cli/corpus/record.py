@@ -26,6 +26,8 @@ class Record:
     """Number of inline codes whose content was left out."""
     first_code: str = ""
     """Content and place of the first of them."""
+    has_content: bool = False
+    """Whether one of them has content in the file."""
     varieties: dict[str, str] = field(default_factory=dict)
     """Variety in the source that was read for each language of the config."""
     other_notes: list[str] = field(default_factory=list)
@@ -40,6 +42,7 @@ class Record:
     def leave_out_codes(self, number: int, content: str, place: str) -> None:
         """Count inline codes of one segment whose content is left out."""
         self.first_code = self.first_code or f"`{content[:40]}` ({place})"
+        self.has_content |= not content.startswith("<ph") and not content.startswith("<x/")
         self.num_codes += number
 
     def notes(self) -> Iterator[str]:
@@ -52,7 +55,10 @@ class Record:
             yield f"{number:,} of {total:,} {kind}{'s' * (total != 1)} {are} skipped: {'; '.join(places)}{more}"
         if self.num_codes:
             codes = f"{self.num_codes:,} inline code{'s' * (self.num_codes != 1)}"
-            yield f"the content of {codes} is left out, such as {self.first_code}; `inline_codes: keep` keeps it"
+            advice = (
+                "`inline_codes: keep` keeps it" if self.has_content else "the file does not say what they stand for"
+            )
+            yield f"the content of {codes} is left out, such as {self.first_code}; {advice}"
         yield from self.other_notes
 
 

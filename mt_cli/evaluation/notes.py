@@ -22,6 +22,8 @@ _COMMON, _RARE = 0.5, 0.1
 _LEAST_GAIN = 1.0
 """Smallest gain of a score, 0-100, by which a difference of spelling is worth a note."""
 
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_LONGEST_NGRAM = 4
 _MISSING = {"blank_source": "no source", "blank_target": "no reference", "blank_pair": "neither side"}
 _PUNCTUATION = re.compile(r"\w ?[.,?!]+(?=\s|$)")
 _TOKENISED = re.compile(r"\w [.,](?=\s|$)|&(?:apos|quot|amp);|@-@")
@@ -39,8 +41,27 @@ def notes_on_texts(
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
-    plain = [note_on_left_out(left_out, len(references)), note_on_number(fewest)]
+    short = note_on_short_references(scorer, references)
+    plain = [note_on_left_out(left_out, len(references)), note_on_number(fewest), short]
     return [note for note in plain if note] + notes_on_style(scorer, hypotheses, references, languages)
+
+
+def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str | None:
+    """A note if most references are too short for BLEU, whose longest sequences have four tokens.
+
+    BLEU of such text is 0 for perfect translations, and rises if poor ones repeat themselves.
+    """
+    if scorer.bleu_tokenizer != "13a" or not is_short(references):
+        return None
+    return (
+        "most references have fewer than four words, and BLEU counts sequences of four, so it says nothing here; look "
+        "at chrF, and let it choose the checkpoint (training.best_metric: chrf)"
+    )
+
+
+def is_short(texts: Sequence[str]) -> bool:
+    """Whether most texts have fewer than four words and punctuation marks."""
+    return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)
 
 
 def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:

@@ -14,6 +14,8 @@ from mt_cli.corpus.corpus import Corpus, SourceRows
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.sources import commit_of, names_of
 from mt_cli.corpus.varieties import notes_on_mixtures
+from mt_cli.evaluation.notes import note_on_short_references
+from mt_cli.evaluation.texts import best_metric_of, scorer_of
 from mt_cli.run.data import Data, times_per_epoch
 
 _MANY_DROPPED = 0.1
@@ -104,13 +106,23 @@ def describe_data(data: Data, config: Config) -> list[str]:
             weight = f", each {times:.3g} times an epoch" if times != 1 else ""
             lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
     lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
-    lines.extend(f"note: {note}" for note in [*notes_on_reading(data.corpora), *notes_on_overlap(rows)])
+    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *_notes_on_metric(data, config)]
+    lines.extend(f"note: {note}" for note in notes)
     training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
     num_read = sum(row["num_read"] for row in training)
     num_dropped = sum(sum(row["dropped"].values()) for row in training)
     if num_dropped > _MANY_DROPPED * num_read:
         lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
     return [*lines, *(str(each) for each in data.problems if each.kind != "text")]
+
+
+def _notes_on_metric(data: Data, config: Config) -> list[str]:
+    """A note if BLEU chooses the best checkpoint by references that are too short for it."""
+    scorer = scorer_of(config, "valid")
+    if best_metric_of(config, scorer) != "bleu":
+        return []
+    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs])
+    return [note] if note else []
 
 
 def _changes_of_pairs(config: Config) -> Iterator[str]:

@@ -21,6 +21,7 @@ from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
 from mt_cli.config.sections import DecodingConfig
+from mt_cli.corpus.rows import untagged
 from mt_cli.decoding.engine import Engine, Reading, TransformerEngine
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError
@@ -287,10 +288,12 @@ class Translator:
             yield _as_line(self.target_tokenizer.join(tokens))
 
     def _attended_words(self, segment: Segment, weights: Tensor) -> dict[int, str]:
-        """The source word for each target token."""
+        """The source word for each target token; a tag is no word."""
         is_unknown = torch.tensor(segment.ids) == UNK_ID
         if is_unknown.any():
             weights = weights.masked_fill(~is_unknown, -1.0)
+        elif untagged(segment.text, self.tags) != segment.text and len(segment.ids) > 1:
+            weights = torch.cat([torch.full_like(weights[:, :1], -1.0), weights[:, 1:]], dim=1)
         spans = self.source_tokenizer.spans(segment.text)
         return {place: segment.text[slice(*spans[best])] for place, best in enumerate(weights.argmax(1).tolist())}
 

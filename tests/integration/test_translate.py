@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 import yaml
 from safetensors import safe_open
 
@@ -364,6 +365,28 @@ def test_unknown_words_are_copied_kept_or_avoided(mt, names_run):
     assert not {"Xerxes", "[UNK]"} & set(translation("--unk", "avoid").split())
     status, _, err = mt("translate", "one.", "--run", names_run, "--unk", "guess")
     assert status == 2 and "copy" in err
+
+
+def test_a_tag_is_never_copied_for_an_unknown_word():
+    """The model attends to the tag most of all."""
+    from mt_cli.config.directions import Tagging
+    from mt_cli.config.sections import DecodingConfig, TokenizerConfig
+    from mt_cli.tokenizer.training import train_tokenizer
+    from mt_cli.translation.lines import Segment
+    from mt_cli.translation.translator import Translator
+
+    tokenizer = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"), ("<2it>",))
+    translator = Translator(None, (tokenizer, tokenizer), DecodingConfig(), 9, Tagging(("<2it>",)))
+    text = "<2it> one two"
+    segment = Segment(text, tokenizer.encode([text])[0], (), 0, "")
+    words = translator._attended_words(segment, torch.tensor([[0.8, 0.0, 0.2], [0.8, 0.2, 0.0]]))
+    assert words == {0: "two", 1: "one"}
+
+
+def test_lines_that_end_at_carriage_returns_alone_are_refused(mt, trained, tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"one.\rtwo.\rthree.\r")
+    status, out, err = mt("translate", "--run", trained, "--input", "in.txt")
+    assert (status, out) == (2, "") and "in.txt: its lines end at carriage returns alone" in err
 
 
 def test_a_reader_that_goes_away_is_no_error(run, trained, tmp_path):

@@ -166,3 +166,11 @@ def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, 
         pairs = [(str(index), "") for index in range(number)]
         assert evaluate.translations_of(Reporting(), pairs, done.append) == [source for source, _ in pairs]
     assert sum(done) == number and all(each >= 0 for each in done)
+
+
+def test_references_that_are_too_short_for_bleu_are_noted():
+    labels = [f"apri {word}" for word in ("porta", "finestra", "scatola", "lettera")] * 40
+    (note,) = notes(labels, labels)
+    assert "BLEU counts sequences of four" in note
+    assert Scorer.of("it").score(labels, labels, ["bleu"])["bleu"].score == 0, "of perfect translations"
+    assert not notes(ITALIAN, ITALIAN) and not any("BLEU counts" in each for each in notes(["今夜"], ["今夜"], "ja"))

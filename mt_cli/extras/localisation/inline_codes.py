@@ -14,6 +14,7 @@ from mt_cli.corpus.languages import SPACELESS
 
 _PAIRED = frozenset(("bpt", "ept", "bx", "ex"))
 _CODES = _PAIRED | {"it", "ph", "ut", "x"}
+_PLACEHOLDERS = frozenset(("ph", "x"))
 _BREAK = re.compile(
     r"\W*(?:br|p|div|li|ul|ol|dl|dt|dd|table|tr|td|th|h[1-6]|hr|pre|blockquote|section|lb|pb|par|line|tab|page|sect)"
     r"(?![^\W_])",
@@ -37,7 +38,7 @@ class SegmentText:
 
     def __init__(self, keep_codes: bool) -> None:
         self.num_codes = 0
-        """Number of codes with content that was left out."""
+        """Number of codes with content that was left out, and of placeholders without content."""
         self.first_code = ""
         self._keep = keep_codes
         self._depth = 0  # Elements open inside a code, itself included.
@@ -45,6 +46,7 @@ class SegmentText:
         self._content: list[str] = []
         self._has_gap = False
         self._is_break = False
+        self._name = ""
 
     @property
     def text(self) -> str:
@@ -56,6 +58,7 @@ class SegmentText:
         if self._depth or name in _CODES:
             if not self._depth:
                 self._content.clear()
+                self._name = name
                 self._is_break = name not in _PAIRED or attributes.get("type", "").lower() in _BREAK_TYPES
             self._depth += 1
 
@@ -82,6 +85,9 @@ class SegmentText:
                 return self.characters(content)
             self.num_codes += 1
             self.first_code = self.first_code or content.strip()
+        elif self._name in _PLACEHOLDERS:  # As Trados writes them: what they stand for is not in the file.
+            self.num_codes += 1
+            self.first_code = self.first_code or f"<{self._name}/>"
         self._has_gap |= self._is_break or bool(_BREAK.match(content)) or content != content.strip()
 
     def _close_gap(self, text: str) -> None:

@@ -20,6 +20,9 @@ from mt_cli.extras.localisation.tmx_units import Unit, UnitParser
 _XML = expat.errors.codes
 _DECLARE_UTF8 = "convert the file to UTF-8, and change the encoding in its first line"
 
+_MANY_DAMAGED = 10
+"""From this number on, damage of more than half of the units is that of the whole file."""
+
 
 def read_tmx(path: Path, languages: Languages, columns: Columns, reading: Reading) -> Iterator[Row]:
     """The translation units of a TMX file (Translation Memory eXchange 1.4b).
@@ -86,7 +89,7 @@ def _units(path: Path, skip_damaged: bool, keep_codes: bool, record: Record) -> 
     if not skip_damaged:
         yield from _units_of_xml(path, keep_codes)
         return
-    num_intact = 0
+    num_intact, before = 0, record.num_skipped["unit"]
 
     def skip(line: int, problem: str) -> None:
         record.num_read["unit"] += 1
@@ -95,8 +98,13 @@ def _units(path: Path, skip_damaged: bool, keep_codes: bool, record: Record) -> 
     for unit in intact_units(path, keep_codes, skip):
         num_intact += 1
         yield unit
-    if not num_intact and record.num_skipped["unit"]:
-        raise CorpusError(f"{path}: all of its units are damaged, the first: {record.skipped['unit'][0]}")
+    number = record.num_skipped["unit"] - before
+    if (number and not num_intact) or number > max(num_intact, _MANY_DAMAGED):
+        amount = f"{number:,} of its {number + num_intact:,}" if num_intact else "all of its"
+        raise CorpusError(
+            f"{path}: {amount} units are damaged, so the fault may be that of the whole file, such as its encoding; "
+            f"the first: {record.skipped['unit'][0]}"
+        )
 
 
 def _units_of_xml(path: Path, keep_codes: bool) -> Iterator[Unit]:

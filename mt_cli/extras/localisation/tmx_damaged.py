@@ -85,9 +85,12 @@ def _pieces(path: Path) -> Iterator[str]:
             decoder = codecs.getincrementaldecoder(encoding)("replace" if is_wide else "surrogateescape")
         except LookupError as error:
             raise CorpusError(f"{path}, line 1: {error}; convert the file to UTF-8") from None
-        while chunk := file.read(_PIECE_BYTES):
-            yield decoder.decode(chunk)
-        yield decoder.decode(b"", True)
+        try:
+            while chunk := file.read(_PIECE_BYTES):
+                yield decoder.decode(chunk)
+            yield decoder.decode(b"", True)
+        except UnicodeError as error:
+            raise CorpusError(f"{path}, line 1: not {encoding}: {error}; correct the encoding in this line") from None
 
 
 def _spans(pieces: Iterator[str]) -> Iterator[_Span]:

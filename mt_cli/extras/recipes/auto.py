@@ -177,6 +177,8 @@ def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
         chosen["tokenizer"]["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
     if facts.letters:
         chosen["tokenizer"]["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
+    if facts.is_short:
+        chosen["training"]["best_metric"] = Choice("chrf", "BLEU counts sequences of four words, which labels lack")
     for name in _without_use(facts):
         chosen["training"].pop(name, None)
     is_shared = chosen["tokenizer"]["shared"].value

@@ -19,6 +19,7 @@ from mt_cli.corpus.letters import letters_to_replace
 from mt_cli.corpus.rows import Pair, by_language
 from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.errors import CorpusError
+from mt_cli.evaluation.notes import is_short
 from mt_cli.machine.devices import pick_device
 from mt_cli.run.data import sample
 
@@ -63,6 +64,8 @@ class Facts:
     num_directions: int = 1
     num_language_pairs: int = 1
     """As `num_directions`, but both directions between two languages count once."""
+    is_short: bool = False
+    """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
     """That of the run that resumes, unless the config sets it, or of the run that training begins with."""
 
@@ -137,6 +140,7 @@ def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | Non
         config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
         len(directions),
         len({frozenset(each) for each in directions}),
+        is_short=any(is_short(own) for own in texts.values()),
     )
 
 

@@ -59,6 +59,8 @@ def _source_of_paths(paths: list[str]) -> dict[str, Any]:
         raise InputError(f"{paths[2]}: {_WAYS}")
     if len(paths) == 2:
         return {"files": (paths[0], paths[1])}
+    if not os.path.exists(paths[0]):
+        raise InputError(f"{paths[0]}: no such file or folder")
     return {"folder" if os.path.isdir(paths[0]) else "file": paths[0]}
 
 

@@ -74,7 +74,7 @@ def test_of_a_file_that_is_cut_off_all_complete_units_are_read(tmp_path, length)
     (tmp_path / "a.tmx").write_text(text[:length], encoding="utf-8")
     complete = text[:length].count("</tu>")
     if not complete:
-        with pytest.raises(CorpusError, match=r"all of its units are damaged, the first: .*cut off"):
+        with pytest.raises(CorpusError, match=r"all of its units are damaged.*the first: .*cut off"):
             read(tmp_path / "a.tmx")
         return
     rows, record = read(tmp_path / "a.tmx")
@@ -88,6 +88,20 @@ def test_bytes_of_another_encoding_damage_their_unit_alone(tmp_path):
     rows, record = read(tmp_path / "a.tmx")
     assert [row[1] for row in rows] == ["a", "così"]
     assert record.skipped["unit"] == [f"{tmp_path / 'a.tmx'}, line 5: not UTF-8 (found 0xE9)"]
+
+
+def test_a_fault_of_the_whole_file_is_no_damage_of_units(tmp_path):
+    """What is left of a file in another encoding are the units without accents."""
+    units = [unit(f"perché {n}" if n % 3 else f"text {n}") for n in range(30)]
+    (tmp_path / "a.tmx").write_bytes((HEAD + "".join(units) + END).encode("cp1252"))
+    with pytest.raises(CorpusError, match="20 of its 30 units are damaged, so the fault may be that of the whole file"):
+        read(tmp_path / "a.tmx")
+    wide = HEAD.replace("UTF-8", "utf-16").replace("utf-8", "utf-16")
+    if "utf-16" not in wide:
+        wide = '<?xml version="1.0" encoding="utf-16"?>' + wide[wide.index("<tmx") :]
+    (tmp_path / "b.tmx").write_bytes((wide + unit("a") + END).encode())
+    with pytest.raises(CorpusError, match=r"b\.tmx, line 1: not utf-16"):
+        read(tmp_path / "b.tmx")
 
 
 TEXTS = st.text("ab<&>é\u4f60 \n'\"]-!", max_size=8)
