@@ -124,7 +124,7 @@ def test_exported_and_imported_models_split_and_copy_as_the_run(mt, trained, ser
     run = replace(run, max_tokens=3)
     export_bundle(run, tmp_path / "bundle")
     assert mt("import", "bundle", "--output", "runs/again")[0] == 0
-    engines = [Translator.load(trained), Translator.load(served, engine="ctranslate2")]
+    engines = [Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")]
     again = Translator.load("runs/again")
     assert [(each.max_tokens, each.most_tokens) for each in (*engines, again)] == [(6, 6), (6, 6), (3, 6)]
     for line in ("—", "👍", "\u200b", "one two. 👍", "x" * 300, "one two three. " * 5):
