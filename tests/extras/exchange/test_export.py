@@ -128,7 +128,7 @@ def test_exported_and_imported_models_split_and_copy_as_the_run(mt, trained, ser
     again = Translator.load("runs/again")
     assert [(each.max_tokens, each.most_tokens) for each in (*engines, again)] == [(6, 6), (6, 6), (3, 6)]
     for line in ("—", "👍", "\u200b", "one two. 👍", "x" * 300, "one two three. " * 5):
-        ours, theirs = (each.translate_fully([line], with_details=True)[0] for each in engines)
+        ours, theirs = (each.translate_fully([line], with_details=True, beam_size=1)[0] for each in engines)
         assert ours.text == theirs.text and len(ours.segments) == len(theirs.segments)
         assert ours.details.tokens == theirs.details.tokens
 
