@@ -18,7 +18,7 @@ from mt_cli.config.writing import on_one_line
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.corpus.languages import is_common
+from mt_cli.corpus.languages import is_common, primary
 from mt_cli.corpus.orthography import Stretch, find_stretches
 from mt_cli.corpus.rows import Languages, Row
 from mt_cli.corpus.sources import read_rows
@@ -27,7 +27,7 @@ from mt_cli.extras.recipes.auto import Choice, Decision, decide, describe
 from mt_cli.extras.recipes.child import begun_with, notes_on_parents
 from mt_cli.extras.recipes.direction import in_given_order
 from mt_cli.extras.recipes.levels import expectation, is_smaller, level_of, size_of
-from mt_cli.extras.recipes.naming import Found, Tree, look, source_of_folder, title_of
+from mt_cli.extras.recipes.naming import Found, Tree, is_gettext, look, source_of_folder, title_of
 from mt_cli.extras.recipes.sides import (
     OWN_COLUMNS,
     Detected,
@@ -195,13 +195,23 @@ def _corpus_of(
     oriented = in_given_order(type(source).model_validate(train), found, given, named, beginning)
     train = _with_reverse(train, oriented.source)
     sides = detected(given, oriented.named, oriented.rows, source)
-    sides = replace(sides, notes=[*found.notes, *oriented.notes, *sides.notes])
+    sides = replace(sides, notes=[*found.notes, *oriented.notes, *sides.notes, *_note_on_header(source, found, sides)])
     others = _evaluation(found, train, sides.languages, evaluation, title_of(source))
     share = float(f"{min(_LARGEST_SHARE, _PAIRS_HELD_OUT / num_rows):.1g}")
     corpus = {"source": sides.languages[0], "target": sides.languages[1], "train": train}
     corpus["valid"] = others.pop("valid", {"fraction": share, "seed": 1})
     corpus |= {"test": others.pop("test")} if "test" in others else {}
     return corpus | ({"extra_tests": others} if others else {}), sides
+
+
+def _note_on_header(source: Source, found: Found, sides: Detected) -> Iterator[str]:
+    """A note if the headers of catalogues name another language than both sides are said to be in."""
+    headers, both = {primary(name) for name in found.names}, {primary(each) for each in sides.languages}
+    if is_gettext(source) and headers and not headers & both:
+        yield (
+            f"{title_of(source)}: the headers say {', '.join(found.names)}, and neither {sides.languages[0]} nor "
+            f"{sides.languages[1]}; check the language of the translations"
+        )
 
 
 def _evaluation(found: Found, train: Tree, languages: Languages, given: Mapping[str, Source], title: str) -> Tree:

@@ -177,3 +177,11 @@ def test_headers_that_say_otherwise_are_counted_in_a_note(init, tmp_path):
     err, corpus = init("po", "--source-language", "en")
     assert corpus.target == "it"
     assert "note: po (**/*.po): 6 of 8 headers say it, the others 2 it_CH" in err
+
+
+def test_headers_that_name_another_language_than_the_given_one_are_noted(init, tmp_path):
+    write_catalogue(tmp_path / "po/a.po", "it", ENGLISH, MADE_UP)
+    given = ("--source-language", "en", "--target-language")
+    err, corpus = init("po", *given, "gn")
+    assert corpus.target == "gn" and "the headers say it, and neither en nor gn" in err
+    assert "the headers say" not in init("po", *given, "it")[0]
