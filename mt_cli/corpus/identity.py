@@ -11,7 +11,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from mt_cli.corpus.rows import Pair
+from mt_cli.corpus.rows import Pair, untagged
 
 Hashes = NDArray[np.int64]
 PairHashes = NDArray[np.uint64]
@@ -45,12 +45,14 @@ def loose(text: str) -> str:
     return _NO_LETTER_OR_DIGIT.sub("", folded) or text
 
 
-def loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
-    """A seeded 64-bit hash of each text; equal for texts that `loose` makes equal."""
+def _loose_hashes(texts: Iterable[str], seed: int) -> NDArray[np.uint64]:
     return np.fromiter((xxhash.xxh3_64_intdigest(loose(text).encode(), seed) for text in texts), np.uint64)
 
 
-def pair_hashes(pairs: Sequence[Pair], seed: int = 0) -> PairHashes:
-    """A seeded 64-bit hash of each pair, equal in both directions, and for pairs whose sides `loose` makes equal."""
-    sides = [loose_hashes((pair[index] for pair in pairs), seed) for index in (0, 1)]
-    return sides[0] + sides[1]
+def pair_hashes(pairs: Sequence[Pair], tags: Sequence[str] = (), seed: int = 0) -> PairHashes:
+    """A seeded 64-bit hash (XXH3) of each pair, without the tag of its source.
+
+    Equal in both directions, and for pairs whose sides `loose` makes equal.
+    """
+    sources = _loose_hashes((untagged(source, tags) for source, _ in pairs), seed)
+    return sources + _loose_hashes((target for _, target in pairs), seed)

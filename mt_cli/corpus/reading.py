@@ -40,7 +40,7 @@ from mt_cli.corpus.identity import AS_WRITTEN, Hashes, PairHashes, Spelling, pai
 from mt_cli.corpus.lines import COMPRESSIONS
 from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.record import Record
-from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
+from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row
 from mt_cli.corpus.sources import commit_of, content_of, files_of, in_blocks, names_of, read_rows
 from mt_cli.errors import CorpusError
 from mt_cli.machine.console import say
@@ -233,7 +233,7 @@ def _keys_of_rows(
     keys = np.zeros(len(statuses), np.uint64)
     mask = statuses == KEPT
     rows = _train_in(folder, parts, statuses).rows(mask)
-    keys[mask] = pair_hashes([(untagged(source, config.tags), target) for _, source, target in rows], seed)
+    keys[mask] = pair_hashes([row[1:] for row in rows], config.tags, seed)
     return keys
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.corpus.cleaning import Mask
 from mt_cli.corpus.identity import pair_hashes
-from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.rows import Pair
 from mt_cli.errors import InputError
 
 _MANY = 0.01
@@ -29,7 +29,7 @@ def seen_pairs(run: Path, pairs: Sequence[Pair]) -> Mask | None:
     known, tags = directory.training_pairs(), directory.config().corpus.tags
     if known is None:
         return None
-    mask: Mask = np.isin(pair_hashes([(untagged(source, tags), target) for source, target in pairs]), known)
+    mask: Mask = np.isin(pair_hashes(pairs, tags), known)
     return mask
 
 

@@ -192,7 +192,7 @@ def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
     tags, kept = config.corpus.tags, data.statuses("train") == KEPT
     rows = data.corpora["train"].blocks(kept)
     hashes = [
-        pair_hashes([(untagged(source, tags), target) for source, target in zip(*block, strict=True)])
+        pair_hashes(list(zip(*block, strict=True)), tags)
         for block in ([column.to_pylist() for column in each.columns[1:]] for each in rows)
     ]
     return np.concatenate([np.empty(0, np.uint64), *hashes])

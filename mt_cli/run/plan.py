@@ -17,7 +17,6 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import TUNED, Config, DecodingConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.identity import pair_hashes
-from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import with_commits
 from mt_cli.errors import InputError, RunError
 from mt_cli.machine.console import say
@@ -104,8 +103,8 @@ def _save_training_pairs(directory: RunDirectory, config: Config, data: Data, pa
         for name, corpus in data.corpora.items():
             if name == "train" or inherited is None:
                 continue
-            pairs = [(untagged(source, config.corpus.tags), target) for source, target in corpus.pairs]
-            if number := int(np.isin(pair_hashes(pairs), inherited).sum()):
+            pairs = corpus.pairs
+            if number := int(np.isin(pair_hashes(pairs, config.corpus.tags), inherited).sum()):
                 seen = f"{parent.path} was trained on {number:,} of the {len(pairs):,} pairs of {name}"
                 say(f"note: {seen}, so scores on them are too high")
     if own is not None and (parent is None or inherited is not None):

@@ -24,10 +24,10 @@ def notes_on_leaks(data: Data, config: Config) -> Iterator[str]:
     for name, corpus in data.corpora.items():
         if name == "train" or trained is None:
             continue
-        pairs = [(untagged(source, config.corpus.tags), target) for source, target in corpus.pairs]
-        rows = np.flatnonzero(np.isin(pair_hashes(pairs), trained))
+        pairs, tags = corpus.pairs, config.corpus.tags
+        rows = np.flatnonzero(np.isin(pair_hashes(pairs, tags), trained))
         if len(rows) >= max(_FEWEST, _MIN_SHARE * len(pairs)):
-            examples = " · ".join(pairs[row][0] for row in rows[:_NUM_EXAMPLES])
+            examples = " · ".join(untagged(pairs[row][0], tags) for row in rows[:_NUM_EXAMPLES])
             yield (
                 f"{len(rows):,} of the {len(pairs):,} pairs of {name} are kept in train, too, apart from case, "
                 f"punctuation or the form of letters, so scores on {name} are too high; as in {examples}"

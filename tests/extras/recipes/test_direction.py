@@ -2,7 +2,6 @@
 
 import pytest
 
-from mt_cli.config.loading import load_config
 from mt_cli.extras.recipes.direction import is_reversed
 from mt_cli.extras.recipes.varieties import languages_of_headers
 
@@ -10,20 +9,6 @@ ENGLISH = [f"the open window of the house {n} is near the river" for n in range(
 ITALIAN = [f"la finestra aperta della casa {n} è vicino al fiume" for n in range(40)]
 PORTUGUESE = [f"a janela aberta da casa {n} fica perto do rio" for n in range(40)]
 MADE_UP = [f"xq zv wum {n}" for n in range(40)]
-
-
-@pytest.fixture
-def init(mt, tmp_path):
-    """A function that runs `mt init`; what it prints, and the section `corpus` of the config, or None."""
-
-    def run(*arguments):
-        path = tmp_path / "new.yaml"
-        path.unlink(missing_ok=True)
-        status, _, err = mt("init", *arguments, "--output", path, "--name", "new")
-        assert status == (0 if path.exists() else 2), err
-        return err, load_config(path).corpus if path.exists() else None
-
-    return run
 
 
 def shown(mt):

@@ -5,25 +5,10 @@ import json
 import pytest
 from texts import TEXTS
 
-from mt_cli.config.loading import load_config
 from mt_cli.config.sources import HeldOut
 
 LINES = {code.partition("_")[0]: text.split("\n") for code, text in TEXTS.items()}
 MADE_UP = [f"zyx vut srq pon {n}" for n in range(8)]
-
-
-@pytest.fixture
-def init(mt, tmp_path):
-    """A function that runs `mt init`; what it prints and the section `corpus` of the config, or the error."""
-
-    def run(*arguments):
-        path = tmp_path / "new.yaml"
-        path.unlink(missing_ok=True)
-        status, _, err = mt("init", *arguments, "--output", path, "--name", "new")
-        assert status == (0 if path.exists() else 2), err
-        return err, load_config(path).corpus if path.exists() else None
-
-    return run
 
 
 def write(folder, name, lines, times=4):

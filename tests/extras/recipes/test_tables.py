@@ -4,27 +4,12 @@ import json
 
 import pytest
 
-from mt_cli.config.loading import load_config
 from mt_cli.corpus.sources import read_rows
 
 ENGLISH = [f"the dog and the cat are in the house {number}" for number in range(30)]
 ITALIAN = [f"il cane e il gatto non sono nella casa {number}" for number in range(30)]
 PAIRS = list(zip(ENGLISH, ITALIAN, strict=True))
 HELD = [(f"yes, {a}", f"sì, {b}") for a, b in PAIRS]
-
-
-@pytest.fixture
-def init(mt, tmp_path):
-    """A function that runs `mt init`, and returns its messages and the section `corpus`, or None after an error."""
-
-    def run(*arguments):
-        path = tmp_path / "new.yaml"
-        path.unlink(missing_ok=True)
-        status, _, err = mt("init", *arguments, "--output", path, "--name", "new")
-        assert status == (0 if path.exists() else 2), err
-        return err, load_config(path).corpus if path.exists() else None
-
-    return run
 
 
 def write(path, rows, heading=None):
