@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from mt_cli import hooks
 from mt_cli.checkpoint.checkpoints import Checkpoints
 from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.config.loading import differences, load_config
@@ -155,7 +154,7 @@ class RunDirectory(Checkpoints):
         """How to train with options that may not change in this run, given by their dotted keys."""
         fresh = "To start over with random weights, use --fresh (the old run is moved aside)"
         is_other_model = any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused)
-        if is_other_model or not hooks.has("adopt"):
+        if is_other_model:
             return f"{fresh}, or give the config another name."
         return (
             "To train on from the weights of this run (init.run), write these lines into the config and leave out "

@@ -66,16 +66,9 @@ def best_of(validations: Sequence[ValidatedStep], number: int) -> list[Validated
 
 @dataclass
 class RunState:
-    """The state of a run, without weights. Saved with every checkpoint.
+    """State of a run, without weights. Saved with every checkpoint.
 
-    These set its fields, and other modules only read them. (`restarted` copies some from another state.)
-
-    - `training`: `position`
-    - `run.plan`, for a new run: `parents`, `longest_source`, `launch_id`
-    - `run.loop` and `run.resuming`: `elapsed_seconds`, `tracked_bytes`, `loss_scale`, `longest_source`, `fingerprints`
-    - `run.training_log`: `unlogged`, `recent_loss`, `num_bad_steps`, `num_bad_steps_in_row`
-    - `Checkpoints.save_average`, only in what it saves: `averaged_steps`
-    - the methods of this class: all others
+    Its methods alone change it, but for `position`, which `optimization_steps` advances.
     """
 
     position: Position = field(default_factory=Position)
@@ -128,6 +121,36 @@ class RunState:
         if not isinstance(found.loss_scale.get("growth_interval", 1), int):
             raise ValueError("loss_scale: growth_interval is not a number of steps")
         return found
+
+    def set_elapsed(self, seconds: float) -> None:
+        """Record the time of training so far."""
+        self.elapsed_seconds = seconds
+
+    def set_loss_scale(self, scale: dict[str, int | float]) -> None:
+        """Record the state of the scaler of losses."""
+        self.loss_scale = scale
+
+    def set_files(
+        self, fingerprints: dict[str, str], tracked_bytes: dict[str, int], longest_source: int | None
+    ) -> None:
+        """Record what the run was trained on, and the sizes of the files that grow, before a save."""
+        self.fingerprints, self.tracked_bytes, self.longest_source = fingerprints, tracked_bytes, longest_source
+
+    def add_step(self, step: UnloggedStep) -> None:
+        """Record a step whose loss and gradient were finite."""
+        self.unlogged.append(step)
+        self.num_bad_steps_in_row = 0
+
+    def add_bad_step(self, seconds: float) -> None:
+        """Record a step that was skipped because its loss or gradient was not finite."""
+        self.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
+        self.num_bad_steps += 1
+        self.num_bad_steps_in_row += 1
+
+    def close_row(self, loss: float) -> None:
+        """Forget the steps of a row that was written; `loss` is their mean loss."""
+        self.recent_loss = loss
+        self.unlogged.clear()
 
     def is_better(self, value: float, loss: float) -> bool:
         """Whether a validation beats the best one so far; one that is not finite never does."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from mt_cli import hooks
 from mt_cli.cli import options
 from mt_cli.cli.help import add_command
 from mt_cli.cli.options import RUNS, File, check_no_files, load_translator, run_paths, search_options, utf8
@@ -188,7 +187,8 @@ def evaluate(
     from mt_cli.corpus.rows import untagged
     from mt_cli.evaluation import evaluate as scoring
     from mt_cli.evaluation.seen import notes_on_seen_pairs
-    from mt_cli.run.report import notes_on_comparison, read_report
+    from mt_cli.features.comet import comet_score, load_comet
+    from mt_cli.reporting.report import notes_on_comparison, read_report
 
     config = RunDirectory(path).config() if engine == "mt" else None
     name, pairs, languages, left_out = _of_target(to, *_pairs_of(config, split, source, reference, as_lines))
@@ -202,13 +202,13 @@ def evaluate(
     scorer = replace(scorer, num_resamples=num_resamples or scorer.num_resamples)
     if config is not None and (note := scoring.note_on_spelling(config.tokenizer, [target for _, target in pairs])):
         say(f"note: {note}")
-    model = hooks.load_comet(comet) if comet else None
+    model = load_comet(comet) if comet else None
     found, hypotheses = scoring.evaluate(translator, pairs, name, scorer, languages, left_out, **search)
     found.run = " + ".join(real_path(each).name for each in paths)
     if checkpoint:
         found.checkpoint = checkpoint
     if model is not None:
-        found.comet = hooks.comet_score(model, pairs, hypotheses)
+        found.comet = comet_score(model, pairs, hypotheses)
     if against is not None:
         sources, references = map(list, zip(*pairs, strict=True))
         both = languages or [(translator.languages[0], to or translator.languages[1])] * len(pairs)
@@ -227,7 +227,7 @@ def _notes_on_changed_text(config: Config | None, path: Path, split: str | None)
     """A note if pairs that are held out from `train` are scored, and its text is not that of the training any more."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.corpus.cache import Cache
-    from mt_cli.run.data import fingerprints_of, read
+    from mt_cli.data.prepare import fingerprints_of, read
 
     is_default = config is not None and split is None and config.corpus.test is None
     if config is None or not (split == "valid" or is_default) or not config.corpus.held_out(config.training.seed):
@@ -341,7 +341,7 @@ def _pairs_of(
     from mt_cli.checkpoint.directory import is_imported
     from mt_cli.corpus.cache import Cache
     from mt_cli.corpus.reading import key_of, read_evaluation_pairs
-    from mt_cli.run.data import read
+    from mt_cli.data.prepare import read
 
     if source is not None and reference is not None:
         pairs, left_out = _pairs_in_files(source, reference, as_lines)

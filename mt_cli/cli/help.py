@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from mt_cli import hooks
-
+_ORDER = ("init", "data")
 _COLUMNS_OF_A_NAME = 26
 _LONGEST_UNBROKEN = 44
 _UNBROKEN_SPACE = "\xa0"
@@ -151,10 +150,8 @@ class Group(TyperGroup):
     """A group of commands, whose help has the commands in panels, and then its options."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the commands in the order of their modules in `hooks`; Typer has groups last."""
-        places = {module: place for place, module in enumerate(hooks.COMMANDS)}
-        modules = {name: getattr(each.callback, "__module__", "") for name, each in self.commands.items()}
-        return sorted(modules, key=lambda name: places.get(modules[name], len(places)))
+        """Names of the commands in the order of help; Typer has groups last."""
+        return sorted(self.commands, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
 
     def commands_by_panel(self, ctx: Any) -> dict[str, list[tuple[str, Any]]]:
         """The names and commands that are not hidden by the title of their panel."""

@@ -15,7 +15,19 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer import Option
 
-from mt_cli import hooks
+from mt_cli.cli import (
+    average,
+    data,
+    doctor,
+    evaluate,
+    export,
+    init,
+    inspect,
+    tokenize,
+    train,
+    translate,
+    tune_decoding,
+)
 from mt_cli.cli.help import Group
 from mt_cli.cli.options import check_arguments, refuse_launcher
 from mt_cli.cli.streams import open_standard_streams, show
@@ -135,5 +147,17 @@ def _main(
         refuse_launcher(command)
 
 
-for _add in hooks.commands():
-    _add(app)
+for _module in (
+    init,
+    data,
+    doctor,
+    train,
+    average,
+    tune_decoding,
+    translate,
+    evaluate,
+    inspect,
+    tokenize,
+    export,
+):
+    _module.add(app)

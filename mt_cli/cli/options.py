@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, CallbackParam, Context, Option
 
-from mt_cli import hooks
 from mt_cli.cli.streams import as_utf8
 from mt_cli.corpus.languages import primary
 from mt_cli.errors import InputError
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from mt_cli.config.sections import Config
     from mt_cli.translation.translator import Translator
 
+ENGINES = ("mt", "ctranslate2")
 RUNS = Path("runs")
 File = Path | None
 
@@ -115,7 +115,7 @@ EngineOption = Annotated[
     str,
     Option(
         metavar="NAME",
-        help=f"mt, or {', '.join(hooks.ENGINES)} for a folder made by mt export.",
+        help="mt, or ctranslate2 for a folder made by mt export.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -287,7 +287,7 @@ def check_model(
     from mt_cli.config.loading import changed_section
     from mt_cli.machine.devices import pick_device, pick_precision
 
-    check_choice("--engine", engine, "mt", *hooks.ENGINES)
+    check_choice("--engine", engine, *ENGINES)
     pick_precision(precision, pick_device(device))
     for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
         changed_section(directory.config().decoding, search)
@@ -307,7 +307,7 @@ def load_translator(
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
-    check_choice("--engine", engine, "mt", *hooks.ENGINES)
+    check_choice("--engine", engine, *ENGINES)
     translator = Translator.load(path, device, precision, checkpoint, num_threads, group, engine)
     if engine == "mt":
         keep_memory()

@@ -61,7 +61,7 @@ def tokenize(
 
 def _tokenizer_report(config: Config) -> Iterator[str]:
     from mt_cli.corpus.cache import Cache
-    from mt_cli.run.plan import prepare_new
+    from mt_cli.run.compose import prepare_new
 
     config, data, _ = prepare_new(config, Cache(RUNS / ".cache", say))
     shared = ", one for both languages" if config.tokenizer.shared else ""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from mt_cli import hooks
 from mt_cli.cli import options
 from mt_cli.cli.help import add_command
 from mt_cli.cli.notices import LineNotices
@@ -164,8 +163,6 @@ def translate(
             check_shared(sentences, input_file)
         _check_sources(sentences, input_file, interactive, as_lines)
         check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
-        if attention:
-            hooks.require("save_attention")
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
         if alignment and engine != "mt":
@@ -241,7 +238,9 @@ def _draw_attention(translator: Translator, item: Translation, path: Path, tag: 
     if not item.searched:
         raise InputError("--attention: this line is copied, not translated, so that there is no attention to draw")
     source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
-    hooks.save_attention(weights, source_tokens, target_tokens, path)
+    from mt_cli.features.inspection.figures import save_attention
+
+    save_attention(weights, source_tokens, target_tokens, path)
     say(f"wrote {path}")
 
 

@@ -12,11 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from mt_cli import hooks
 from mt_cli.corpus import delimited, tables
+from mt_cli.corpus.gettext import read_po, target_in_po
 from mt_cli.corpus.lines import COMPRESSIONS, read_lines
 from mt_cli.corpus.record import Reading
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
+from mt_cli.corpus.tmx import names_in_tmx, read_tmx, varieties_in
 from mt_cli.corpus.varieties import Varieties
 from mt_cli.errors import CorpusError
 
@@ -43,6 +44,8 @@ _FORMATS: Mapping[str, Format] = {
     ".jsonl": Format(_without_options(tables.read_json), tables.names_in_json),
     ".json": Format(_without_options(tables.read_json), tables.names_in_json),
     ".parquet": Format(_without_options(tables.read_parquet), tables.names_in_parquet),
+    ".tmx": Format(read_tmx, names_in_tmx, varieties_in),
+    ".po": Format(read_po, target_in_po),
 }
 NAMED_FORMATS: Mapping[str, Format] = {
     "tsv": _FORMATS[".tsv"],
@@ -58,7 +61,7 @@ _LINES_EXAMINED = 20
 def suffix_of(path: Path) -> str | None:
     """The suffix of a file with both sides, such as `.po` or `.tsv.gz`; None if its format is not known."""
     kind = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-    is_known = kind in (*_FORMATS, *hooks.FORMATS) and (kind != ".parquet" or path.suffix == kind)
+    is_known = kind in _FORMATS and (kind != ".parquet" or path.suffix == kind)
     return kind + (path.suffix if path.suffix != kind else "") if is_known else None
 
 
@@ -70,8 +73,7 @@ def format_of(path: Path, name: str | None = None) -> Format:
     if suffix is None:
         raise CorpusError(f"{path}: unknown format; {_advice_on_format(path)}")
     kind = "." + suffix.split(".")[1]
-    found: Format = _FORMATS.get(kind) or getattr(hooks, hooks.FORMATS[kind])
-    return found
+    return _FORMATS[kind]
 
 
 def _advice_on_format(path: Path) -> str:
@@ -83,7 +85,7 @@ def _advice_on_format(path: Path) -> str:
         return "its lines have tabs: set `format: tsv` (mt init: --format tsv)"
     if lines and all(line.lstrip().startswith("{") for line in lines):
         return "its lines are JSON objects: set `format: json` (mt init: --format json)"
-    known = f"use one of {', '.join((*_FORMATS, *hooks.FORMATS))}"
+    known = f"use one of {', '.join(_FORMATS)}"
     return f"{known}, or set `format` to {', '.join(NAMED_FORMATS)}; of two files with a sentence per line, give both"
 
 

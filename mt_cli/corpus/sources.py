@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mt_cli import hooks
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sources import (
     BuiltinSource,
@@ -31,6 +30,7 @@ from mt_cli.corpus.practice import reverse_words
 from mt_cli.corpus.quoting import note_on_quoting
 from mt_cli.corpus.record import Reading, Record, reading_of
 from mt_cli.corpus.rows import Languages, Row
+from mt_cli.corpus.slips import first_misaligned_line
 from mt_cli.errors import CorpusError
 
 _LINES_PER_BLOCK = 10_000
@@ -177,7 +177,7 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
         return
     for path in (source_path, target_path):
         next(read_lines(path), None)  # A file of another kind is named as such.
-    found = _first_misaligned_line(source_path, target_path) if hooks.has("first_misaligned_line") else None
+    found = _first_misaligned_line(source_path, target_path)
     raise CorpusError(
         f"{source_path} has {num_sources:,} lines and {target_path} has {num_targets:,}: line N of one must "
         f"translate line N of the other{'' if found is None else f'; they seem to diverge near line {found:,}'}"
@@ -186,7 +186,7 @@ def _check_line_counts(source_path: Path, target_path: Path) -> None:
 
 def _first_misaligned_line(source_path: Path, target_path: Path) -> int | None:
     sides = (in_blocks(read_lines(path), _LINES_PER_BLOCK) for path in (source_path, target_path))
-    lines = enumerate(hooks.first_misaligned_line(*blocks) for blocks in zip(*sides, strict=False))
+    lines = enumerate(first_misaligned_line(*blocks) for blocks in zip(*sides, strict=False))
     return next((number * _LINES_PER_BLOCK + line for number, line in lines if line is not None), None)
 
 

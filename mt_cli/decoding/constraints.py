@@ -1,6 +1,6 @@
 """Which tokens a translation may have: its length, its prefix, repetitions. Knows ids; does not know models.
 
-Other engines get the same options in their own terms: `extras/exchange/ctranslate2.py` and `huggingface.py`.
+Other engines get the same options in their own terms: `features/exchange/ctranslate2.py` and `huggingface.py`.
 
 Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix.
 """

@@ -29,8 +29,8 @@ class Signals:
         """Whether to stop; several processes agree on it once a step."""
         return self._is_received if self._group.size == 1 else self._is_agreed
 
-    def agreed(self, seconds: float) -> float:
-        """The `seconds` of the main process; from now on, all processes know of each other's signals."""
+    def synchronize(self, seconds: float) -> float:
+        """Exchange the signals of all processes; return the `seconds` of the main process."""
         is_save_received, self._is_save_received = self._is_save_received, False
         seconds, (self._is_agreed, is_save_agreed) = self._group.agree(seconds, self._is_received, is_save_received)
         self._is_save_agreed |= is_save_agreed

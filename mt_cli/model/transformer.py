@@ -11,8 +11,9 @@ belongs, and attention alone needs to know. Modules compute in the number format
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,8 @@ from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHead
 from mt_cli.model.cache import KeyValueCache
 from mt_cli.model.kernels import add_dropped, bias_of, drop
 from mt_cli.model.positions import Embedding, Rotation
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
@@ -249,6 +252,15 @@ def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int)
     """The model with its weights on the device `meta`: shapes without memory."""
     with torch.device("meta"), _NoNormal():
         return Transformer(config, source_vocab_size, target_vocab_size)
+
+
+def skeleton(model: M) -> M:
+    """Copy of a model with its weights on the device `meta`: shapes without memory. Buffers are copied."""
+    weights = {
+        id(weight): nn.Parameter(weight.detach().to("meta"), requires_grad=weight.requires_grad)
+        for weight in model.parameters()
+    }
+    return deepcopy(model, weights)
 
 
 class _NoNormal(TorchFunctionMode):

@@ -10,9 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Protocol
 
-from mt_cli import hooks
 from mt_cli.checkpoint.state import RunState
 from mt_cli.corpus.sources import names_of
 from mt_cli.errors import RunInterruptedError
@@ -20,126 +18,101 @@ from mt_cli.machine.console import Progress, clock, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.signals import Signals
 from mt_cli.machine.storage import remove
-from mt_cli.run.records import Records
+from mt_cli.reporting.records import Records
+from mt_cli.run.compose import trained_state
 from mt_cli.run.resuming import go_back, save_state
-from mt_cli.run.setup import ReplicatedState, Setup
+from mt_cli.run.setup import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
 from mt_cli.run.validation import sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 
 
-def optimize(setup: Setup, state: RunState) -> tuple[RunState, str]:
+def optimize(context: TrainingContext, state: RunState) -> tuple[RunState, str]:
     """Train until there is a reason to stop; return it with the last state. Goes back if training diverges.
 
     Raises RunInterruptedError after a signal, with the state saved, and DivergenceError.
     """
     while True:
         try:
-            return state, _train_until_stop(setup, state)
+            return state, _train_until_stop(context, state)
         except TooManyBadStepsError as error:
-            state = go_back(setup, state, error)
+            state = go_back(context, state, error)
 
 
-def _train_until_stop(setup: Setup, state: RunState) -> str:
-    """Train from a state until there is a reason to stop; return that."""
-    training, step, group = setup.config.training, state.position.step, setup.group
+def _train_until_stop(context: TrainingContext, state: RunState) -> str:
+    """Train from a state until there is a reason to stop; return that reason."""
+    training, step, group = context.config.training, state.position.step, context.group
     seconds = None if training.max_minutes is None else 60 * training.max_minutes - state.elapsed_seconds
     with ExitStack() as stack:
-        records = group.on_main(lambda: Records(setup.directory.path, step, state.tracked_bytes))
-        bar = stack.enter_context(Progress("train", setup.num_steps, "step", step, max_seconds=seconds))
+        records = group.on_main(lambda: Records(context.directory.path, step, state.tracked_bytes))
+        bar = stack.enter_context(Progress("train", context.length.num_steps, "step", step, max_seconds=seconds))
         signals = stack.enter_context(Signals(group).recorded())
-        callbacks = TrainingCallbacks(setup, state, records, bar, signals)
-        callbacks.save()
+        loop = TrainingLoop(context, state, records, bar, signals)
+        loop.save()
         if state.begins_with_parent:
-            callbacks.validate_parent()
-            callbacks.save()
+            loop.validate_parent()
+            loop.save()
         if state.is_validation_due(training):  # It may have been interrupted; otherwise this does nothing.
-            callbacks.validate()
-            callbacks.save()
-        if reason := callbacks.reason_to_stop():
-            callbacks.validate()
+            loop.validate()
+            loop.save()
+        if reason := state.reason_to_stop(training):
+            loop.validate()
         else:
-            group.on_main(lambda: remove(setup.directory.report_path))  # It describes an end that no longer holds.
-            reason = run_loop(callbacks)
-        if callbacks.is_interrupted():
+            group.on_main(lambda: remove(context.directory.report_path))  # It describes an end that no longer holds.
+            reason = loop.run()
+        if signals.is_stop_requested:
             raise RunInterruptedError("interrupted after the last step; the same command does the rest")
         return reason
 
 
-class LoopCallbacks(Protocol):
-    """What `run_loop` calls. `validate` and `save` do nothing when called again for the same state."""
+class TrainingLoop:
+    """Training between two restarts. The main process alone has `records`, and saves."""
 
-    def steps(self) -> Iterator[StepReport]:
-        """Train without end."""
-
-    def log(self, report: StepReport) -> None:
-        """Take note of a step."""
-
-    def is_time_to_save(self) -> bool:
-        """Whether to save after this step."""
-
-    def is_time_to_validate(self) -> bool:
-        """Whether to validate after this step."""
-
-    def is_interrupted(self) -> bool:
-        """Whether to stop after this step, with everything saved."""
-
-    def reason_to_stop(self) -> str | None:
-        """Why the run ends with this step."""
-
-    def save(self) -> None:
-        """Save everything that resuming needs."""
-
-    def validate(self) -> None:
-        """Score the validation set."""
-
-
-def run_loop(callbacks: LoopCallbacks) -> str:
-    """Train until there is a reason to stop, and return that reason.
-
-    A validation that happens only because the run ends comes after the last save, so that a run resumed from there
-    equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
-    """
-    for report in callbacks.steps():
-        callbacks.log(report)
-        if callbacks.is_time_to_save() or callbacks.is_interrupted() or callbacks.reason_to_stop():
-            callbacks.save()
-        if callbacks.is_time_to_validate() and not callbacks.is_interrupted():
-            callbacks.validate()
-            callbacks.save()
-        if callbacks.is_interrupted():
-            callbacks.save()
-            raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
-        if reason := callbacks.reason_to_stop():
-            callbacks.save()
-            callbacks.validate()
-            return reason
-    raise AssertionError("the optimisation never ends by itself")
-
-
-class TrainingCallbacks:
-    """The callbacks of training between two restarts. The main process alone has `records`, and saves."""
-
-    def __init__(self, setup: Setup, state: RunState, records: Records | None, bar: Progress, signals: Signals) -> None:
-        self._setup, self._state, self._records, self._signals = setup, state, records, signals
-        self._trained = trained = hooks.ShardedState(setup) if setup.is_sharded else ReplicatedState(setup)
-        training, parts = setup.config.training, names_of(setup.config.corpus.train)
-        self._log = TrainingLog(training, state, self._write_metrics, bar, trained.optimizer, parts)
+    def __init__(
+        self, context: TrainingContext, state: RunState, records: Records | None, bar: Progress, signals: Signals
+    ) -> None:
+        self._context, self._state, self._records, self._signals = context, state, records, signals
+        self._trained = trained = trained_state(context)
+        self._config = context.config.training
+        parts = names_of(context.config.corpus.train)
+        self._log = TrainingLog(self._config, state, self._write_metrics, bar, trained.optimizer, parts)
         scaler = trained.gradients.scaler
         scaler.load_state_dict(scaler.state_dict() | state.loss_scale)
         self._saved: tuple[int, int, str] | None = None
         self._saved_at = state.elapsed_seconds
         """When training began, or the step of the last save ended."""
 
+    def run(self) -> str:
+        """Train until there is a reason to stop, and return that reason.
+
+        A validation that happens only because the run ends comes after the last save, so that a run resumed from there
+        equals one that never stopped. Raises RunInterruptedError after a signal, with the state saved.
+        """
+        for report in self.steps():
+            self._log.add(report)
+            if self.is_save_due() or self._signals.is_stop_requested or self._state.reason_to_stop(self._config):
+                self.save()
+            if self._state.is_validation_due(self._config) and not self._signals.is_stop_requested:
+                self.validate()
+                self.save()
+            if self._signals.is_stop_requested:
+                self.save()
+                raise RunInterruptedError(f"interrupted at step {report.step}; the same command resumes from there")
+            if reason := self._state.reason_to_stop(self._config):
+                self.save()
+                self.validate()
+                return reason
+        raise AssertionError("the optimisation never ends by itself")
+
     def steps(self) -> Iterator[StepReport]:
         """Train, and count the time that passes."""
-        setup, state, training = self._setup, self._state, self._setup.config.training
-        factor, num_steps = 0.5**state.num_restarts, setup.num_steps
+        state, training = self._state, self._config
+        factor, num_steps = 0.5**state.num_restarts, self._context.length.num_steps
         steps = optimization_steps(
             self._trained.gradients,
             self._trained.optimizer,
-            setup.pairs,
+            self._context.pairs,
             training,
             lambda step: factor * learning_rate(training, step, num_steps, state.elapsed_seconds),
             state.position,
@@ -148,82 +121,66 @@ class TrainingCallbacks:
         for report in steps:
             if self._trained.average is not None:
                 self._trained.average.update(report.step)
-            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
+            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
             yield report
-            state.elapsed_seconds = self._signals.agreed(time.monotonic() - started_at)
+            state.set_elapsed(self._signals.synchronize(time.monotonic() - started_at))
             if self._saved is not None and self._saved[0] == report.step:
                 self._saved_at = state.elapsed_seconds
 
-    def log(self, report: StepReport) -> None:
-        """Add a step to the log; raises TooManyBadStepsError if training has diverged."""
-        self._log.add(report)
-
-    def is_time_to_save(self) -> bool:
+    def is_save_due(self) -> bool:
         """Whether a signal requested it, or `save_every_minutes` have passed since the last save; for all processes."""
-        minutes = self._setup.config.training.save_every_minutes
+        minutes = self._config.save_every_minutes
         is_overdue = minutes is not None and self._state.elapsed_seconds - self._saved_at >= 60 * minutes
         return self._signals.take_save_request() or is_overdue
-
-    def is_time_to_validate(self) -> bool:
-        """Whether the config schedules a validation after this step."""
-        return self._state.is_validation_due(self._setup.config.training)
-
-    def is_interrupted(self) -> bool:
-        """Whether a signal asks to stop."""
-        return self._signals.is_stop_requested
-
-    def reason_to_stop(self) -> str | None:
-        """The option of the config that ends the run here."""
-        return self._state.reason_to_stop(self._setup.config.training)
 
     def save(self) -> None:
         """Save everything that resuming needs; once per step, and again after a validation."""
         self._drain()
         now = (self._state.position.step, self._state.validated_step, self._state.parent_metric)
         if self._saved != now:
-            self._trained.sync_to_setup()
+            self._trained.store()
             if self._records is not None:
-                self._state.tracked_bytes = self._records.flush()
-                save_state(self._setup, self._state)
+                save_state(self._context, self._state, self._records.flush())
             self._saved = now
 
     def validate_parent(self) -> None:
         """Score the validation set with the weights of another run, with which training begins."""
-        setup, state = self._setup, self._state
+        context, state = self._context, self._state
         with self._trained.averaged() as model:
-            found = setup.validator.validate(model, setup.group)
-        state.set_parent(found.value, setup.validator.metric_id)
+            found = context.validator.validate(model, context.group)
+        state.set_parent(found.value, context.validator.metric_id)
         self._write_metrics(0, found.metrics)
         names = " and ".join(parent.run for parent in state.parents)
-        say(f"  {names} on valid, before the first step: {setup.validator.describe(found)}")
+        say(f"  {names} on valid, before the first step: {context.validator.describe(found)}")
 
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
-        setup, state, step = self._setup, self._state, self._state.position.step
+        context, state, step = self._context, self._state, self._state.position.step
         if state.validated_step == step:
             return
         self._drain()
-        training = setup.config.training
         with self._trained.averaged() as model:
-            found = setup.validator.validate(model, setup.group)
-            is_best = state.add_validation(found.value, found.loss, setup.validator.metric_id, training.warmup_steps)
-            is_kept = state.keep_validation(step, found.value, found.loss, training.num_validated_kept)
+            found = context.validator.validate(model, context.group)
+            is_best = state.add_validation(
+                found.value, found.loss, context.validator.metric_id, self._config.warmup_steps
+            )
+            is_kept = state.keep_validation(step, found.value, found.loss, self._config.num_validated_kept)
             if self._records is not None and is_kept:
-                setup.directory.save_validated(setup.model, asdict(state), step)
+                context.directory.save_validated(context.model, asdict(state), step)
             if self._records is not None and is_best:
-                setup.directory.save_best(setup.model, asdict(state))
+                context.directory.save_best(context.model, asdict(state))
         self._write_metrics(step, found.metrics)
         if self._records is not None:
             self._records.write_samples(step, found.samples)
             self._records.write_pictures(step, found.pictures)
-        epoch = step / setup.steps_per_epoch if setup.steps_per_epoch else float(state.position.epoch)
+        epoch = step / context.length.steps_per_epoch if context.length.steps_per_epoch else float(state.position.epoch)
         accuracy, bleu, chrf = (found.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
             f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
             + ("  best" if is_best else "")
-            + ("  below the parent" if state.is_below_parent(found.value, setup.validator.metric_id) else "")
+            + ("  below the parent" if state.is_below_parent(found.value, context.validator.metric_id) else "")
         )
         for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)
@@ -236,4 +193,4 @@ class TrainingCallbacks:
     def _drain(self) -> None:
         """Copy step results that are pending on the GPU into the state."""
         self._log.drain()
-        self._state.loss_scale = self._trained.gradients.scaler.state_dict()
+        self._state.set_loss_scale(self._trained.gradients.scaler.state_dict())

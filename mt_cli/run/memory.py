@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 
 from mt_cli.config.sections import Config
+from mt_cli.data.prepare import Data
 from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import memory_of, pick_precision
 from mt_cli.machine.storage import format_bytes
 from mt_cli.model.trainable import freeze
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.data import Data
 from mt_cli.training.gradients import fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 

@@ -1,134 +1,111 @@
-"""The end of a run: whether it is reached, the final test, `report.json`, and the batch on which training diverged."""
+"""What a run tells people and writes at its end: its data and model, its scores in `report.json`, a bad batch."""
 
 from __future__ import annotations
 
 import json
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, FiniteFloat
+import torch
 
-from mt_cli import hooks
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.loading import flat
 from mt_cli.config.sections import Config
-from mt_cli.errors import InputError
-from mt_cli.evaluation.evaluate import SplitScores, evaluate, format_scores, write_hypotheses
-from mt_cli.evaluation.texts import metric_id_of, scorer_of
-from mt_cli.machine.console import clock, say
+from mt_cli.config.training import TrainingConfig
+from mt_cli.data.describe import describe_data, report_on_data
+from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
+from mt_cli.evaluation.texts import scorer_of
+from mt_cli.features.data_check.problems import Problem
+from mt_cli.machine.console import say
 from mt_cli.machine.devices import describe_hardware, describe_versions
-from mt_cli.machine.storage import read_model, write_text
-from mt_cli.run.data_report import report_on_data
-from mt_cli.run.records import write_hparams
+from mt_cli.machine.storage import write_text
+from mt_cli.reporting.records import write_hparams
+from mt_cli.reporting.report import BestValidation, DataRow, ParentRecord, Report
 from mt_cli.training.steps import StepReport
 from mt_cli.translation.translator import Translator
 
 if TYPE_CHECKING:
-    from mt_cli.run.setup import Setup
+    from mt_cli.run.setup import TrainingContext
 
 
-_ON_VALID = (
-    "note: valid chose the checkpoint, so its scores are somewhat too high; "
-    "name a test set (corpus.test) for an honest score"
-)
+def describe_training(context: TrainingContext, problems: Sequence[Problem]) -> list[str]:
+    """Data, model, length and device of a run, for people, several lines."""
+    config, training = context.config, context.config.training
+    num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)
+    source, target = (tokenizer.vocab_size for tokenizer in context.data.tokenizers)
+    entries = f"{source:,} entries, shared" if config.tokenizer.shared else f"{source:,} and {target:,} entries"
+    sample = config.tokenizer.sample_pairs
+    is_sample = sample is not None and len(context.data.corpora.get("train", ())) > sample
+    learned = f", trained on {sample:,} of the pairs" if is_sample else ""
+    is_growing = training.micro_batches_growth_steps is not None
+    unknown = "of growing size" if is_growing else "as many an epoch as the stream gives"
+    steps = f"{context.length.steps_per_epoch:,} an epoch" if context.length.steps_per_epoch else unknown
+    steps += f", at most {context.length.num_steps:,} in all" if context.length.num_steps else ""
+    frozen = f", {num_trained:,} trained" if num_trained < context.num_parameters else ""
+    num_threads, number = torch.get_num_threads(), context.group.size
+    together = f"; {number} processes" if number > 1 else ""
+    if (num_micro_batches := context.length.step_tokens // training.tokens_per_batch) % number:
+        together += f", some of which wait: a step has {num_micro_batches} micro-batches"
+    threads = f", {num_threads} thread{'s' * (num_threads > 1)}" if context.device.type == "cpu" else ""
+    together += ", sharded" if context.is_sharded else ""
+    directions = dict.fromkeys(f"{one} to {other}" for one, other in config.corpus.languages_of("train"))
+    return [
+        f"{config.name}: {', '.join(directions)}, into {context.directory.path}",
+        *(f"  {line}" for line in [*describe_data(context.data, config), *map(str, problems)]),
+        f"  vocabulary  {entries} ({config.tokenizer.algorithm}{learned})",
+        f"  model       {context.num_parameters:,} parameters{frozen}",
+        f"  steps       {steps}; {context.length.step_tokens:,} tokens each at most",
+        f"  watch       tensorboard --logdir {context.directory.path.parent}",
+        f"  device      {describe_hardware(context.device)['device']}, {context.precision}{threads}{together}",
+        *notes_on_device(config, context.device),
+    ]
 
 
-class DataRow(BaseModel, extra="allow"):
-    """The statistics of one source of a corpus."""
-
-    corpus: str = ""
-    name: str = ""
-    num_read: int | None = None
-    num_kept: int | None = None
-    num_held_out: int = 0
-    dropped: dict[str, int] = {}
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """The number of pairs by the reason for which they are not in this corpus."""
-        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
+def notes_on_device(config: Config, device: torch.device) -> list[str]:
+    """A note if the config was written for a CPU, with a smaller model than a GPU could train."""
+    if config.training.planned_for != "cpu" or device.type == "cpu":
+        return []
+    return [
+        "note: mt init wrote this config on a CPU, for a smaller model than these pairs allow (training.planned_for); "
+        "mt init on this machine writes one for the GPU"
+    ]
 
 
-class ParentRecord(BaseModel, extra="allow"):
-    """A run that a run began with."""
-
-    run: str
-    languages: tuple[str, str]
-
-
-class BestValidation(BaseModel):
-    """The best score on the validation set, and that of the weights that training began with, if they had one."""
-
-    metric: str = ""
-    best: float | None = None
-    parent: float | None = None
-    is_below_parent: bool = False
-
-
-class Report(SplitScores):
-    """How a run ended: the content of `report.json`, with the scores of the first test set."""
-
-    extra_tests: Mapping[str, SplitScores] = {}
-    parents: Sequence[ParentRecord] = ()
-    validation: BestValidation = BestValidation()
-    stopped_because: str
-    best_step: int
-    averaged_steps: list[int] | None = None
-    num_steps: int
-    num_epochs: int = 0
-    num_target_tokens: int
-    num_bad_steps: int = 0
-    num_restarts: int = 0
-    corpora: Sequence[DataRow] = ()
-    elapsed_seconds: FiniteFloat = 0.0
-    num_parameters: int
-    precision: str = ""
-    num_processes: int = 1
-    hardware: Mapping[str, str | int | float | None] = {}
-    versions: Mapping[str, str] = {}
-
-
-def read_report(directory: RunDirectory) -> Report | None:
-    """The report of a run; None if it has none that can be used."""
-    with suppress(InputError):
-        return read_model(directory.report_path, Report)
+def note_on_patience(training: TrainingConfig, steps_per_epoch: int | None, num_steps: int | None) -> str | None:
+    """A note if `training.patience` cannot end a run of so many steps, or if it waits for a long warm-up."""
+    every = training.validate_every_steps or steps_per_epoch
+    if training.patience is None or every is None:
+        return None
+    # The first validation is the best one so far, and those of the warm-up do not count.
+    first = max(2, training.warmup_steps // every + 1)
+    earliest = every * (first + training.patience - 1)
+    if num_steps is not None and earliest >= num_steps:
+        return (
+            f"training.patience {training.patience} cannot end this run: the earliest step for that is {earliest:,} (a "
+            f"validation every {every:,} steps; those of the {training.warmup_steps:,} warm-up steps do not count), "
+            f"and the run ends at step {num_steps:,}, by training.max_steps or max_epochs"
+        )
+    if training.warmup_steps >= every * training.patience:
+        return (
+            f"training.patience {training.patience} cannot end this run before step {earliest:,}: validations during "
+            f"the {training.warmup_steps:,} steps of training.warmup_steps do not count"
+        )
     return None
 
 
-def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
-    """The report of a run that is finished under a config; None if there is more to do."""
-    report = read_report(directory) if state.reason_to_stop(config.training) else None
-    if report is None:  # One that cannot be read is written again.
-        return None
-    tokenizer = scorer_of(config, report.split).bleu_tokenizer
-    best = directory.best_state()
-    is_current = (
-        report.num_steps == state.position.step
-        and "bleu" in report.scores
-        and f"|tok:{tokenizer}" in report.scores["bleu"].signature
-        and best is not None
-        and best.best_metric == metric_id_of(config, scorer_of(config, "valid"))
-    )
-    return report if is_current else None
-
-
-def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
+def write_report(context: TrainingContext, state: RunState, stopped_because: str) -> Report:
     """Score the best checkpoint on the test sets; write and return the report.
 
     Translations are made in the precision of training, which the report names.
     """
-    directory, data, position = setup.directory, setup.data, state.position
-    translator = Translator.load(directory.path, str(setup.device), setup.precision)
+    directory, data, position = context.directory, context.data, state.position
+    translator = Translator.load(directory.path, str(context.device), context.precision)
     scores = {}
     for name in [name for name in data.corpora if name not in ("train", "valid")] or ["valid"]:
-        scorer = scorer_of(setup.config, name)
+        scorer = scorer_of(context.config, name)
         corpus = data.corpora[name]
-        languages = corpus.languages(setup.config.corpus.languages_of(name))
+        languages = corpus.languages(context.config.corpus.languages_of(name))
         say(f"Scoring {name}: {len(corpus):,} sentences (training.max_minutes does not count this)")
         scores[name], hypotheses = evaluate(translator, corpus.pairs, name, scorer, languages, corpus.left_out())
         write_hypotheses(directory.path, name, hypotheses)
@@ -136,7 +113,7 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
     best = directory.best_state()
     report = Report(
         **first.model_dump(exclude_unset=True),
-        run=setup.config.name,
+        run=context.config.name,
         extra_tests={each.split: each for each in others},
         parents=[ParentRecord(**asdict(parent)) for parent in state.parents],
         validation=_validation(state),
@@ -148,15 +125,17 @@ def write_report(setup: Setup, state: RunState, stopped_because: str) -> Report:
         num_target_tokens=position.num_target_tokens,
         num_bad_steps=state.num_bad_steps,
         num_restarts=state.num_restarts,
-        corpora=[DataRow(**row) for row in report_on_data(data, setup.config, position.num_pairs, setup.pairs.counts)],
+        corpora=[
+            DataRow(**row) for row in report_on_data(data, context.config, position.num_pairs, context.pairs.counts)
+        ],
         elapsed_seconds=round(state.elapsed_seconds, 3),
-        num_parameters=setup.num_parameters,
-        precision=setup.precision,
+        num_parameters=context.num_parameters,
+        precision=context.precision,
         num_processes=position.num_processes,
-        hardware=describe_hardware(setup.device),
+        hardware=describe_hardware(context.device),
         versions=describe_versions(),
     )
-    _write_hparams(setup, position.step + 1, scores)  # At the next step: a resumed run drops these values.
+    _write_hparams(context, position.step + 1, scores)  # At the next step: a resumed run drops these values.
     tree = report.model_dump(mode="json", exclude_unset=True)
     write_text(directory.report_path, json.dumps(tree, indent=2, ensure_ascii=False) + "\n")
     return report
@@ -172,69 +151,25 @@ def _validation(state: RunState) -> BestValidation:
     return BestValidation(metric=state.best_metric, best=best, parent=parent, is_below_parent=is_below)
 
 
-def _write_hparams(setup: Setup, step: int, scores: Mapping[str, SplitScores]) -> None:
+def _write_hparams(context: TrainingContext, step: int, scores: Mapping[str, SplitScores]) -> None:
     """Write options and final scores for TensorBoard's table of runs, which shows the first few by alphabet."""
     sections = ("tokenizer", "model", "training")
-    options = {key: value for name in sections for key, value in flat(getattr(setup.config, name), name).items()}
+    options = {key: value for name in sections for key, value in flat(getattr(context.config, name), name).items()}
     values = {
         f"final/{name}_{metric}": each.scores[metric].score
         for name, each in scores.items()
         for metric in ("bleu", "chrf")
     }
-    write_hparams(setup.directory.path, step, options, values | {"final/parameters": float(setup.num_parameters)})
+    write_hparams(context.directory.path, step, options, values | {"final/parameters": float(context.num_parameters)})
 
 
-def write_bad_batch(setup: Setup, skipped: StepReport) -> None:
+def write_bad_batch(context: TrainingContext, skipped: StepReport) -> None:
     """Write the pairs of a skipped step to `bad_batch.jsonl`."""
     pairs = (batch.pairs[int(index)] for batch in skipped.placed for index in batch.indices)
     sides = [
         tokenizer.decode([ids.tolist() for ids in side])
-        for tokenizer, side in zip(setup.data.tokenizers, zip(*pairs, strict=True), strict=True)
+        for tokenizer, side in zip(context.data.tokenizers, zip(*pairs, strict=True), strict=True)
     ]
     rows = ({"source": source, "target": target} for source, target in zip(*sides, strict=True))
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    write_text(setup.directory.bad_batch_path, text)
-
-
-def _notes_on_validation(found: BestValidation) -> Iterator[str]:
-    if found.is_below_parent:
-        scores = f"{found.metric} {found.best:.4g} instead of {found.parent:.4g}"
-        yield (
-            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
-            "try a smaller training.learning_rate or more pairs."
-        )
-
-
-def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
-    """How a run ended, for people, several lines; `needs_tag`: the model needs a tag, and has no default."""
-    run = shlex.quote(str(path))
-    skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
-    to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
-    return "\n".join(
-        [
-            f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
-            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
-            f"best step {report.best_step:,}.",
-            *([skipped] if report.num_bad_steps else []),
-            *_notes_on_validation(report.validation),
-            *map(format_scores, (report, *report.extra_tests.values())),
-            *([_ON_VALID] if report.split == "valid" else []),
-            f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
-            f'Translate:  mt translate --run {run} {to}"..."',
-            *([f"Look:       mt report --run {run}"] if hooks.has("save_attention") else []),
-            f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
-            f"Evaluate:   mt evaluate --run {run} {to}--source FILE --reference FILE",
-        ]
-    )
-
-
-def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
-    """What the scores of runs do not say about their configs (None if unknown); nothing without runs."""
-    known = [report.num_steps for report in reports if report is not None]
-    lengths = " and ".join(f"{steps:,}" for steps in known)
-    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
-    seeds = (
-        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
-        "(mt evaluate --against) is about the choice of test sentences alone"
-    )
-    return [*(unequal if len(set(known)) > 1 else []), seeds] if reports else []
+    write_text(context.directory.bad_batch_path, text)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -16,64 +15,72 @@ from mt_cli.errors import DamagedFileError, DivergenceError, RunError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import remove, write_text
 from mt_cli.model.transformer import Transformer
+from mt_cli.run.plan import Plan
 from mt_cli.run.report import write_bad_batch
-from mt_cli.run.setup import Setup
+from mt_cli.run.setup import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError
+from mt_cli.training.steps import Position
 
 _MAX_RESTARTS = 2
 
 
-def restore(setup: Setup) -> RunState:
-    """Fill a setup from the newest usable checkpoint, and return the state; that of a new run is in its plan.
+def restore(context: TrainingContext) -> RunState:
+    """Fill a context from the newest usable checkpoint, and return the state; the plan has that of a new run.
 
     Raises RunError if there is none, or corpora or tokenizers changed.
     """
-    return _broadcast_from_main(setup, lambda: deepcopy(setup.plan.state) if setup.plan.is_new else _resumed(setup))
+    return _broadcast_from_main(context, lambda: _first(context.plan) if context.plan.is_new else _resumed(context))
 
 
-def _resumed(setup: Setup) -> RunState:
+def _first(plan: Plan) -> RunState:
+    """State of a new run, before its first step."""
+    position, parents = Position(plan.num_processes), list(plan.parents)
+    return RunState(position, parents=parents, longest_source=plan.longest_source, launch_id=plan.launch_id)
+
+
+def _resumed(context: TrainingContext) -> RunState:
     """The state of a run that resumes, which is printed; config and best checkpoint are made to agree with it."""
-    state = _load(setup)
-    write_text(setup.directory.config_path, setup.config.to_yaml())
+    state = _load(context)
+    write_text(context.directory.config_path, context.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
-    if (number := state.position.num_processes) != setup.group.size:
+    if (number := state.position.num_processes) != context.group.size:
         say(f"The run began with {number} process{'es' * (number > 1)}, and keeps the size of its steps.")
-    if setup.plan.changes:
-        say(setup.plan.changes)
-    reconcile_best(setup, state)
+    if context.plan.changes:
+        say(context.plan.changes)
+    reconcile_best(context, state)
     return state
 
 
-def save_state(setup: Setup, state: RunState) -> None:
-    """Save everything that resuming needs, with the weights of a setup."""
-    state.fingerprints, state.longest_source = setup.fingerprints, setup.validator.longest_source
-    step, keep_last = state.position.step, setup.config.training.keep_last
-    good, average = is_good(state, setup.model), setup.average.weights if setup.average else None
-    setup.directory.save_state(setup.model, asdict(state), setup.optimizer, step, keep_last, good, average)
-    setup.directory.prune_validated([each.step for each in state.validations])
+def save_state(context: TrainingContext, state: RunState, tracked_bytes: dict[str, int]) -> None:
+    """Save everything that resuming needs; `tracked_bytes` has the sizes of the files that grow."""
+    state.set_files(dict(context.fingerprints), tracked_bytes, context.validator.longest_source)
+    step, keep_last = state.position.step, context.config.training.keep_last
+    good, average = is_good(state, context.model), context.average.weights if context.average else None
+    context.directory.save_state(context.model, asdict(state), context.optimizer, step, keep_last, good, average)
+    context.directory.prune_validated([each.step for each in state.validations])
 
 
-def go_back(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
+def go_back(context: TrainingContext, diverged: RunState, error: TooManyBadStepsError) -> RunState:
     """Load the last good state, to train on with half the learning rate.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
-    return _broadcast_from_main(setup, lambda: _before_divergence(setup, diverged, error))
+    return _broadcast_from_main(context, lambda: _before_divergence(context, diverged, error))
 
 
-def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    directory = setup.directory
+def _before_divergence(context: TrainingContext, diverged: RunState, error: TooManyBadStepsError) -> RunState:
+    directory = context.directory
     if diverged.num_restarts >= _MAX_RESTARTS:
-        write_bad_batch(setup, error.last)
+        write_bad_batch(context, error.last)
         raise DivergenceError(
             f"{directory.path}: training diverged: in {error} the loss or the gradient was not finite, also with "
             f"{0.5**_MAX_RESTARTS:g} of the learning rate. The last batch is in {directory.bad_batch_path.name}. Lower "
             "training.learning_rate, raise training.warmup_steps, or fix these pairs, and start over with --fresh."
         ) from None
     try:
-        state = _load(setup, has_diverged=True)
+        state = _load(context, has_diverged=True)
     except RunError:
-        write_bad_batch(setup, error.last)
+        write_bad_batch(context, error.last)
         raise
     state = state.restarted(diverged)
     say(
@@ -83,33 +90,33 @@ def _before_divergence(setup: Setup, diverged: RunState, error: TooManyBadStepsE
     return state
 
 
-def _load(setup: Setup, has_diverged: bool = False) -> RunState:
+def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
     """Fill model, optimizer and random generators from the newest usable state; return the rest of it.
 
     If training has diverged, states with weights that are not finite, or whose last step was skipped, are not usable.
     """
-    directory, skipped = setup.directory, list[str]()
+    directory, skipped = context.directory, list[str]()
     for path in directory.state_paths():
         try:
-            with open_checkpoint(path, is_verified=not has_diverged and path == setup.plan.state_path) as checkpoint:
+            with open_checkpoint(path, is_verified=not has_diverged and path == context.plan.state_path) as checkpoint:
                 state = checkpoint.state
-                check_data(directory, setup.fingerprints, state)
+                check_data(directory, context.fingerprints, state)
                 if has_diverged and (state.num_bad_steps_in_row or not checkpoint.is_finite()):
                     continue
-                average = None if setup.average is None else setup.average.weights
-                checkpoint.restore(setup.model, setup.optimizer, average)
+                average = None if context.average is None else context.average.weights
+                checkpoint.restore(context.model, context.optimizer, average)
         except DamagedFileError as error:
             skipped.append(str(error))
             continue
         for message in skipped:
             say(f"{message}; skipped, {path.name} is used instead")
-        directory.discard_states_after(path, state.position.step, is_good(state, setup.model))
+        directory.discard_states_after(path, state.position.step, is_good(state, context.model))
         return state
     problems = "\n".join([*skipped, f"{directory.path}: no saved state of this run can be used"])
     raise RunError(f"{problems}; use --fresh to start over (the old run is moved aside)")
 
 
-def check_data(directory: RunDirectory, now: dict[str, str], state: RunState) -> None:
+def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState) -> None:
     """Raise RunError unless corpora and tokenizers, by their fingerprints, are those that a state was trained on."""
     directory.check_frozen_files(state.fingerprints)
     before = state.fingerprints
@@ -126,9 +133,9 @@ def is_good(state: RunState, model: Transformer) -> bool:
     return not state.num_bad_steps_in_row and all(bool(weight.isfinite().all()) for weight in model.parameters())
 
 
-def reconcile_best(setup: Setup, state: RunState) -> None:
+def reconcile_best(context: TrainingContext, state: RunState) -> None:
     """Make the state and the best checkpoint agree about the best step, and about the metric that chooses it."""
-    directory, metric_id = setup.directory, setup.validator.metric_id
+    directory, metric_id = context.directory, context.validator.metric_id
     directory.restore_best(state.best_step)
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
@@ -141,39 +148,39 @@ def reconcile_best(setup: Setup, state: RunState) -> None:
     elif state.best_step:
         say("The best checkpoint is missing or damaged; it is replaced by the weights of the last state.")
         state.set_best(state.position.step, None, state.best_loss, state.best_metric)
-        with setup.averaged():
-            directory.save_best(setup.model, asdict(state))
+        with context.averaged():
+            directory.save_best(context.model, asdict(state))
     if state.best_step and state.best_metric != metric_id:
         say(f"The best checkpoint was chosen by {state.best_metric}; from here on it is chosen by {metric_id}.")
         state.reset_best(metric_id)
 
 
-def _broadcast_from_main(setup: Setup, find: Callable[[], RunState]) -> RunState:
+def _broadcast_from_main(context: TrainingContext, find: Callable[[], RunState]) -> RunState:
     """The state that `find` gives in the main process; model, optimizer and average become those of the main one.
 
     If the model is sharded, the main process keeps these to itself.
     """
-    group = setup.group
+    group = context.group
     if group.size == 1:
         return find()
-    state, tensors = group.from_main(lambda: (find(), {} if setup.is_sharded else _to_cpu(_tensors_of(setup))))
-    return group.on_main(lambda: state) or _load_broadcast(setup, state, tensors)
+    state, tensors = group.from_main(lambda: (find(), {} if context.is_sharded else _to_cpu(_tensors_of(context))))
+    return group.on_main(lambda: state) or _load_broadcast(context, state, tensors)
 
 
-def _load_broadcast(setup: Setup, state: RunState, tensors: dict[str, Any]) -> RunState:
+def _load_broadcast(context: TrainingContext, state: RunState, tensors: dict[str, Any]) -> RunState:
     """The state of a process beside the main one, whose tensors it takes."""
     if tensors:
-        setup.model.load_state_dict(tensors["model"])
-        setup.optimizer.load_state_dict(tensors["optimizer"])
-        if setup.average is not None:
-            for name, weight in setup.average.weights.items():
+        context.model.load_state_dict(tensors["model"])
+        context.optimizer.load_state_dict(tensors["optimizer"])
+        if context.average is not None:
+            for name, weight in context.average.weights.items():
                 weight.copy_(tensors["average"][name])
     return replace(state, tracked_bytes={})
 
 
-def _tensors_of(setup: Setup) -> dict[str, Any]:
-    average = {} if setup.average is None else dict(setup.average.weights)
-    return {"model": setup.model.state_dict(), "optimizer": setup.optimizer.state_dict(), "average": average}
+def _tensors_of(context: TrainingContext) -> dict[str, Any]:
+    average = {} if context.average is None else dict(context.average.weights)
+    return {"model": context.model.state_dict(), "optimizer": context.optimizer.state_dict(), "average": average}
 
 
 def _to_cpu(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A whole run, in processes that are there already: decide, prepare, set up, restore, optimize, finish."""
+"""A whole run, in processes that exist already: decide, create, set up, restore, optimize, finish."""
 
 from __future__ import annotations
 
@@ -7,87 +7,99 @@ from pathlib import Path
 import pyarrow as pa
 import torch
 
-from mt_cli import hooks
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.errors import RunInterruptedError
+from mt_cli.data.prepare import prepare
 from mt_cli.evaluation.texts import scorer_of
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import keep_memory, pick_device
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.run.data import prepare
+from mt_cli.machine.storage import write_text
+from mt_cli.reporting.report import Report, format_summary
+from mt_cli.run.compose import problems_to_show
+from mt_cli.run.create import NewRun, create_run
+from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
 from mt_cli.run.plan import Plan, decide
-from mt_cli.run.report import Report, format_summary, write_report
+from mt_cli.run.report import describe_training, note_on_patience
 from mt_cli.run.resuming import restore
-from mt_cli.run.setup import Setup, note_on_patience
+from mt_cli.run.setup import TrainingContext, build_context
 
 
 def train(config: Config, runs: Path, fresh: bool = False, group: Group = ALONE) -> Report:
     """Start or resume the run that a config describes; return its report, which is also in the run directory.
 
-    An existing run is not changed before the corpora have been read and the device has been found.
+    An existing run is not changed before the corpora have been read and the device is available.
 
     Raises InputError if the data, the device or an older run in the directory does not fit, DeviceMemoryError if the
     model or a pair does not fit in memory, DivergenceError if training diverges, and RunInterruptedError after a
     signal, with the state saved.
     """
-    hooks.require_for(config, group.size)
     directory, cache = RunDirectory(runs / config.name), Cache(runs / ".cache", say)
     device = pick_device(config.training.device, group)
     scorer_of(config, "valid")  # Raises now, not after the data is prepared, if the scorer is not available.
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with directory.locked(group):
-        plan = group.from_main(lambda: decide(config, directory, cache, device, fresh, group))
-        report = plan.report
-        if report is None:
-            data = group.once_per_machine(lambda: plan.data or prepare(plan.config, cache, plan.tokenizers))
-            keep_memory()
-            setup = Setup(plan, data, directory, device, group)
-            state = restore(setup)
-            _import_now()
-            _describe(setup)
-            last, stopped_because = optimize(setup, state)
-            report = group.from_main(lambda: _finish(setup, last, stopped_because))
+        plan = group.from_main(lambda: decide(config, directory, cache, fresh, group))
+        group.on_main(lambda: _say_notes(plan))
+        if plan.report is not None:
+            report = plan.report
+            group.on_main(lambda: _describe_finished(plan, directory))
         else:
-            _describe_finished(plan, directory)
+            report = _train(plan, directory, cache, device, group)
     tagging = plan.config.corpus.tagging
     say(format_summary(report, directory.path, tagging.is_required and tagging.default is None))
     return report
 
 
-def _describe(setup: Setup) -> None:
-    for line in setup.describe():
-        say(line)
-    if note := note_on_patience(setup.config.training, setup.steps_per_epoch, setup.num_steps):
+def _train(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device, group: Group) -> Report:
+    """Train until the end of a run that is not finished."""
+    created: NewRun | None = None
+
+    def create() -> Plan:
+        nonlocal created
+        created = create_run(plan, directory, cache, device)
+        return created.plan
+
+    complete = group.from_main(create) if plan.is_new else plan
+    data = group.once_per_machine(
+        lambda: created.data if created else prepare(complete.config, cache, complete.tokenizers)
+    )
+    keep_memory()
+    parent = created.parent if created else None
+    context = build_context(complete, data, directory, device, group, parent)
+    state = restore(context)
+    _import_now()
+    group.on_main(lambda: _describe(context, cache))
+    if parent is not None:
+        say(f"  begins with {parent.describe()}")
+    last, stopped_because = optimize(context, state)
+    return group.from_main(lambda: finish(context, last, stopped_because))
+
+
+def _say_notes(plan: Plan) -> None:
+    for note in plan.notes:
         say(f"note: {note}")
-    if setup.plan.parent is not None:
-        say(f"  begins with {setup.plan.parent.describe()}")
+
+
+def _describe(context: TrainingContext, cache: Cache) -> None:
+    for line in describe_training(context, problems_to_show(context.data, context.config, cache)):
+        say(line)
+    if note := note_on_patience(context.config.training, context.length.steps_per_epoch, context.length.num_steps):
+        say(f"note: {note}")
 
 
 def _describe_finished(plan: Plan, directory: RunDirectory) -> None:
+    """Say that a run is finished, and save options that have changed."""
     assert plan.report is not None
+    write_text(directory.config_path, plan.config.to_yaml())
     if plan.changes:
         say(plan.changes)
     say(f"This run is finished ({plan.report.stopped_because}); nothing is left to do.")
     if plan.config.training.average_checkpoints and not plan.report.averaged_steps:
         say(f"A mean is made at the end of training. Now: mt average --run {directory.path} --last N")
-
-
-def _finish(setup: Setup, state: RunState, stopped_because: str) -> Report:
-    """Average checkpoints and tune the search if the config says so; score the best checkpoint; return the report."""
-    try:
-        if setup.config.training.average_checkpoints is not None:
-            hooks.average_at_end(setup, state)
-        if setup.config.training.tune_decoding:
-            hooks.tune_at_end(setup, state.elapsed_seconds)
-        return write_report(setup, state, stopped_because)
-    except KeyboardInterrupt:
-        message = "interrupted after the last step; the model is saved, and the same command does the rest"
-        raise RunInterruptedError(message) from None
 
 
 def _import_now() -> None:

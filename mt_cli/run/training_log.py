@@ -84,17 +84,15 @@ class TrainingLog:
         for report, cross_entropy, num_correct, is_finite in zip(reports, cross_entropies, counts, finite, strict=True):
             seconds = report.elapsed_seconds + waited
             if is_finite:
-                step = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
-                self._state.unlogged.append(step)
-                self._state.num_bad_steps_in_row = 0
+                counted = UnloggedStep(cross_entropy, report.num_target_tokens, seconds, int(num_correct))
+                self._state.add_step(counted)
             else:
-                self._state.unlogged.append(UnloggedStep(0.0, 0, seconds, 0))
-                self._count_bad(report)
+                self._state.add_bad_step(seconds)
+                self._check_bad(report)
 
-    def _count_bad(self, report: StepReport) -> None:
+    def _check_bad(self, report: StepReport) -> None:
+        """Report a skipped step; raises TooManyBadStepsError if training has diverged."""
         state = self._state
-        state.num_bad_steps += 1
-        state.num_bad_steps_in_row += 1
         # In fp16 a gradient overflows now and then, which halves the scale of the loss.
         if state.num_bad_steps_in_row == (3 if self._config.precision == "fp16" else 1):
             say(f"step {report.step:>6,}  the loss or the gradient is not finite; such steps are skipped")
@@ -105,15 +103,15 @@ class TrainingLog:
 
     def _write_row(self, report: StepReport) -> None:
         state = self._state
-        state.recent_loss = self.recent_loss
+        loss = self.recent_loss
         seconds = sum(step.seconds for step in state.unlogged)
         tokens_per_second = sum(step.num_target_tokens for step in state.unlogged) / seconds
         counted = [step for step in state.unlogged if step.num_correct is not None]
         num_counted = sum(step.num_target_tokens for step in counted)
         num_correct = sum(step.num_correct or 0 for step in counted)
-        self._bar.show(loss=f"{state.recent_loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
+        self._bar.show(loss=f"{loss:.3f}", tokens=f"{tokens_per_second:,.0f}/s")
         metrics = {
-            "train/loss": state.recent_loss,
+            "train/loss": loss,
             "train/token_accuracy": num_correct / num_counted if num_counted else float("nan"),
             "train/learning_rate": report.learning_rate,
             "train/tokens_per_second": round(tokens_per_second, 1),
@@ -128,7 +126,7 @@ class TrainingLog:
             seen = zip(self._parts, state.position.num_pairs, strict=False)
             metrics |= {f"train/num_pairs/{name}": number for name, number in seen}
         self._write_metrics(report.step, metrics)
-        state.unlogged.clear()
+        state.close_row(loss)
         if is_cpu(report.cross_entropy):
             self._watch_other_programs()
 

@@ -9,24 +9,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from mt_cli import hooks
 from mt_cli.config.sections import Config
 from mt_cli.corpus.sources import names_of
+from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.directions import mean_scores, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
+from mt_cli.features.inspection.training_pictures import attention_pictures
 from mt_cli.machine.console import Progress, fitted
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import Data, longest_source
+from mt_cli.reporting.records import Sample
 from mt_cli.training.averaging import in_format
 from mt_cli.training.objective import Objective
 from mt_cli.translation.translator import Translator
 
-Sample = tuple[str, str, str]
-"""Source, reference and hypothesis."""
 _QUICK_METRICS = ("bleu", "chrf", "cer", "wer")
 _PAIRS_PER_PART = 256
 _NUM_PRINTED = 2
@@ -111,8 +110,7 @@ class Validator:
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
         number = config.training.num_pictures
-        is_drawn = number and hooks.has("attention_pictures")
-        pictures = hooks.attention_pictures(translator, samples, number) if is_drawn else {}
+        pictures = attention_pictures(translator, samples, number) if number else {}
         return Validation(value, metrics, samples, pictures)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:

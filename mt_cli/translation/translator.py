@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mt_cli import hooks
 from mt_cli.checkpoint.trained import load_together
 from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.config.loading import changed_section
@@ -32,6 +31,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS, UNK_ID
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.translation.details import details_of
+from mt_cli.translation.exported import load_exported
 from mt_cli.translation.lines import LineSplitter, Segment, TextHypothesis, Translation
 
 _MOST_HYPOTHESES = 1000
@@ -93,11 +93,12 @@ class Translator:
         """
         use_threads(num_threads)
         paths = [run] if isinstance(run, str | Path) else list(run)
-        if engine in hooks.ENGINES:
-            served: Translator = getattr(hooks, hooks.ENGINES[engine])(paths, device, precision, checkpoint)
-            return served
+        if engine == "ctranslate2":
+            served, tokenizers, found = load_exported(paths, device, precision, checkpoint)
+            both = found.source_language, found.target_language
+            return cls(served, tokenizers, found.decoding, found.max_tokens, found.tagging, both, found.most_tokens)
         if engine != "mt":
-            raise InputError(f"engine {engine}: use {' or '.join(('mt', *hooks.ENGINES))}")
+            raise InputError(f"engine {engine}: use mt or ctranslate2")
         first, *_ = trained = load_together(paths, "an ensemble", checkpoint)
         torch_device, corpus = pick_device(device, group), first.config.corpus
         model = Ensemble([each.model for each in trained]) if len(trained) > 1 else first.model

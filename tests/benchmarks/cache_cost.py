@@ -20,9 +20,9 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus import cache
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import prepare
 from mt_cli.machine.console import show_progress
 from mt_cli.machine.storage import size_of
-from mt_cli.run.data import prepare
 
 
 def config_of(folder: Path, num_pairs: int) -> Config:

@@ -59,7 +59,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
     import ctranslate2
 
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.extras.exchange.ctranslate2 import export_ctranslate2
+    from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 
     run = TrainedRun.load(Path(arguments.run))
     with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def run_ctranslate2(arguments, quantization, beam_size, sources):
 def run_joeynmt(arguments, python, beam_size, sources):
     """Translate with JoeyNMT, in its own environment, on the tokens of the run's tokenizer."""
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.extras.exchange.bundle import export_bundle
+    from mt_cli.features.exchange.bundle import export_bundle
 
     run = TrainedRun.load(Path(arguments.run))
     tokenizer = run.tokenizers[0]

@@ -20,9 +20,10 @@ from numbered_pairs import caption_files
 
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import prepare
+from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.devices import keep_memory, pick_precision
 from mt_cli.model.trainable import add_adapters
-from mt_cli.run.data import prepare, training_pairs
 from mt_cli.run.setup import new_model
 from mt_cli.training.averaging import MovingAverage
 from mt_cli.training.gradients import Gradients

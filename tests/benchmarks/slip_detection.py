@@ -16,7 +16,7 @@ from pathlib import Path
 
 from figures import add_option, record
 
-from mt_cli.extras.data_check.slips import find_slips
+from mt_cli.corpus.slips import find_slips
 
 _BLOCK = 10_000
 _CORPORA = {

@@ -31,7 +31,8 @@ from mt_cli.batching.batches import collate, epoch_batches
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
-from mt_cli.run.data import prepare, training_pairs
+from mt_cli.data.prepare import prepare
+from mt_cli.features.training_pairs import training_pairs
 
 HERE = Path(__file__).parent
 SHARED = CAPTIONS.parents[1] / "benchmarks"

@@ -9,8 +9,9 @@ from safetensors.torch import load_file
 
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import prepare
+from mt_cli.features.data_check.known import known_problems
 from mt_cli.machine.console import say
-from mt_cli.run.data import prepare
 
 DAMAGES = {
     "halved": lambda path: os.truncate(path, path.stat().st_size // 2),
@@ -51,14 +52,19 @@ def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_pat
         (tmp_path / f"train.{side}").write_text("".join(lines[:50]), encoding="utf-8")
     quick_tree["corpus"] |= {"train": {"files": ["train.en", "train.xx"]}, "valid": {"fraction": 0.1}}
     config = parse_config(quick_tree, "test")
-    expected = content_of(prepare(config, Cache(tmp_path / ".cache", say)))
+
+    def content():
+        data, cache = prepare(config, Cache(tmp_path / ".cache", say)), Cache(tmp_path / ".cache", say)
+        return content_of(data), known_problems(data.corpora, config, cache)
+
+    expected = content()
     files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())
     names = {path.name for path in files}
     assert {"train.arrow", "train.npy", "train.json", "tokenizer.source.json", "problems.json"} <= names
     for path in files:
         damage(path)
         capsys.readouterr()
-        assert content_of(prepare(config, Cache(tmp_path / ".cache", say))) == expected, path
+        assert content() == expected, path
         said = capsys.readouterr().err
         assert said.count("it is rebuilt") == 1 and path.parent.name in said
 

@@ -96,7 +96,7 @@ def test_the_second_start_finds_everything_in_the_cache(mt, config, tmp_path, mo
     assert mt("train", "--config", path)[0] == 0
     monkeypatch.setattr("mt_cli.corpus.reading._store_rows", None)
     monkeypatch.setattr("mt_cli.batching.encoded.encode_corpus", None)
-    monkeypatch.setattr("mt_cli.run.data.train_tokenizers", None)
+    monkeypatch.setattr("mt_cli.data.prepare.train_tokenizers", None)
     status, _, err = mt("train", "--config", path, "--set", "name=other", "--set", "model.d_ff=32")
     assert status == 0, err
 

@@ -783,7 +783,7 @@ def test_a_file_in_the_place_of_a_run_is_named(train, tmp_path):
 
 
 def test_a_signal_to_save_does_no_harm_before_training(train, monkeypatch):
-    from mt_cli.run.data import prepare
+    from mt_cli.data.prepare import prepare
 
     def prepare_with_signal(*arguments):
         os.kill(os.getpid(), signal.SIGUSR1)

@@ -9,7 +9,7 @@ import pytest
 
 from mt_cli import Translator
 from mt_cli.config.loading import config_of_text
-from mt_cli.run.report import format_summary
+from mt_cli.reporting.report import format_summary
 from mt_cli.run.train import train
 
 

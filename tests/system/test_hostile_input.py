@@ -1003,8 +1003,8 @@ def published(trained, tmp_path_factory):
     """Folders of models that `mt import` reads, by their kinds."""
     marian_files = pytest.importorskip("marian_files")
     from mt_cli.checkpoint.trained import TrainedRun
-    from mt_cli.extras.exchange.bundle import export_bundle
-    from mt_cli.extras.exchange.huggingface import export_huggingface
+    from mt_cli.features.exchange.bundle import export_bundle
+    from mt_cli.features.exchange.huggingface import export_huggingface
     from mt_cli.model.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("published")
@@ -1051,7 +1051,7 @@ def made_runs(trained, published, tmp_path_factory):
     """Runs with a tokenizer of each kind."""
     from mt_cli.checkpoint.trained import TrainedRun, write_run
     from mt_cli.config.sections import TokenizerConfig
-    from mt_cli.extras.exchange.importing import import_model
+    from mt_cli.features.exchange.importing import import_model
     from mt_cli.model.transformer import Transformer
     from mt_cli.tokenizer.training import train_tokenizer
 

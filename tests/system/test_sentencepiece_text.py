@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from mt_cli.extras.exchange.sentencepiece import read_pieces, tokenizer_of
+from mt_cli.features.exchange.sentencepiece import read_pieces, tokenizer_of
 
 sentencepiece = pytest.importorskip("sentencepiece", reason="sentencepiece is not installed")
 

@@ -4,7 +4,6 @@ import pytest
 import typer
 from command_lines import COMMANDS, parse
 
-from mt_cli import hooks
 from mt_cli.cli import main as cli
 from mt_cli.cli.help import examples_of, panels_of
 
@@ -15,18 +14,9 @@ PANELS = {
     "Look inside": ["inspect", "report", "tokenize"],
     "Exchange": ["import", "export"],
 }
-IS_WHOLE = len(list(hooks.commands())) == len(hooks.COMMANDS)
-MISSING = set() if IS_WHOLE else {name for names in PANELS.values() for name in names} - {name for name, *_ in COMMANDS}
-"""The commands of extras that are missing. The whole package has to have every command."""
 
 
-def there(cases):
-    """The cases whose command, the first word, belongs to no missing extra."""
-    words = [case if isinstance(case, str) else case[0] for case in cases]
-    return [case for case, each in zip(cases, words, strict=True) if each.split()[0] not in MISSING]
-
-
-LISTS = [(), *there([("data",)])]
+LISTS = [(), ("data",)]
 OTHER_USAGES = {
     ("translate",): "[OPTIONS] [SENTENCE]...",
     ("tokenize",): "[OPTIONS] [SENTENCE]...",
@@ -94,7 +84,7 @@ def test_usage_names_visible_arguments_alone(help_of, name):
 def test_the_list_of_commands_has_panels_with_one_whole_line_for_each(help_of):
     text = help_of()
     sections = sections_of(text)
-    panels = {title: there(names) for title, names in PANELS.items() if there(names)}
+    panels = PANELS
     assert {title: sections.get(title) for title in panels} == panels
     assert [title for title in sections if title in PANELS] == [*panels]
     texts = [text.partition(f"\n{next(iter(panels))}:")[2].partition("\nOptions:")[0]]
@@ -107,13 +97,11 @@ def test_the_list_of_commands_has_panels_with_one_whole_line_for_each(help_of):
 
 @pytest.mark.parametrize(
     ("name", "titles"),
-    there(
-        [
-            ("init", ["Arguments", "Your text (give one)", "Found by itself", "What it writes", "Other"]),
-            ("train", ["Config", "Resuming", "Hardware", "Other"]),
-            ("translate", ["Arguments", "Model", "Input and output", "Search", "Extra results", "Hardware", "Other"]),
-        ]
-    ),
+    [
+        ("init", ["Arguments", "Your text (give one)", "Found by itself", "What it writes", "Other"]),
+        ("train", ["Config", "Resuming", "Hardware", "Other"]),
+        ("translate", ["Arguments", "Model", "Input and output", "Search", "Extra results", "Hardware", "Other"]),
+    ],
 )
 def test_options_are_in_panels(help_of, name, titles):
     sections = sections_of(help_of(name))
@@ -139,7 +127,7 @@ def test_options_with_a_value_say_what_it_is_and_show_their_default(name):
 def test_a_list_of_commands_has_no_example_of_a_command_that_is_missing():
     command = typer.main.get_command(cli.app)
     examples = examples_of(command)
-    assert [line.split()[1] for line in examples] == there(["init", "train", "translate"])
+    assert [line.split()[1] for line in examples] == ["init", "train", "translate"]
     del command.commands["translate"]
     assert examples_of(command) == examples[:-1]
 
@@ -154,7 +142,7 @@ def test_limits_and_defaults_are_in_plain_words():
 
 @pytest.mark.parametrize(
     ("words", "option", "limits"),
-    there([("average", "--last N", "2 or more"), ("data show", "-n, --number N", "1 or more")]),
+    [("average", "--last N", "2 or more"), ("data show", "-n, --number N", "1 or more")],
 )
 def test_a_lower_limit_is_in_plain_words(words, option, limits):
     assert rows_of(tuple(words.split()))[1][option].limits == limits
@@ -162,16 +150,14 @@ def test_a_lower_limit_is_in_plain_words(words, option, limits):
 
 @pytest.mark.parametrize(
     ("words", "example"),
-    there(
-        [
-            ("train", "training.max_epochs=5"),
-            ("tokenize", "tokenizer.vocab_size=4000"),
-            ("data check", "corpus.filters.identical=false"),
-            ("data show", "corpus.filters.identical=false"),
-            ("translate", "decoding.max_length=50"),
-            ("evaluate", "decoding.max_length=50"),
-        ]
-    ),
+    [
+        ("train", "training.max_epochs=5"),
+        ("tokenize", "tokenizer.vocab_size=4000"),
+        ("data check", "corpus.filters.identical=false"),
+        ("data show", "corpus.filters.identical=false"),
+        ("translate", "decoding.max_length=50"),
+        ("evaluate", "decoding.max_length=50"),
+    ],
 )
 def test_the_example_of_set_fits_the_command(root, words, example):
     from mt_cli.cli.options import load_config, search_options
@@ -183,7 +169,7 @@ def test_the_example_of_set_fits_the_command(root, words, example):
         load_config(root / "configs/multi30k_en_de.yaml", [example])
 
 
-@pytest.mark.parametrize("words", there([("train",), ("data", "show")]), ids=" ".join)
+@pytest.mark.parametrize("words", [("train",), ("data", "show")], ids=" ".join)
 def test_a_config_without_its_option_is_answered_with_the_right_command(mt, words):
     status, out, err = mt(*words, "x.yaml")
     command = " ".join(words)
@@ -194,20 +180,18 @@ def test_a_config_without_its_option_is_answered_with_the_right_command(mt, word
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    there(
-        [
-            ("train", "missing option '--config'; see mt train --help"),
-            ("import", "missing argument 'MODEL'; see mt import --help"),
-            ("evaluate runs/x", "got unexpected extra argument(s) (runs/x); see mt evaluate --help"),
-            ("trian", "no such command 'trian'. Did you mean 'train'?; see mt --help"),
-            ("data chek", "no such command 'chek'. Did you mean 'check'?; see mt data --help"),
-            ("translate --beam 3", "no such option: --beam"),
-            ("translate a --beam-size 0", "invalid value for '--beam-size'"),
-            ("translate a --beam-size x", "invalid value for '--beam-size'"),
-            ("--fast", "no such option: --fast"),
-            ("init --files a", "option '--files' requires 2 arguments"),
-        ]
-    ),
+    [
+        ("train", "missing option '--config'; see mt train --help"),
+        ("import", "missing argument 'MODEL'; see mt import --help"),
+        ("evaluate runs/x", "got unexpected extra argument(s) (runs/x); see mt evaluate --help"),
+        ("trian", "no such command 'trian'. Did you mean 'train'?; see mt --help"),
+        ("data chek", "no such command 'chek'. Did you mean 'check'?; see mt data --help"),
+        ("translate --beam 3", "no such option: --beam"),
+        ("translate a --beam-size 0", "invalid value for '--beam-size'"),
+        ("translate a --beam-size x", "invalid value for '--beam-size'"),
+        ("--fast", "no such option: --fast"),
+        ("init --files a", "option '--files' requires 2 arguments"),
+    ],
 )
 def test_a_wrong_command_line_is_answered_with_one_line(mt, words, message):
     status, out, err = mt(*words.split())

@@ -12,18 +12,11 @@ from formats import ENDINGS, LANGUAGES, TEXT, each_time_a_folder, packed, read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli import hooks
 from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.lines import count_lines, foreign_kind, opened, read_lines
 from mt_cli.errors import CorpusError
 
 ANY = st.characters(exclude_categories=["Cs"])
-
-
-def localised(*values):
-    """Parameters of formats that `extras/localisation` reads; they are skipped where it was taken away."""
-    missing = pytest.mark.skipif(not hooks.has("GETTEXT"), reason="extras/localisation is missing")
-    return [pytest.param(value, marks=missing) for value in values]
 
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r"), max_size=20)
@@ -188,7 +181,7 @@ WHOLE = {
 """A pair in each format that is always UTF-8."""
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", *localised("a.po")])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.po"])
 @pytest.mark.parametrize("pair", [("one two", "uno due"), ("один два", "ένα δύο"), ("一二三", "テストです")])
 @pytest.mark.parametrize("encoding", WIDE)
 def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, pair, encoding):
@@ -197,7 +190,7 @@ def test_text_of_two_or_four_bytes_a_character_is_refused(tmp_path, name, pair, 
         read(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", *localised("a.po")])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.po"])
 @pytest.mark.parametrize(
     ("text", "encoding", "guess"),
     [
@@ -249,7 +242,7 @@ def test_a_missing_tab_is_not_taken_for_another_separator(tmp_path):
         read(tmp_path / "a.tsv")
 
 
-@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", *localised(".po", ".tmx"), ".parquet", ".tsv.gz"])
+@pytest.mark.parametrize("kind", [".tsv", ".csv", ".jsonl", ".po", ".tmx", ".parquet", ".tsv.gz"])
 def test_anything_but_a_file_is_refused_at_once(tmp_path, kind):
     (tmp_path / f"folder{kind}").mkdir()
     os.mkfifo(tmp_path / f"pipe{kind}")
@@ -263,7 +256,7 @@ def test_anything_but_a_file_is_refused_at_once(tmp_path, kind):
             raise AssertionError("it opened")
 
 
-@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", *localised("a.po", "a.tmx")])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.jsonl", "a.po", "a.tmx"])
 def test_endless_lines_are_not_held_in_memory(tmp_path, name):
     beginnings = {"a.csv": '"', "a.jsonl": '{"en": "', "a.po": 'msgid "', "a.tmx": "<tmx><tu><tuv><seg>"}
     content = beginnings.get(name, "").encode() + b"word " * 10_000_000

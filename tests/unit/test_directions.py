@@ -6,10 +6,10 @@ from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
+from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
 from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
-from mt_cli.run.data import notes_on_tags
 
 
 def tree(**corpus):

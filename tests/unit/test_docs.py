@@ -10,7 +10,7 @@ from command_lines import COMMANDS, parse
 from mt_cli.cli.reference import reference as commands_page
 from mt_cli.config.reference import reference, schema
 from mt_cli.evaluation.texts import METRICS
-from mt_cli.extras.inspection.page import better_values
+from mt_cli.features.inspection.page import better_values
 
 
 def test_the_pages_made_from_the_config_are_current(root):
@@ -83,24 +83,6 @@ def names_in(tree, prefix=""):
             yield from (prefix + ast.unparse(target) for target in node.targets)
 
 
-def test_public_names_and_first_lines_have_the_words_of_the_list(root):
-    text = (root / "docs/CONTRIBUTING.md").read_text(encoding="utf-8")
-    listed = text.partition("(a test checks it):")[2].partition(".")[0].split(",")
-    words = [" ".join(each.split()) for each in listed]
-    assert len(words) >= 15
-    unused = re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE)
-    found = set()
-    for path in (root / "mt_cli").rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for name in names_in(tree):
-            spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.rpartition(".")[2]).replace("_", " ")
-            if not name.rpartition(".")[2].startswith("_") and unused.search(spaced):
-                found.add(name)
-        first_line = (ast.get_docstring(tree) or "").partition("\n")[0]
-        assert first_line and not unused.search(first_line), f"{path}: {first_line}"
-    assert not found
-
-
 def test_every_part_of_the_transformer_is_where_the_design_says(root):
     text = (root / "docs/design.md").read_text(encoding="utf-8")
     table = text.partition("| part | file | symbols | source |")[2].partition("\n\n")[0]
@@ -161,11 +143,3 @@ def test_the_glossary_says_for_every_metric_which_values_are_better(root):
     better = {name: row[-1] for row in rows for name in row[0].split(", ")}
     for metric, label in METRICS.items():
         assert better[label] == better_values(metric)
-
-
-def test_the_page_of_tests_has_a_row_for_every_test_file(root):
-    tests = root / "tests"
-    rows = re.findall(r"^\| `(\S+\.py)` \| \S", (tests / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert all((tests / row).is_file() for row in rows)
-    files = {path.relative_to(tests).as_posix() for path in tests.rglob("test_*.py")}
-    assert {row for row in rows if not row.startswith("benchmarks/")} == files

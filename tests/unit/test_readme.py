@@ -5,7 +5,6 @@ from command_lines import COMMANDS, parse
 
 from mt_cli.config.sources import FilterConfig
 from mt_cli.corpus.formats import _FORMATS
-from mt_cli.hooks import FORMATS
 
 
 def readme_commands(root):
@@ -52,5 +51,5 @@ def test_every_filter_and_format_is_documented(root):
     defaults = {name: in_yaml.get(value, str(value)) for name, value in FilterConfig()}
     assert dict(table) == defaults
     assert [name for name, _ in table] == list(defaults)
-    for ending in (*_FORMATS, *FORMATS):
+    for ending in _FORMATS:
         assert f"`file: a{ending}`" in text

@@ -11,7 +11,7 @@ from torch.utils.tensorboard import SummaryWriter
 from mt_cli.errors import InputError, MtError
 from mt_cli.machine import console
 from mt_cli.machine.console import Progress, show_progress
-from mt_cli.run.records import Records, read_rows, read_samples, write_hparams
+from mt_cli.reporting.records import Records, read_rows, read_samples, write_hparams
 
 
 def points(folder, tag):
@@ -194,7 +194,7 @@ def event_names(folder):
 @pytest.mark.parametrize("seconds", [0, 1, -1, -100_000])
 def test_a_new_event_file_sorts_after_all_others_whatever_the_clock_shows(tmp_path, monkeypatch, seconds):
     now = [1_700_000_000.5]
-    monkeypatch.setattr("mt_cli.run.records.time.time", lambda: now[0])
+    monkeypatch.setattr("mt_cli.reporting.records.time.time", lambda: now[0])
     contents = []
     for number in range(1, 6):
         write_hparams(tmp_path, number, {}, {"final/x": float(number)})

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mt_cli.checkpoint.state import Ancestor, RunState, UnloggedStep, ValidatedStep, best_of, last_of
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.console import Progress
-from mt_cli.run.records import Records, read_rows
-from mt_cli.run.setup import note_on_patience
+from mt_cli.reporting.records import Records, read_rows
+from mt_cli.run.report import note_on_patience
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.training.steps import Position, StepReport
 

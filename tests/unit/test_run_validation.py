@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import ModelConfig
 from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import prepare
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.console import fitted
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.data import prepare
 from mt_cli.run.validation import Validator, sample_lines
 from mt_cli.training.averaging import in_format
 from mt_cli.training.objective import Objective

@@ -18,7 +18,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.loop import run_loop
+from mt_cli.run.loop import TrainingLoop
 from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
@@ -481,24 +481,34 @@ def loop_over(number, **changes):
     """Calls made while following some steps, and how to begin; a validation is due at every fourth step."""
     calls, steps = [], []
 
-    def log(report):
-        steps.append(report.step)
-
     def note(name):
         if f"{name} {steps[-1]}" not in calls[-1:]:
             calls.append(f"{name} {steps[-1]}")
 
-    callbacks = {
-        "steps": lambda: map(a_report, range(1, number + 1)),
-        "log": log,
-        "is_time_to_validate": lambda: steps[-1] % 4 == 0,
-        "validate": lambda: note("validate"),
-        "is_time_to_save": lambda: False,
-        "save": lambda: note("save"),
-        "reason_to_stop": lambda: None,
-        "is_interrupted": lambda: False,
-    } | {name: (lambda change=change: change(steps[-1])) for name, change in changes.items()}
-    return calls, lambda: run_loop(SimpleNamespace(**callbacks))
+    answers = {
+        "is_validation_due": lambda step: step % 4 == 0,
+        "validate": lambda step: note("validate"),
+        "is_save_due": lambda step: False,
+        "reason_to_stop": lambda step: None,
+        "is_interrupted": lambda step: False,
+    } | changes
+
+    class Signals:
+        @property
+        def is_stop_requested(self):
+            return answers["is_interrupted"](steps[-1])
+
+    loop = TrainingLoop.__new__(TrainingLoop)
+    loop._config, loop._signals = None, Signals()
+    loop._log = SimpleNamespace(add=lambda report: steps.append(report.step))
+    asked = {
+        name: (lambda config, name=name: answers[name](steps[-1])) for name in ("is_validation_due", "reason_to_stop")
+    }
+    loop._state = SimpleNamespace(**asked)
+    loop.steps = lambda: map(a_report, range(1, number + 1))
+    loop.is_save_due = lambda: answers["is_save_due"](steps[-1])
+    loop.save, loop.validate = lambda: note("save"), lambda: answers["validate"](steps[-1])
+    return calls, loop.run
 
 
 def test_validation_saves_and_a_stop_saves_before_it_validates():
@@ -534,7 +544,7 @@ def test_an_interrupt_during_validation_saves_what_it_found():
 def test_a_wish_to_save_is_granted_and_training_goes_on():
     calls, go = loop_over(
         9,
-        is_time_to_save=lambda step: step in (2, 3),
+        is_save_due=lambda step: step in (2, 3),
         reason_to_stop=lambda step: "max_steps 5" if step == 5 else None,
     )
     go()

@@ -1,0 +1,1 @@
+"""Corpora prepared for a run: read, filtered, encoded and described."""

@@ -1,0 +1,144 @@
+"""What the corpora of a run hold: rows for `report.json`, and lines for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from mt_cli.config.sections import Config
+from mt_cli.config.sources import TextSource
+from mt_cli.corpus.cleaning import HELD_OUT
+from mt_cli.corpus.corpus import Corpus, SourceRows
+from mt_cli.corpus.languages import writes_spaces
+from mt_cli.corpus.sources import commit_of, names_of
+from mt_cli.corpus.varieties import notes_on_mixtures
+from mt_cli.data.prepare import Data, times_per_epoch
+from mt_cli.evaluation.notes import note_on_short_references
+from mt_cli.evaluation.texts import best_metric_of, scorer_of
+
+_MANY_DROPPED = 0.1
+
+
+def report_on_data(
+    data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
+) -> list[dict[str, Any]]:
+    """A row for each part of each corpus: its name, and the number of pairs read, kept, held out and dropped.
+
+    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` has the
+    number of rows by status since the last start of the run; rows that were read again count again.
+    """
+    rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
+    training = [row for row in rows if row["corpus"] == "train"]
+    for row, times in zip(training, times_per_epoch(data, config) if training else (), strict=True):
+        row["times_per_epoch"] = round(times, 4)
+    if not training:
+        sources = config.corpus.train
+        training = [_stream_row(*each) for each in zip_longest(names_of(sources), sources, streamed)]
+        rows = [*training, *rows]
+    for row, seen in zip(training, num_seen, strict=False):
+        row["num_pairs_seen"] = seen
+    return rows
+
+
+def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
+    corpus, statistics = data.corpora[name], data.statistics[name]
+    part, is_share = corpus.parts[index], corpus.code == HELD_OUT
+    counts = corpus.counts(part)
+    # The filters dropped rows of a held-out share before; they are in the rows of `train`.
+    dropped = {} if is_share else {key: count for key, count in counts.items() if key not in ("kept", "held_out")}
+    if statistics.num_too_long[index]:
+        dropped["max_tokens"] = statistics.num_too_long[index]
+    return {
+        "corpus": name,
+        "name": part.name,
+        **_commit(part.commit),
+        "num_read": corpus.num_kept(part) if is_share else part.num_rows,
+        "num_kept": statistics.num_pairs[index],
+        "num_held_out": 0 if is_share else counts.get("held_out", 0),
+        "dropped": dropped,
+        # A held-out share has the losses of `train`.
+        **({} if is_share else _losses(part)),
+    }
+
+
+def _losses(part: SourceRows) -> dict[str, Any]:
+    """What was skipped or left out in reading; empty if nothing was."""
+    losses: dict[str, Any] = {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}
+    return losses | ({"skipped": [*part.skipped]} if part.skipped else {})
+
+
+def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
+    """Notes on what was skipped, left out or chosen when the corpora were read, each once."""
+    parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
+    mixtures = notes_on_mixtures((part.name, part.varieties) for part in parts)
+    return list(dict.fromkeys([*(note for part in parts for note in part.notes), *mixtures]))
+
+
+def _commit(commit: str | None) -> dict[str, str]:
+    return {} if commit is None else {"commit": commit}
+
+
+def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"corpus": "train", "name": name, **_commit(commit_of(source))}
+    if counts is None:
+        return row
+    dropped = {status: count for status, count in counts.items() if count and status != "kept"}
+    return row | {"num_read": sum(counts.values()), "num_kept": counts.get("kept", 0), "dropped": dropped}
+
+
+def describe_data(data: Data, config: Config) -> list[str]:
+    """The sizes of all corpora, as lines of text, with notes."""
+    lines: list[str] = []
+    rows = report_on_data(data, config)
+    for name in dict.fromkeys(row["corpus"] for row in rows):
+        parts = [row for row in rows if row["corpus"] == name]
+        if "num_kept" not in parts[0]:
+            lines.append(f"{name:<18}{'streaming':>10} {', '.join(row['name'] for row in parts)}")
+            lines.append("note: a stream is not searched for slips and wrong languages; see `mt data check`")
+            continue
+        counts = sum((Counter(row["dropped"]) for row in parts), Counter[str]())
+        dropped = ", dropped " + ", ".join(f"{count:,} {status}" for status, count in counts.items()) if counts else ""
+        lines.append(f"{name:<18}{sum(row['num_kept'] for row in parts):>10,} pairs{dropped}")
+        for row in parts if len(parts) > 1 else ():
+            times = row.get("times_per_epoch", 1)
+            weight = f", each {times:.3g} times an epoch" if times != 1 else ""
+            lines.append(f"  {row['name']:<24}{row['num_kept']:>10,} pairs{weight}")
+    lines.extend(f"  in each epoch, {change}" for change in _changes_of_pairs(config))
+    notes = [*notes_on_reading(data.corpora), *notes_on_overlap(rows), *_notes_on_metric(data, config)]
+    lines.extend(f"note: {note}" for note in notes)
+    training = [row for row in rows if row["corpus"] == "train" and "dropped" in row]
+    num_read = sum(row["num_read"] for row in training)
+    num_dropped = sum(sum(row["dropped"].values()) for row in training)
+    if num_dropped > _MANY_DROPPED * num_read:
+        lines.append(f"note: {num_dropped / num_read:.0%} of train was dropped; see `mt data check` for the reasons")
+    return lines
+
+
+def _notes_on_metric(data: Data, config: Config) -> list[str]:
+    """A note if BLEU chooses the best checkpoint by references that are too short for it."""
+    scorer = scorer_of(config, "valid")
+    if best_metric_of(config, scorer) != "bleu":
+        return []
+    note = note_on_short_references(scorer, [target for _, target in data.corpora["valid"].pairs])
+    return [note] if note else []
+
+
+def _changes_of_pairs(config: Config) -> Iterator[str]:
+    if share := config.training.inserted_words:
+        codes = {code for both in config.corpus.languages_of("train") for code in both}
+        spaceless = ", ".join(code for code in sorted(codes) if not writes_spaces(code))
+        except_for = f", but hardly any of {spaceless}, without spaces between words" if spaceless else ""
+        yield f"{share:.0%} of the training pairs get a made-up name or number (training.inserted_words){except_for}"
+    if share := config.training.concatenated_pairs:
+        yield f"{share:.0%} of the training pairs are concatenated two by two (training.concatenated_pairs)"
+
+
+def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A note on the pairs that are dropped because they contain an evaluation sentence, if there are any."""
+    if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
+        found = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        contents = "a sentence of valid, test or extra_tests"
+        return [f"{found} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
+    return []

@@ -1,0 +1,235 @@
+"""The data of a run: corpora, tokenizers and ids, prepared once; its training pairs, and its fingerprints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mt_cli.batching.batches import MixedPairs, TrainingPairs, count_batches, shares_by_temperature
+from mt_cli.batching.encoded import EncodedPairs, Statistics, encode_corpora
+from mt_cli.batching.streamed import StreamedPairs, first_pairs
+from mt_cli.config.sections import Config
+from mt_cli.corpus import languages
+from mt_cli.corpus.cache import Cache, fingerprint
+from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, Mask, on_either_side
+from mt_cli.corpus.corpus import Corpus
+from mt_cli.corpus.identity import Hashes, PairHashes, hashes_of, pair_hashes
+from mt_cli.corpus.reading import key_of, read_corpora
+from mt_cli.corpus.rows import Pair, untagged
+from mt_cli.corpus.sources import content_of, names_of, notes_on_files
+from mt_cli.errors import CorpusError
+from mt_cli.machine.console import Progress, say
+from mt_cli.machine.devices import release_memory
+from mt_cli.machine.group import ALONE, Group
+from mt_cli.tokenizer.spacing import spelling_of
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
+from mt_cli.tokenizer.training import train_tokenizers
+
+
+@dataclass(frozen=True)
+class Data:
+    """The corpora that a run is trained, validated and tested on, by name."""
+
+    corpora: Mapping[str, Corpus]
+    """Text of `train` (unless it is a stream), `valid`, `test` and the extra tests."""
+    tokenizers: TokenizerPair
+    encoded: Mapping[str, EncodedPairs]
+    statistics: Mapping[str, Statistics]
+    is_short_enough: Mapping[str, Mask]
+    """For each pair of a corpus, whether it has at most `max_tokens` on both sides."""
+
+    def statuses(self, name: str) -> NDArray[np.uint8]:
+        """The status of each row of a corpus as an index of `STATUS_NAMES`, `max_tokens` included."""
+        corpus = self.corpora[name]
+        statuses = corpus.statuses.copy()
+        statuses[np.flatnonzero(statuses == corpus.code)[~self.is_short_enough[name]]] = STATUS_CODES["max_tokens"]
+        return statuses
+
+
+def prepare(
+    config: Config, cache: Cache, tokenizers: TokenizerPair | None = None, stream_rows: int | None = None
+) -> Data:
+    """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
+
+    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result. Raises
+    CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
+    written.
+    """
+    for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
+        say(f"note: {note}")
+    corpora = read(config, cache, stream_rows)
+    for note in notes_on_files(config.corpus):
+        say(f"note: {note}")
+    tokenizers = tokenizers or _trained_tokenizers(corpora, config, cache)
+    encoded, statistics, is_short_enough = encode_corpora(corpora, tokenizers, config.corpus, cache)
+    for name, pairs in encoded.items():
+        if not len(pairs) and name in ("train", "valid"):
+            raise CorpusError(
+                f"{key_of(name)}: every pair has more than corpus.max_tokens {config.corpus.max_tokens} on a side; "
+                "split the texts into sentences, or set a larger corpus.max_tokens"
+            )
+    release_memory()
+    return Data(corpora, tokenizers, encoded, statistics, is_short_enough)
+
+
+def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
+    """Read and clean all corpora except streams, as `prepare` does, with progress; from the cache if it has them."""
+    with Progress("reading", None, "pair").counting() as advance:
+        return read_corpora(
+            config.corpus, config.training.seed, cache, advance, stream_rows, spelling_of(config.tokenizer)
+        )
+
+
+def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
+    """The tokenizers of the training pairs, or of a seeded sample of them, from the cache if it has them."""
+    if "train" not in corpora:
+        return train_tokenizers(tokenizer_pairs(corpora, config), config)
+    settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
+    if config.corpus.temperature is not None:
+        settings["temperature"] = config.corpus.temperature
+    key = fingerprint(corpora["train"].fingerprint, settings, config.training.seed, config.corpus.tags)
+
+    def make(folder: Path) -> None:
+        save_tokenizers(folder, train_tokenizers(tokenizer_pairs(corpora, config), config))
+        release_memory()
+
+    return cache.entry(f"tokenizers-{key}", make, lambda folder: load_tokenizers(folder, config))
+
+
+def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
+    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones.
+
+    With `corpus.temperature`, they are in its proportions, so that the vocabulary has pieces of small languages, too.
+    """
+    number = config.tokenizer.sample_pairs
+    if "train" not in corpora:
+        pairs = first_pairs(config.corpus, number or 0, spelling_of(config.tokenizer))
+        return lambda: pairs
+    train = corpora["train"]
+    mask = sample(train, number, config.training.seed)
+    if config.corpus.temperature is None:
+        return lambda: (row[1:] for row in train.rows(mask))
+    times = np.repeat(
+        _times_by_temperature(list(map(train.num_kept, train.parts)), config), [part.num_rows for part in train.parts]
+    )[mask]
+    repeats = np.floor(times + np.random.default_rng(config.training.seed).random(len(times))).astype(int).tolist()
+    return lambda: (row[1:] for row, number in zip(train.rows(mask), repeats, strict=True) for _ in range(number))
+
+
+def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
+    """A mask of at most `number` of the rows that are in the corpus."""
+    mask: Mask = corpus.statuses == corpus.code
+    rows = np.flatnonzero(mask)
+    if number is not None and number < len(rows):
+        mask[:] = False
+        mask[rows[np.random.default_rng(seed).choice(len(rows), number, replace=False, shuffle=False)]] = True
+    return mask
+
+
+def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
+    """Pairs of `train` in the proportions of the config, or its stream, as they are in the files."""
+    corpus, training = config.corpus, config.training
+    if corpus.is_streaming:
+        spelling, hashes = spelling_of(config.tokenizer), evaluation_hashes(data, config)
+        return StreamedPairs(corpus, data.tokenizers, hashes, training.seed, group, spelling)
+    return MixedPairs(data.encoded["train"], times_per_epoch(data, config), training.tokens_per_batch, training.seed)
+
+
+def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
+    """An estimate of the micro-batches of the first epoch, from its first pools; None for a stream."""
+    num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
+    return count_batches(pairs, config.training.tokens_per_batch, num_counted)
+
+
+def times_per_epoch(data: Data, config: Config) -> list[float]:
+    """How often each pair of each training corpus is seen per epoch."""
+    if config.corpus.temperature is not None:
+        return _times_by_temperature(data.statistics["train"].num_pairs, config)
+    return [source.weight or 1.0 for source in config.corpus.train]
+
+
+def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[float]:
+    """The same with `corpus.temperature`: by direction if there are several, otherwise by corpus."""
+    assert config.corpus.temperature is not None
+    directions = config.corpus.languages_of("train")
+    return shares_by_temperature(
+        part_sizes, config.corpus.temperature, directions if len(set(directions)) > 1 else None
+    )
+
+
+def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
+    """Hashes of all sources, without tags, and of all targets of validation and test sets."""
+    pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
+    tags, spelling = config.corpus.tags, spelling_of(config.tokenizer)
+    sides = (untagged(source, tags) for source, _ in pairs), (target for _, target in pairs)
+    found = [hashes_of(side, spelling) for side in sides]
+    return on_either_side(found) if config.corpus.has_reverse else found
+
+
+def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
+    """Hashes of the pairs of `train`, without tags, by which a run knows them later; None for a stream."""
+    if "train" not in data.corpora:
+        return None
+    tags, kept = config.corpus.tags, data.statuses("train") == KEPT
+    rows = data.corpora["train"].blocks(kept)
+    hashes = [
+        pair_hashes(list(zip(*block, strict=True)), tags)
+        for block in ([column.to_pylist() for column in each.columns[1:]] for each in rows)
+    ]
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
+
+
+def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:
+    """Fingerprints of a run's corpora, which tell whether they have changed; of a stream, only of its first rows."""
+    found: dict[str, str] = {}
+    for name, corpus in corpora.items():
+        for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
+            statuses = corpus.statuses[part.first_row : part.first_row + part.num_rows]
+            digest = hashlib.sha256(statuses.tobytes()).hexdigest()
+            found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
+    if config.corpus.is_streaming:
+        train = config.corpus.train
+        parts = zip(names_of(train), train, config.corpus.languages_of("train"), strict=True)
+        for name, source, both in parts:
+            found[f"corpus.train ({name})"] = fingerprint(content_of(source, both))
+    return found
+
+
+def longest_source(data: Data, config: Config, before: int | None) -> int | None:
+    """Most tokens of a source that a model is trained on, here or `before`; None for a stream.
+
+    With concatenated pairs, it is twice that of the longest source.
+    """
+    if "train" not in data.statistics:
+        return None
+    counts = data.statistics["train"].source.length_counts
+    longest = max(length for length, count in enumerate(counts) if count)
+    longest *= config.training.most_concatenated
+    return min(config.corpus.max_tokens, max(longest, before or 0))
+
+
+def notes_on_tags(config: Config) -> list[str]:
+    """A note for each evaluation set without tags, if every corpus of `train` has one."""
+    groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()
+    return [
+        f"{key_of(name)} has sentences without a tag, and every corpus of train has one, so the model has never seen "
+        f"such sentences; set {key_of(name)}.tag, or corpus.tag: to_target"
+        for name, sources in groups
+        if not all(source.tag for source in sources)
+    ]
+
+
+def notes_on_words(config: Config) -> list[str]:
+    """With a word-level tokenizer, a note for each language without spaces between words."""
+    both = [config.corpus.languages, *config.corpus.languages_of("train")]
+    spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
+    return [
+        f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
+        "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."
+        for language in (spaceless if config.tokenizer.algorithm == "word_level" else ())
+    ]

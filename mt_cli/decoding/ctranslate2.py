@@ -1,0 +1,151 @@
+"""CTranslate2 as a search engine: hypotheses and probabilities of an exported model."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
+from mt_cli.decoding.engine import Ids, Reading
+from mt_cli.decoding.search import Hypothesis, penalty
+from mt_cli.errors import InputError
+from mt_cli.tokenizer.special import UNK_ID
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+
+
+def import_ctranslate2() -> Any:
+    """The package; raises InputError if it is not installed."""
+    try:
+        import ctranslate2.specs
+    except ImportError:
+        raise InputError("ctranslate2 is not installed; pip install 'ctranslate2>=4.5'") from None
+    return ctranslate2
+
+
+class CTranslate2Engine:
+    """CTranslate2's search. Its length penalty divides by length^alpha, ours by ((5 + length) / 6)^alpha.
+
+    A model that has learned nothing may generate special tokens that our search never generates. With `is_strict`, they
+    are suppressed, which changes scores: CTranslate2 then shares out their probability among other tokens.
+    """
+
+    def __init__(
+        self, ctranslate2: Any, folder: Path, tokenizers: TokenizerPair, device: str = "auto", is_strict: bool = False
+    ) -> None:
+        kind, _, index = device.partition(":")
+        self._library, self._tokenizers = ctranslate2, tokenizers
+        path, num_threads = os.fsencode(folder), torch.get_num_threads()  # The path may not be UTF-8.
+        self._translator = ctranslate2.Translator(path, kind, device_index=int(index or 0), intra_threads=num_threads)
+        target = tokenizers[1]
+        self._suppressed = [[token] for token in target.tokens(NEVER_PRODUCED)] if is_strict else None
+        self._ids = {token: index for index, token in enumerate(target.tokens(range(target.vocab_size)))}
+
+    def search(
+        self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention."""
+        found = self._search(sources, decoding, num_best, prefixes)
+        if decoding.unk == "copy":
+            rows = [row for row, each in enumerate(found) if any(UNK_ID in hypothesis.ids for hypothesis in each)]
+            prefixes = [prefixes[row] for row in rows] if prefixes else ()
+            again = self._search([sources[row] for row in rows], decoding, num_best, prefixes, with_attention=True)
+            for row, hypotheses in zip(rows, again, strict=True):
+                found[row] = hypotheses
+        return found
+
+    def _search(
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int,
+        prefixes: Sequence[Ids],
+        with_attention: bool = False,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source.
+
+        CTranslate2 has one maximum length for all sources. Those whose translations are longer than their own maximum
+        are searched again with it, so that a translation does not depend on the other sources.
+        """
+        limits = [
+            max(max_length(len(ids), decoding), len(prefix), decoding.min_length)
+            for ids, prefix in zip_longest(sources, prefixes, fillvalue=())
+        ]
+        found: list[list[Hypothesis]] = [[] for _ in sources]
+        rows = {max(limits, default=0): list(range(len(sources)))}
+        while rows:
+            limit, places = rows.popitem()
+            given = [prefixes[row] for row in places] if prefixes else ()
+            results = self._limited([sources[row] for row in places], decoding, num_best, given, limit, with_attention)
+            for row, hypotheses in zip(places, results, strict=True):
+                found[row] = hypotheses
+                if limits[row] < min(limit, max(len(each.ids) for each in hypotheses)):
+                    rows.setdefault(limits[row], []).append(row)
+        return found
+
+    def _limited(
+        self,
+        sources: Sequence[Ids],
+        decoding: DecodingConfig,
+        num_best: int,
+        prefixes: Sequence[Ids],
+        limit: int,
+        with_attention: bool,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, of at most `limit` tokens."""
+        if not sources:
+            return []
+        self._library.set_random_seed(decoding.seed)
+        source, target = self._tokenizers
+        num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
+        sampling = {
+            "sampling_topk": decoding.top_k or 0,
+            "sampling_topp": decoding.top_p or 1.0,
+            "sampling_temperature": decoding.temperature,
+        }
+        results = self._translator.translate_batch(
+            [source.tokens(ids) for ids in sources],
+            target_prefix=[target.tokens(ids) for ids in prefixes] if prefixes else None,
+            max_batch_size=max(1, decoding.batch_tokens // num_beams),
+            batch_type="tokens",
+            beam_size=num_beams,
+            num_hypotheses=num_best,
+            length_penalty=decoding.length_penalty,
+            no_repeat_ngram_size=decoding.no_repeat_ngram or 0,
+            disable_unk=decoding.unk == "avoid",
+            suppress_sequences=self._suppressed,
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=decoding.min_length,
+            return_scores=True,
+            return_attention=with_attention,
+            **(sampling if decoding.sample else {}),
+        )
+        return [self._hypotheses(result, decoding.length_penalty) for result in results]
+
+    def _hypotheses(self, result: Any, length_penalty: float) -> list[Hypothesis]:
+        found = []
+        attentions = result.attention or [None] * len(result.hypotheses)
+        for tokens, score, attention in zip(result.hypotheses, result.scores, attentions, strict=True):
+            num_tokens = len(tokens) + 1
+            our_score = score * num_tokens**length_penalty / penalty(num_tokens, length_penalty)
+            weights = None if attention is None else torch.from_numpy(np.array(attention, dtype=np.float32))
+            found.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
+        return sorted(found, key=lambda hypothesis: -hypothesis.score)
+
+    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+        """See `Engine`; the readings have no attention."""
+        source, target = self._tokenizers
+        sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
+        results = self._translator.score_batch(sources, targets, max_input_length=0) if pairs else []
+        return [
+            Reading([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
+            for result in results
+        ]

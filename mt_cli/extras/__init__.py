@@ -1,1 +1,0 @@
-"""What people add to training and translating. Each can be taken away, with its commands and its tests."""

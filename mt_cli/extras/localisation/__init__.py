@@ -1,1 +1,0 @@
-"""Translation memories (TMX) and message catalogues (gettext)."""

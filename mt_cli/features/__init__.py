@@ -1,0 +1,1 @@
+"""Functions beside training and translation: recipes, data checks, exports and other models, pictures."""

@@ -1,0 +1,194 @@
+"""Marks of other programs in a sentence, and damage that can be seen in it. Knows sentences and languages, no corpus.
+
+`PROCESSED` has a detector for each kind of text that another program has processed, `DAMAGED` one for each kind of
+damage. A detector marks sentences of an array; its shares say when the marked ones are a problem or worth a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
+from mt_cli.features.data_check.sentences import MIN_SENTENCES, Mask
+
+Marker = Callable[[pa.StringArray, str], Mask]
+"""A function that says of each sentence in a language whether it has a mark."""
+
+_NEVER = 2.0
+_LEAST_OF_ALL = 0.01
+"""If few sentences could have a mark, it has to be in this share of all."""
+_BPE = r"[^\s@]@@(?: |$)|￭|\S￨\S|\S</w>(?: |$)"
+"""Of subword-nmt, the tokenizer of OpenNMT, and GPT; Morfessor's `+` is a letter of Wixarika."""
+_UNDERSCORES = (r"(?:^| )_\pL[\pL\pN'-]*(?:[^_\pL\pN'-]|$)", r"(?:^| )\pL[\pL\pN'-]*_(?: |$)")
+"""Before or after words, as of Tensor2Tensor, or of SentencePiece in ASCII; on both sides they are Markdown."""
+_MIN_UNDERSCORES = 3
+_LETTER_BY_LETTER = r"(?:^| )(?:\pL ){7}\pL(?: |$)"
+_SPACES_A_CHARACTER, _MIN_CHARACTERS = 0.15, 8
+"""Spaces by letters and digits of segmented text; Burmese as it is written has up to 0.12, Chinese and Thai 0.09."""
+_TAG = (
+    r"(?:<2[A-Za-z_-]{2,12}>|>>[^<> ]{2,20}<<|__[a-z]{2,3}(?:_[A-Za-z]{2,4})?__|\[2[A-Za-z]{2,3}(?:_[A-Za-z]+)?\]"
+    r"|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"
+)
+_IN_BRACKETS = r"(?P<name>[<\[{@](?i:lang[_:=-]?|to[_-])?[A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?[>\]}@])"
+"""A tag only if a language or an origin of text is in it: `<anna>`, `[adj]` and `{max}` are text."""
+_ORIGINS = frozenset({"bt", "ft", "syn"})
+"""Tags of a language or of an origin, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `<bt>`,
+`>>ita<<`, `__it__`, `[it]`, `ita_Latn`, `it_IT`."""
+_PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
+"""As T5 has: `translate English to German: `."""
+_HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
+_SPECIAL_TOKENS = (
+    r"(?:^| )</?s>(?: |$)|^[^<]+</s>$"
+    r"|<(?i:pad|unk|eos|bos|sos|go|start|end|sep|cls|mask|extra_id_[0-9]+)>|<\|[a-z_]{2,20}\|>|\x{2047}"
+    r"|\[(?:UNK|CLS|SEP|PAD|MASK|BOS|EOS|START|END|start|end)\]|(?:^| )_(?:UNK|EOS|GO|PAD)(?: |$)"
+)
+_INVISIBLE = r"[\x{200b}\x{2060}\x{00ad}]"
+_ESCAPES = r"\\[ntr](?:[^a-z]|$)|\\n|\\u[0-9a-fA-F]{4}"
+_GARBLED = (
+    r"Ã[€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]|[ÅÄ][¡-¿€‚ƒ„…†‡ˆ‰‹‘’“”•˜™š›][\pL]"  # UTF-8 read as Windows-1252.
+    r"|(?:[РС][\x{0400}-\x{040f}\x{0450}-\x{045f}\x{00a0}-\x{00bf}‚„…†‡€‰‹‘’“”•–—™›]){2}"  # UTF-8 read as Windows-1251.
+    r"|(?:^|[^\pL])[а-яё]?[а-яё][А-ЯЁ]{3,}(?:[^\pL]|$)"  # KOI8-R read as Windows-1251 exchanges the cases.
+)
+
+
+@dataclass(frozen=True)
+class Detector:
+    """One kind of mark."""
+
+    name: str
+    """For messages, after "sentences have"."""
+    mark: Marker
+    problem_share: float
+    """From this share of sentences on, marks are a problem."""
+    note_share: float = 0.0
+    """From this share on, they are worth a note."""
+    is_relevant: Marker | None = None
+    """Says which sentences could have the mark; None: all. Shares are those of these sentences."""
+    is_segmentation: bool = False
+    """Whether a tokenizer that splits at spaces needs such text."""
+
+    def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
+        """The consequence of some marked sentences: `problem`, `note`, or None for none."""
+        share = num_marked / max(1, num_relevant)
+        least = MIN_SENTENCES if self.is_relevant is None else max(MIN_SENTENCES, _LEAST_OF_ALL * num_all)
+        if num_marked < least or share < self.note_share:
+            return None
+        return "problem" if share >= self.problem_share else "note"
+
+
+def matches(texts: pa.StringArray, pattern: str) -> Mask:
+    """Whether each text has a match of an RE2 pattern."""
+    mask: Mask = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _has(pattern: str) -> Marker:
+    return lambda texts, _: matches(texts, pattern)
+
+
+def _is_spelled(texts: pa.StringArray, language: str) -> Mask:
+    """In known languages alone: letters of a made-up one may be what a model is to learn."""
+    is_word_language = is_common(language) and writes_spaces(language)
+    return matches(texts, _LETTER_BY_LETTER) if is_word_language else _none(texts)
+
+
+def _none(texts: pa.StringArray) -> Mask:
+    return np.zeros(len(texts), dtype=bool)
+
+
+def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
+    """Numbers of lists (`12 . Text`) and spaced dots (`. . .`) do not count."""
+    marks = _marks_without_space(language)
+    return (matches(texts, rf"[^\s.\d] [{marks}](?: |$)") & ~matches(texts, r"\. \. \.")) | matches(texts, r" @-@ ")
+
+
+def _has_punctuation(texts: pa.StringArray, language: str) -> Mask:
+    marks = _marks_without_space(language)
+    return matches(texts, rf"[^\s.,][{marks}](?: |$)") | _has_lone_punctuation(texts, language)
+
+
+def _marks_without_space(language: str) -> str:
+    """Punctuation that no language writes after a space and, where its usage is known, that this one does not."""
+    code = primary(language)
+    return ".,!?" if code in COMMON_WORDS and code != "fr" else ".,"
+
+
+def _has_underscores(texts: pa.StringArray, _: str) -> Mask:
+    counts = [pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False) for pattern in _UNDERSCORES]
+    mask: Mask = np.maximum(*counts) >= _MIN_UNDERSCORES
+    return mask
+
+
+def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
+    if writes_spaces(language):
+        return _none(texts)
+    num_characters, num_spaces = (
+        pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+        for pattern in (r"[\pL\pM\pN]", r"[^\x00-\x7f] ")
+    )
+    mask: Mask = (num_characters >= _MIN_CHARACTERS) & (num_spaces >= _SPACES_A_CHARACTER * num_characters)
+    return mask
+
+
+def _has_tag(texts: pa.StringArray, _: str) -> Mask:
+    mask = matches(texts, rf"^<2[a-z]{{2,3}}(?:_[A-Za-z]{{2,4}})?>|^{_TAG}(?: |$)|(?:^| ){_TAG}$|{_PREFIX}")
+    for pattern in (rf"^{_IN_BRACKETS}(?: |$)", rf" {_IN_BRACKETS}$"):
+        names = pc.struct_field(pc.extract_regex(texts, pattern), "name")
+        tags = [name for name in pc.unique(names).to_pylist() if name and _is_tag(name)]
+        mask |= pc.is_in(names, value_set=pa.array(tags, pa.string())).to_numpy(zero_copy_only=False)
+    return mask & ~matches(texts, _HTML)
+
+
+def _is_tag(text: str) -> bool:
+    """Whether brackets have a language or an origin of text in them."""
+    name = re.sub(r"^(?:lang[_:=-]?|to[_-])", "", text[1:-1], flags=re.IGNORECASE)
+    return name.lower() in _ORIGINS or (is_common(name) and (name.islower() or "_" in name or "-" in name))
+
+
+def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
+    return matches(texts, _INVISIBLE) if writes_spaces(language) else _none(texts)
+
+
+PROCESSED = (
+    Detector("BPE marks (`@@`, `￭` or `</w>`)", _has(_BPE), 0.02),
+    Detector("SentencePiece marks (`▁`)", _has(r"▁(?:[\pL\pN\pP ]|$)"), 0.02),
+    Detector("marks of words (`_`)", _has_underscores, 0.3, 0.05),
+    Detector("byte-level BPE marks (`Ġ`)", _has(r"(?:^| )Ġ\S.* Ġ\S.* Ġ\S"), 0.1, 0.01),
+    Detector("WordPiece marks (`##`)", _has(r"\S ##[\p{Ll}\p{Lo}\pN]"), 0.02),
+    Detector("factors (`word|NN`)", _has(r"(?:^| )\pL+\|\S+ \S+\|\S+ \S+\|\S"), 0.1),
+    Detector("separators of fields (`|||`)", _has(r"(?:^| )\|\|\|(?: |$)"), 0.02),
+    Detector("byte pieces (`<0xE2>`)", _has(r"<0x[0-9A-F]{2}>"), 0.02),
+    Detector("special tokens of a model (`<s>`, `<unk>`, `[SEP]`)", _has(_SPECIAL_TOKENS), 0.02),
+    Detector("tags at the beginning or end (`<2it>`, `>>ita<<`, `ita_Latn`)", _has_tag, 0.1, 0.02),
+    Detector("spaces before punctuation, as tokenised text has", _has_lone_punctuation, 0.5, 0.1, _has_punctuation),
+    Detector("spaces between all letters", _is_spelled, 0.5, 0.1),
+    Detector("spaces between words, which the language does not write", _is_segmented, 0.5, 0.1, None, True),
+)
+"""Text that another program has processed."""
+
+DAMAGED = (
+    Detector("a byte order mark (U+FEFF) inside", _has(r"\x{feff}"), _NEVER),
+    Detector("invisible characters (U+200B, U+2060 or U+00AD)", _is_invisible, _NEVER, 0.025),
+    Detector("escapes as text (`\\n`, `\\t`)", _has(_ESCAPES), _NEVER, 0.01),
+    Detector("letters that look garbled, as of a wrong encoding", _has(_GARBLED), _NEVER, 0.002),
+    Detector("question marks inside words, as for lost letters", _has(r"\pL\?\pL"), _NEVER, 0.01),
+)
+"""Text that is damaged."""
+
+_TAG_NAMES = (
+    "a|b|br|button|code|div|em|font|g|h[1-6]|hr|i|img|input|label|li|mrk|ol|option|p|ph|pre|select|small|span|strong|sub"
+    "|sup|table|tbody|td|th|thead|tr|tt|u|ul|x"
+)
+"""Names of HTML and XLIFF."""
+IN_MARKUP = (
+    Detector("entities (`&amp;`)", _has(r"&(?:[a-zA-Z]{2,8}|#[0-9]{2,5}|#x[0-9a-fA-F]{2,5});"), _NEVER, 0.01),
+    # Other words in angle brackets are labels (`:ref:`text <label>``), placeholders or addresses.
+    Detector("tags (`<b>`)", _has(rf"</[a-zA-Z][\w-]*>|(?i:<(?:{_TAG_NAMES})(?:\s[^<>]*)?/?>)"), _NEVER, 0.01),
+)
+"""Markup, which text may have by nature, on any side of a pair."""

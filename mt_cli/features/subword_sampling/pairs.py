@@ -1,0 +1,71 @@
+"""Training pairs that are segmented anew in each epoch. Knows pools of pairs; does not know how words are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Lock
+
+import numpy as np
+
+from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
+from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged
+from mt_cli.config.sections import Config
+from mt_cli.features.subword_sampling.sampling import Segmenter, numbered, starts_of
+from mt_cli.machine.cpus import in_threads
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+
+_TOKENS_AT_ONCE = 2**16
+
+
+def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ResegmentedPairs:
+    """The pairs of a run, segmented anew in each epoch with the options of its config."""
+    seed = config.training.seed
+    segmenters = {each: Segmenter(each, config.tokenizer, seed) for each in tokenizers}
+    return ResegmentedPairs(pairs, [segmenters[each] for each in tokenizers], config.corpus.max_tokens, seed)
+
+
+class ResegmentedPairs(ChangedPairs):
+    """Other pairs of training, with ids that are drawn from the segmentations of their texts.
+
+    The ids of a pair are a function of the pair, the seed, the epoch and the place of the pair in the order of the
+    epoch. A side that would have more than `max_tokens` keeps its ids. Pools are made in a thread, one ahead.
+    """
+
+    def __init__(self, pairs: TrainingPairs, segmenters: Sequence[Segmenter], max_tokens: int, seed: int) -> None:
+        super().__init__(pairs)
+        self._segmenters, self._max_tokens, self._seed = segmenters, max_tokens, seed
+        self._lock = Lock()
+
+    def pools(self, epoch: int, first: int) -> Iterator[Pool]:
+        """The pools of an epoch from number `first` on."""
+
+        def resegment(item: tuple[int, Pool]) -> Pool:
+            number, (pairs, order) = item
+            with self._lock:
+                return self._resegmented(pairs, order, epoch, self.first_place(number))
+
+        yield from in_threads(resegment, enumerate(self.pairs.pools(epoch, first), start=first), num_threads=1)
+
+    def _resegmented(self, pairs: EncodedPairs, order: Indices, epoch: int, first_place: int) -> Pool:
+        """The pairs of a pool, which begins at a place in the order of the epoch."""
+        if not len(order):
+            return pairs, order
+        rank = order.argsort(kind="stable")
+        indices, places = order[rank], first_place + rank
+        num_tokens = np.cumsum(pairs.lengths(indices).sum(axis=0, dtype=np.int64))
+        ends = np.flatnonzero(np.diff(num_tokens // _TOKENS_AT_ONCE)) + 1
+        seeds = [
+            np.random.default_rng([self._seed, epoch, side]).integers(2**64, size=1, dtype=np.uint64) for side in (0, 1)
+        ]
+        batches = []
+        for some, at in zip(np.split(indices, ends), np.split(places, ends), strict=True):
+            sides = []
+            for (ids, lengths), segmenter, seed in zip(pairs.take(some), self._segmenters, seeds, strict=True):
+                drawn, counts = segmenter(ids, lengths, numbered(seed, at))
+                is_long = counts > self._max_tokens
+                starts = np.where(is_long, len(drawn) + starts_of(lengths), starts_of(counts))
+                counts = np.where(is_long, lengths, counts)
+                sides.append((ragged(np.concatenate([drawn, ids]), starts, counts) if is_long.any() else drawn, counts))
+            batches.append(as_batch(sides))
+        part_sizes = np.diff(np.searchsorted(indices, np.cumsum([0, *pairs.part_sizes])))
+        return EncodedPairs(batches, part_sizes.tolist()), rank.argsort()

@@ -1,0 +1,20 @@
+"""Training pairs of a run, with the changes that its config asks for."""
+
+from __future__ import annotations
+
+from mt_cli.batching.batches import TrainingPairs
+from mt_cli.config.sections import Config
+from mt_cli.data.prepare import Data, corpus_pairs
+from mt_cli.features.augmentation.pairs import augmented
+from mt_cli.features.subword_sampling.pairs import resegmented
+from mt_cli.machine.group import ALONE, Group
+
+
+def training_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPairs:
+    """Pairs of `train`, segmented anew in every epoch and augmented if the config says so."""
+    pairs: TrainingPairs = corpus_pairs(data, config, group)
+    if config.tokenizer.is_sampled:
+        pairs = resegmented(pairs, data.tokenizers, config)
+    if config.training.is_augmented:
+        pairs = augmented(pairs, data.tokenizers, config)
+    return pairs

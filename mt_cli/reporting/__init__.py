@@ -1,0 +1,1 @@
+"""Files in which a run is reported: metrics, samples, report and summary."""

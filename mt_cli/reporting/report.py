@@ -1,0 +1,152 @@
+"""The end of a run: whether it is reached, the final test, `report.json`, and the batch on which training diverged."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, FiniteFloat
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.state import RunState
+from mt_cli.config.sections import Config
+from mt_cli.errors import InputError
+from mt_cli.evaluation.evaluate import SplitScores, format_scores
+from mt_cli.evaluation.texts import metric_id_of, scorer_of
+from mt_cli.machine.console import clock
+from mt_cli.machine.storage import read_model
+
+if TYPE_CHECKING:
+    pass
+
+
+_ON_VALID = (
+    "note: valid chose the checkpoint, so its scores are somewhat too high; "
+    "name a test set (corpus.test) for an honest score"
+)
+
+
+class DataRow(BaseModel, extra="allow"):
+    """The statistics of one source of a corpus."""
+
+    corpus: str = ""
+    name: str = ""
+    num_read: int | None = None
+    num_kept: int | None = None
+    num_held_out: int = 0
+    dropped: dict[str, int] = {}
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of pairs by the reason for which they are not in this corpus."""
+        return self.dropped | ({"held out for valid": self.num_held_out} if self.num_held_out else {})
+
+
+class ParentRecord(BaseModel, extra="allow"):
+    """A run that a run began with."""
+
+    run: str
+    languages: tuple[str, str]
+
+
+class BestValidation(BaseModel):
+    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+
+    metric: str = ""
+    best: float | None = None
+    parent: float | None = None
+    is_below_parent: bool = False
+
+
+class Report(SplitScores):
+    """How a run ended: the content of `report.json`, with the scores of the first test set."""
+
+    extra_tests: Mapping[str, SplitScores] = {}
+    parents: Sequence[ParentRecord] = ()
+    validation: BestValidation = BestValidation()
+    stopped_because: str
+    best_step: int
+    averaged_steps: list[int] | None = None
+    num_steps: int
+    num_epochs: int = 0
+    num_target_tokens: int
+    num_bad_steps: int = 0
+    num_restarts: int = 0
+    corpora: Sequence[DataRow] = ()
+    elapsed_seconds: FiniteFloat = 0.0
+    num_parameters: int
+    precision: str = ""
+    num_processes: int = 1
+    hardware: Mapping[str, str | int | float | None] = {}
+    versions: Mapping[str, str] = {}
+
+
+def read_report(directory: RunDirectory) -> Report | None:
+    """The report of a run; None if it has none that can be used."""
+    with suppress(InputError):
+        return read_model(directory.report_path, Report)
+    return None
+
+
+def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
+    """The report of a run that is finished under a config; None if there is more to do."""
+    report = read_report(directory) if state.reason_to_stop(config.training) else None
+    if report is None:  # One that cannot be read is written again.
+        return None
+    tokenizer = scorer_of(config, report.split).bleu_tokenizer
+    best = directory.best_state()
+    is_current = (
+        report.num_steps == state.position.step
+        and "bleu" in report.scores
+        and f"|tok:{tokenizer}" in report.scores["bleu"].signature
+        and best is not None
+        and best.best_metric == metric_id_of(config, scorer_of(config, "valid"))
+    )
+    return report if is_current else None
+
+
+def _notes_on_validation(found: BestValidation) -> Iterator[str]:
+    if found.is_below_parent:
+        scores = f"{found.metric} {found.best:.4g} instead of {found.parent:.4g}"
+        yield (
+            f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
+            "try a smaller training.learning_rate or more pairs."
+        )
+
+
+def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
+    """How a run ended, for people, several lines; `needs_tag`: the model needs a tag, and has no default."""
+    run = shlex.quote(str(path))
+    skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
+    to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
+    return "\n".join(
+        [
+            f"\nStopped by {report.stopped_because} after {report.num_steps:,} steps, "
+            f"{report.num_target_tokens:,} target tokens and {clock(report.elapsed_seconds)}; "
+            f"best step {report.best_step:,}.",
+            *([skipped] if report.num_bad_steps else []),
+            *_notes_on_validation(report.validation),
+            *map(format_scores, (report, *report.extra_tests.values())),
+            *([_ON_VALID] if report.split == "valid" else []),
+            f"\nThe run is in {path}: scores in report.json, translations in hypotheses/, weights in checkpoints/.",
+            f'Translate:  mt translate --run {run} {to}"..."',
+            f"Look:       mt report --run {run}",
+            f"Curves:     tensorboard --logdir {shlex.quote(str(path.parent))}",
+            f"Evaluate:   mt evaluate --run {run} {to}--source FILE --reference FILE",
+        ]
+    )
+
+
+def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
+    """What the scores of runs do not say about their configs (None if unknown); nothing without runs."""
+    known = [report.num_steps for report in reports if report is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in known)
+    unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
+    seeds = (
+        "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
+        "(mt evaluate --against) is about the choice of test sentences alone"
+    )
+    return [*(unequal if len(set(known)) > 1 else []), seeds] if reports else []

@@ -1,0 +1,76 @@
+"""The place where a run meets its features. A feature is removed by deleting its folder and its lines here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
+from mt_cli.data.prepare import Data, prepare
+from mt_cli.features.data_check.known import known_problems
+from mt_cli.features.data_check.problems import Problem
+from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
+from mt_cli.features.fine_tuning.replay import replayed_before, with_replay
+from mt_cli.features.recipes.auto import Circumstances, resolve_preset
+from mt_cli.run.memory import with_batch_tokens
+from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.training.replicas import ReplicatedState
+
+if TYPE_CHECKING:
+    from mt_cli.run.setup import TrainingContext
+
+
+def prepare_new(
+    config: Config,
+    cache: Cache,
+    path: Path | None = None,
+    stream_rows: int | None = None,
+    num_processes: int = 1,
+    is_quiet: bool = False,
+) -> tuple[Config, Data, ParentRun | None]:
+    """Complete the config of a new run, train its tokenizers and prepare its data; also return its parent.
+
+    `path` is the directory of the new run; see `prepare` for `stream_rows`. If `is_quiet`, the choices of
+    `preset: auto` are not printed. Raises the errors of `prepare`; RunError if the parent cannot be loaded or lacks a
+    tag of the config; and ConfigError with every option that differs from the parent's and may not, or if
+    `init.freeze` does not fit.
+    """
+    tokenizers, parent, data = None, None, None
+    num_own = len(config.corpus.train)
+    if config.init.run is not None:
+        config, tokenizers, parent = adopt(config, cache, path, stream_rows)
+        config = with_replay(config, parent.run, cache)
+    if config.preset is not None:
+        known = Circumstances(None, tokenizers, num_own, stream_rows, num_processes, is_quiet)
+        config, data = resolve_preset(config, cache, known)
+    return config, data or prepare(config, cache, tokenizers, stream_rows), parent
+
+
+def resumed_config(config: Config, previous: Config, tokenizers: TokenizerPair, cache: Cache, path: Path) -> Config:
+    """Config of a run that resumes, completed with what the run chose when it began."""
+    num_own = len(config.corpus.train)
+    if config.init.run is not None:
+        config = inherited(config, previous, f"{path}: this run began with another config")
+        config = replayed_before(config, previous)
+    if config.preset is not None:
+        config, _ = resolve_preset(config, cache, Circumstances(previous, tokenizers, num_own=num_own))
+    if config.training.batch_tokens == "auto":
+        config = with_batch_tokens(config, previous.training.tokens_per_batch)
+    return config
+
+
+def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Problem]:
+    """Problems and notes on the text of a run; those on single texts are left to `mt data check`."""
+    return [problem for problem in known_problems(data.corpora, config, cache) if problem.kind != "text"]
+
+
+def trained_state(context: TrainingContext) -> ReplicatedState:
+    """Weights and optimizer as training changes them: whole in every process, or sharded."""
+    parts = context.objective, context.optimizer, context.average, context.dtype, context.group
+    if not context.is_sharded:
+        return ReplicatedState(*parts)
+    from mt_cli.features.sharding.sharded_state import ShardedState
+
+    return ShardedState(*parts, context.device, context.config.training)

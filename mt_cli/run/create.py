@@ -1,0 +1,96 @@
+"""Creation of a run: its data are prepared, its tokenizers trained, and its directory is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.lineage import ancestor_of
+from mt_cli.config.sections import Config
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.identity import PairHashes, pair_hashes
+from mt_cli.data.prepare import Data, read, training_pair_hashes
+from mt_cli.features.data_check.known import known_problems, refuse_processed
+from mt_cli.features.fine_tuning.parent import ParentRun
+from mt_cli.machine.console import say
+from mt_cli.model.transformer import Transformer
+from mt_cli.run.compose import prepare_new
+from mt_cli.run.memory import automatic_batch_tokens, check_memory, with_batch_tokens
+from mt_cli.run.plan import Plan
+
+_ROWS_OF_STREAM = 10_000
+"""Rows of a stream that are examined before a run begins."""
+
+
+@dataclass(frozen=True)
+class NewRun:
+    """A run that has been created, in the main process."""
+
+    plan: Plan
+    data: Data
+    parent: ParentRun | None
+
+
+def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.device) -> NewRun:
+    """Prepare the data of a new run, train its tokenizers, and write its directory; the returned plan is complete.
+
+    An older run in the directory is moved aside only when the corpora have been read and the model is known to fit the
+    machine. Raises CorpusError for text that is processed already, DeviceMemoryError, and the errors of `prepare_new`.
+    """
+    config = plan.config
+    if config.init.run is None:  # Now, and not after the tokenizers are trained; replayed text is known later.
+        _refuse_processed(config, cache)
+    config, data, parent = prepare_new(config, cache, directory.path, num_processes=plan.num_processes)
+    if parent is not None:
+        _refuse_processed(config, cache)
+    check_memory(config, [tokenizer.vocab_size for tokenizer in data.tokenizers], device, plan.num_processes)
+    if config.training.batch_tokens == "auto":
+        config = with_batch_tokens(config, automatic_batch_tokens(config, data, device))
+    if plan.replaces_run:
+        say(f"The old run was moved to {directory.move_aside()}.")
+    directory.create(config, data.tokenizers)
+    hashes = training_pair_hashes(data, config)
+    if parent is not None:
+        for note in _notes_on_leaks(data, config, parent):
+            say(f"note: {note}")
+        hashes = _with_pairs_of_parent(hashes, parent)
+        if config.init.adapter_rank is not None:
+            _save_frozen_weights(directory, config, data, parent)
+    if hashes is not None:
+        directory.save_training_pairs(hashes)
+    plan = replace(plan, config=config, tokenizers=data.tokenizers)
+    if parent is not None:
+        plan = replace(plan, parents=[ancestor_of(parent.run)], longest_source=parent.run.max_tokens)
+    return NewRun(plan, data, parent)
+
+
+def _refuse_processed(config: Config, cache: Cache) -> None:
+    """Raise CorpusError if the training text, or the beginning of a stream, is processed already and not accepted."""
+    refuse_processed(known_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
+
+
+def _notes_on_leaks(data: Data, config: Config, parent: ParentRun) -> Iterator[str]:
+    """Notes on evaluation pairs that the parent was trained on."""
+    known = RunDirectory(parent.path).training_pairs()
+    if known is None:
+        return
+    for name, corpus in data.corpora.items():
+        if name != "train" and (number := int(np.isin(pair_hashes(corpus.pairs, config.corpus.tags), known).sum())):
+            seen = f"{parent.path} was trained on {number:,} of the {len(corpus):,} pairs of {name}"
+            yield f"{seen}, so scores on them are too high"
+
+
+def _with_pairs_of_parent(hashes: PairHashes | None, parent: ParentRun) -> PairHashes | None:
+    """Hashes of all pairs that a run and its parent are trained on; None if not all are known, as for streams."""
+    inherited = RunDirectory(parent.path).training_pairs()
+    return None if hashes is None or inherited is None else np.concatenate([hashes, inherited])
+
+
+def _save_frozen_weights(directory: RunDirectory, config: Config, data: Data, parent: ParentRun) -> None:
+    model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
+    parent.load_weights_into(model)
+    directory.save_frozen_weights(model)

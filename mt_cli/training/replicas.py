@@ -1,0 +1,43 @@
+"""Model, optimizer and moving average while they are trained, whole in every process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+
+from mt_cli.machine.group import Group
+from mt_cli.model.transformer import Transformer
+from mt_cli.training.averaging import MovingAverage
+from mt_cli.training.gradients import Gradients
+from mt_cli.training.objective import Objective
+
+
+class ReplicatedState:
+    """Weights and optimizer of a run, of which every process trains its own copy. All processes call it alike."""
+
+    gradients: Gradients
+    optimizer: torch.optim.Optimizer
+    average: MovingAverage | None
+
+    def __init__(
+        self,
+        objective: Objective,
+        optimizer: torch.optim.Optimizer,
+        average: MovingAverage | None,
+        dtype: torch.dtype,
+        group: Group,
+    ) -> None:
+        self._stored = objective.model
+        self.gradients = Gradients(objective, dtype, group)
+        self.optimizer, self.average = optimizer, average
+
+    @contextmanager
+    def averaged(self) -> Iterator[Transformer]:
+        """Context manager inside which the model has its averaged weights, if any; gives the model to validate."""
+        with self.average.applied() if self.average else nullcontext():
+            yield self._stored
+
+    def store(self) -> None:
+        """Copy what training has changed to the weights that are saved: here nothing, because these are trained."""

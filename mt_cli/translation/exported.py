@@ -1,0 +1,107 @@
+"""Exported models: `model.json`, the tokenizers beside it, and a translator that runs them by CTranslate2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.directions import Tagging, tag_of
+from mt_cli.config.sections import DecodingConfig
+from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
+from mt_cli.errors import InputError, reason
+from mt_cli.machine.storage import check_regular, read_model
+from mt_cli.tokenizer.special import SPECIAL_TOKENS
+from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+
+DESCRIPTION = "model.json"
+
+
+class Description(BaseModel):
+    """The keys of `model.json`, in their order; no paths or names of corpora are among them."""
+
+    architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
+    model: dict[str, Any]
+    tokenizer: dict[str, Any]
+    decoding: DecodingConfig
+    source_language: str
+    target_language: str
+    tags: tuple[str, ...]
+    default_tag: str | None = None
+    """Tag of a sentence that has none."""
+    is_tag_required: bool = False
+    """Whether every training sentence had a tag."""
+    max_tokens: int = Field(ge=1, le=2**31)
+    """Tokens of the longest source of the training."""
+    most_tokens: int | None = Field(default=None, ge=1, le=2**31)
+    """`corpus.max_tokens`: tokens that a source may have; None in exports of earlier versions: `max_tokens`."""
+    source_vocab_size: int = 0
+    target_vocab_size: int = 0
+    special_tokens: dict[str, int] = {token: index for index, token in enumerate(SPECIAL_TOKENS)}
+    source: str = "tokens followed by [EOS]"
+    target: str = "[SOS] followed by tokens; a translation ends with [EOS]"
+
+    @property
+    def tagging(self) -> Tagging:
+        """Tags and their default; an older description has the tag of the target language, if it is among them."""
+        by_target = tag_of(self.target_language)
+        is_older = "default_tag" not in self.model_fields_set
+        default = by_target if is_older and by_target in self.tags else self.default_tag
+        return Tagging(self.tags, default, self.is_tag_required)
+
+
+def describe(run: TrainedRun, folder: Path) -> None:
+    """Write the tokenizers and the description of a run into a folder."""
+    config, (source, target) = run.config, run.tokenizers
+    for name, tokenizer in (("source", source), ("target", target)):
+        (folder / f"tokenizer.{name}.json").write_text(tokenizer.to_json(), encoding="utf-8")
+    description = Description(
+        model=config.model.model_dump(mode="json"),
+        tokenizer=config.tokenizer.model_dump(mode="json"),
+        decoding=config.decoding,
+        source_language=config.corpus.source,
+        target_language=config.corpus.target,
+        tags=config.corpus.tags,
+        default_tag=config.corpus.tagging.default,
+        is_tag_required=config.corpus.tagging.is_required,
+        max_tokens=run.max_tokens,
+        most_tokens=config.corpus.max_tokens,
+        source_vocab_size=source.vocab_size,
+        target_vocab_size=target.vocab_size,
+    )
+    text = json.dumps(description.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+    (folder / DESCRIPTION).write_text(text, encoding="utf-8")
+
+
+def load_exported(
+    paths: Sequence[str | Path], device: str, precision: str, checkpoint: str | None
+) -> tuple[CTranslate2Engine, TokenizerPair, Description]:
+    """Load what `mt export --format ctranslate2` wrote into the only folder of `paths`.
+
+    Raises InputError if ctranslate2 is not installed, the folder has no such model, or precision or checkpoint are
+    given: it has one of each.
+    """
+    if precision != "auto":
+        raise InputError("precision: an exported model has its own number format; see mt export --quantization")
+    if checkpoint is not None:
+        raise InputError("checkpoint: an exported model has one checkpoint only; use the engine mt")
+    if len(paths) > 1:
+        raise InputError("exported models cannot be an ensemble; use the engine mt, or one folder")
+    ctranslate2, folder = import_ctranslate2(), Path(paths[0])
+    try:
+        for path in folder.iterdir():
+            check_regular(path)  # CTranslate2 itself would block on a pipe.
+        description = read_model(folder / DESCRIPTION, Description)
+        source = Tokenizer.load(folder / "tokenizer.source.json", description.tags)
+        tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
+        engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
+    except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.
+        raise InputError(
+            f"{folder}: no model for --engine ctranslate2 ({reason(error)}); write one with "
+            "`mt export --format ctranslate2 --output FOLDER` and use it with --run FOLDER"
+        ) from None
+    return engine, tokenizers, description

@@ -1,0 +1,256 @@
+from itertools import permutations
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tokenizers import models
+
+from mt_cli.batching.batches import MixedPairs
+from mt_cli.batching.encoded import EncodedPairs
+from mt_cli.config.loading import parse_config
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.data.describe import _changes_of_pairs
+from mt_cli.data.prepare import longest_source
+from mt_cli.features.augmentation.pairs import AugmentedPairs
+from mt_cli.features.augmentation.words import Words, made_up_words, words_of
+from mt_cli.tokenizer.spacing import sentencepiece_backend
+from mt_cli.tokenizer.special import SPACE, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.tokenizer import Tokenizer
+from mt_cli.tokenizer.training import train_tokenizer
+
+TAG, FIRST_WORD = 2, 60_000
+PLACES = 10
+"""Ids of a text are 10 * the number of its pair + the place; even places begin a word."""
+
+
+def corpus(num_pairs=400):
+    """Pairs in two parts; the numbers of pairs in the second part are larger, and their sources begin with a tag."""
+    random = np.random.default_rng(1)
+    source, target = [], []
+    for number in range(1, 2 * num_pairs + 1):
+        ids = [PLACES * number + place for place in range(PLACES)]
+        source.append([TAG] * (number > num_pairs) + ids[: random.integers(1, PLACES)])
+        target.append(ids[: random.integers(1, PLACES)])
+    pairs = EncodedPairs.from_ids(source, target)
+    pairs.part_sizes = (num_pairs, num_pairs)
+    return pairs
+
+
+def some_words(number=50):
+    """Words of one to three ids from FIRST_WORD on."""
+    lengths = np.arange(number) % 3 + 1
+    begins_word = (np.arange(70_000) % 2 == 0) & (np.arange(70_000) >= PLACES)
+    ids = FIRST_WORD + np.arange(lengths.sum())
+    return [Words(ids.astype(np.uint32), np.cumsum(lengths) - lengths, lengths, begins_word)] * 2
+
+
+def augmented(concatenated=0.0, inserted=0.0, max_tokens=50, seed=1, batch_tokens=10):
+    pairs = MixedPairs(corpus(), [1.0, 1.0], batch_tokens, seed)
+    return AugmentedPairs(pairs, concatenated, inserted, some_words(), [TAG], max_tokens, seed)
+
+
+def pools_of(pairs, epoch=0, first=0):
+    """Of each pool, the source and the target of each pair in the order of training, and its part."""
+    return [
+        [
+            (*(tuple(side.tolist()) for side in found[index]), int(index >= found.part_sizes[0]))
+            for index in order.tolist()
+        ]
+        for found, order in pairs.pools(epoch, first)
+    ]
+
+
+def epoch_of(pairs, epoch=0):
+    return [each for pool in pools_of(pairs, epoch) for each in pool]
+
+
+def numbers_of(ids):
+    """The numbers of the pairs in a text, in order."""
+    return list(dict.fromkeys(index // PLACES for index in ids if PLACES <= index < FIRST_WORD))
+
+
+def word_of(ids):
+    return tuple(index for index in ids if index >= FIRST_WORD)
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_concatenation_keeps_each_pair_once_in_an_epoch_and_its_sides_together(share):
+    pairs = augmented(concatenated=share)
+    found = epoch_of(pairs)
+    assert pairs.num_pools > 1
+    assert sorted(number for source, _, _ in found for number in numbers_of(source)) == list(range(1, 801))
+    assert all(numbers_of(source) == numbers_of(target) for source, target, _ in found)
+    num_joined = sum(len(numbers_of(source)) == 2 for source, _, _ in found)
+    assert num_joined == pytest.approx(800 * share / 2, abs=2 * pairs.num_pools)
+
+
+def test_only_pairs_of_one_part_are_concatenated_and_a_tag_stands_at_the_beginning_alone():
+    for source, _, part in epoch_of(augmented(concatenated=1.0)):
+        assert {int(number > 400) for number in numbers_of(source)} == {part}
+        assert (source[0] == TAG) == (part == 1) and TAG not in source[1:]
+
+
+@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)])
+def test_no_side_becomes_longer_than_the_limit(shares):
+    found = epoch_of(augmented(*shares, max_tokens=11))
+    assert max(len(side) for source, target, _ in found for side in (source, target)) == 11
+    assert sum(len(numbers_of(source)) for source, _, _ in found) == 800
+
+
+def test_an_inserted_word_is_whole_and_the_same_on_both_sides_and_nothing_else_changes():
+    before = {numbers_of(source)[0]: (source, target) for source, target, _ in epoch_of(augmented())}
+    words = some_words()[0]
+    known = {
+        tuple(words.ids[start : start + length].tolist())
+        for start, length in zip(words.starts, words.lengths, strict=True)
+    }
+    found = epoch_of(augmented(inserted=0.5))
+    for source, target, part in found:
+        assert word_of(source) == word_of(target)
+        for side, plain in zip((source, target), before[numbers_of(source)[0]], strict=True):
+            assert tuple(index for index in side if index < FIRST_WORD) == plain
+            if word := word_of(side):
+                start = side.index(word[0])
+                assert side[start : start + len(word)] == word and word in known
+                assert side[start + len(word)] % 2 == 0 and (start or side is target or part == 0)
+    num_inserted = sum(bool(word_of(source)) for source, _, _ in found)
+    assert num_inserted == pytest.approx(400, abs=60)
+    assert len({word_of(source) for source, _, _ in found}) > 40
+
+
+def test_a_word_is_inserted_at_about_the_same_place_on_both_sides():
+    places = []
+    for source, target, part in epoch_of(augmented(inserted=1.0)):
+        starts = [side.index(word_of(side)[0]) for side in (source, target)]
+        places.append((starts[0] - part, starts[1]))
+    assert np.corrcoef(np.array(places).T)[0, 1] > 0.4
+    assert len(set(places)) > 10
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.0), (0.0, 0.5), (0.5, 0.5)])
+def test_a_pool_is_a_function_of_seed_and_epoch_alone(shares):
+    pairs = augmented(*shares)
+    found = pools_of(pairs, epoch=3)
+    assert pools_of(augmented(*shares), epoch=3, first=1) == found[1:]
+    assert pools_of(pairs, epoch=4) != found != pools_of(augmented(*shares, seed=2), epoch=3)
+
+
+TEXTS = ["The cat sat on the mat.", 'A dog sleeps: "there".', "¿Qué es? (no)", 'Is it? Yes, "no"!']
+
+
+def tokenizer(algorithm="bpe", texts=TEXTS):
+    size = {} if algorithm == "word_level" else {"vocab_size": 400}
+    return train_tokenizer(texts * 20, TokenizerConfig(algorithm=algorithm, **size))
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe", "unigram"])
+def test_the_ids_of_two_texts_are_those_of_the_texts_with_a_space_between(algorithm):
+    own = tokenizer(algorithm)
+    for first, second in permutations(TEXTS, 2):
+        joined = [index for ids in own.encode([first, second]) for index in ids]
+        assert own.decode([joined]) == [f"{first} {second}"]
+
+
+@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
+def test_words_can_be_inserted_where_a_word_of_the_text_begins(algorithm):
+    own = tokenizer(algorithm)
+    (words, others) = words_of((own, own), seed=1)
+    (ids,) = own.encode([TEXTS[1]])
+    places = np.flatnonzero(words.begins_word[ids])
+    assert [own.decode([ids[place:]])[0] for place in places] == [
+        TEXTS[1],
+        'dog sleeps: "there".',
+        'sleeps: "there".',
+        '"there".',
+    ]
+    assert (words.ids == others.ids).all()
+    (first,) = own.decode([words.ids[: words.lengths[0]].tolist()])
+    assert first in made_up_words((own, own), seed=1)
+
+
+def test_made_up_words_are_names_and_numbers_of_many_kinds():
+    both = (tokenizer(),) * 2
+    words = made_up_words(both, seed=1)
+    assert len(words) == 5_000 and words == made_up_words(both, seed=1) != made_up_words(both, seed=2)
+    assert 0.2 < sum(set(word) <= set("0123456789., ") for word in words) / len(words) < 0.4
+    assert all(word[0].isupper() or word[0].isdigit() for word in words)
+    assert len(set(words)) > 3_000 and SPACE not in "".join(words)
+
+
+def test_scripts_without_capital_letters_get_numbers_alone():
+    words = made_up_words((tokenizer(texts=["日本語のテキスト。", "नमस्ते दुनिया"]),) * 2, seed=1)
+    assert all(set(word) <= set("0123456789., ") for word in words)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_with_two_scripts_there_are_numbers_alone_even_if_a_few_letters_are_common(is_shared):
+    russian = ["Две кошки и собака", "Мышь и кот", "Окно в Windows"]
+    source, target = tokenizer(texts=TEXTS), tokenizer(texts=russian)
+    both = (tokenizer(texts=[*TEXTS, *russian]),) * 2 if is_shared else (source, target)
+    assert all(set(word) <= set("0123456789., ") for word in made_up_words(both, seed=1))
+
+
+def test_nothing_is_inserted_if_a_text_does_not_begin_with_a_space():
+    pieces = [*SPECIAL_TOKENS, *"abcABC0123456789", "▁a", "▁1", "▁"]
+    model = models.Unigram([(piece, -1.0 - 0.01 * number) for number, piece in enumerate(pieces)], unk_id=UNK_ID)
+    for adds_prefix in (True, False):
+        own = Tokenizer(sentencepiece_backend(model, b"", adds_prefix, strips_spaces=True))
+        assert bool(len(words_of((own, own), seed=1)[0].lengths)) == adds_prefix
+
+
+def test_words_that_a_side_cannot_write_or_takes_for_a_tag_are_left_out():
+    texts = ["anna bert carl"] * 20
+    config = TokenizerConfig(algorithm="bpe", vocab_size=100, byte_fallback=False)
+    assert len(words_of((train_tokenizer(texts, config),) * 2, seed=1)[0].lengths) == 0  # No capital letters.
+    source = train_tokenizer(["Anna Bert Carl 0123456789 ANBTCRLE"] * 20, config, tags=["9", "<bt>"])
+    target = train_tokenizer(["Anna Bert Carl 0123456789 ,."] * 20, config)
+    sides = words_of((source, target), seed=1)
+    assert 0 < len(sides[0].lengths) == len(sides[1].lengths) < 5_000
+    for own, words in zip((source, target), sides, strict=True):
+        assert {UNK_ID, *own.tag_ids}.isdisjoint(words.ids.tolist())
+        assert not words.begins_word[own.tag_ids].any()
+    texts = [
+        own.decode(
+            [
+                words.ids[start : start + length].tolist()
+                for start, length in zip(words.starts, words.lengths, strict=True)
+            ]
+        )
+        for own, words in zip((source, target), sides, strict=True)
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_between_two_scripts_only_numbers_are_inserted():
+    source = tokenizer(texts=["Anna met Bert in 1990, 1234567890."])
+    target = tokenizer(texts=["Анна и Борис, 1990 1234567890."])
+    words = words_of((source, target), seed=1)[1]
+    ids = [
+        words.ids[start : start + length].tolist() for start, length in zip(words.starts, words.lengths, strict=True)
+    ]
+    found = target.decode(ids)
+    assert len(found) > 500 and set("".join(found)) <= set("0123456789., ")
+
+
+def test_no_word_is_inserted_if_no_made_up_word_can_be_written():
+    nothing = Words(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64), np.ones(70_000, bool))
+    pairs = AugmentedPairs(MixedPairs(corpus(), [1.0, 1.0], 10, 1), 0.0, 1.0, [nothing] * 2, [TAG], 50, 1)
+    assert sorted(numbers_of(source)[0] for source, _, _ in epoch_of(pairs)) == list(range(1, 801))
+
+
+@pytest.mark.parametrize(("share", "max_tokens", "longest"), [(0.0, 50, 3), (0.5, 50, 6), (0.5, 5, 5)])
+def test_lines_as_long_as_two_concatenated_sources_are_not_split(share, max_tokens, longest):
+    corpus = {"source": "en", "target": "it", "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    tree = {"name": "t", "corpus": corpus | {"max_tokens": max_tokens}, "training": {"concatenated_pairs": share}}
+    statistics = {"train": SimpleNamespace(source=SimpleNamespace(length_counts=(0, 2, 0, 5)))}
+    assert longest_source(SimpleNamespace(statistics=statistics), parse_config(tree, "f.yaml"), None) == longest
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [("it", ")"), ("zh", "), but hardly any of zh, without spaces between words")]
+)
+def test_the_share_of_changed_pairs_is_said_and_languages_without_spaces_are_named(target, expected):
+    corpus = {"source": "en", "target": target, "train": {"builtin": "reverse-words"}, "valid": {"fraction": 0.1}}
+    tree = {"name": "t", "corpus": corpus, "tokenizer": {"algorithm": "bpe"}, "training": {"inserted_words": 0.3}}
+    line = f"30% of the training pairs get a made-up name or number (training.inserted_words{expected}"
+    assert list(_changes_of_pairs(parse_config(tree, "f.yaml"))) == [line]

@@ -1,0 +1,202 @@
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+import yaml
+from run_content import metrics_of
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.run import averaging
+from mt_cli.run.validation import Validator
+
+
+@pytest.fixture
+def train(mt, quick_tree, tmp_path):
+    """Runs `mt train` on the tiny config under a name, with options of `training`; 22 steps, the last off schedule."""
+    quick_tree["training"] |= {"validate_every_steps": 4, "schedule": "constant", "best_metric": "loss"}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(quick_tree), encoding="utf-8")
+
+    def run(name, *arguments, **training):
+        changes = [f"name={name}", *(f"training.{key}={value}" for key, value in training.items())]
+        return mt("train", "--config", "tiny.yaml", *(part for each in changes for part in ("--set", each)), *arguments)
+
+    return run
+
+
+def file_of(run, name):
+    return run / "checkpoints" / f"{name}.safetensors"
+
+
+def weights_of(run, name):
+    tensors = load_file(file_of(run, name))
+    return {key: value for key, value in tensors.items() if key.startswith("model.")}
+
+
+def state_of(run, name):
+    with safe_open(file_of(run, name), framework="pt") as file:
+        return json.loads(file.metadata()["state"])
+
+
+def validated_in(run):
+    return sorted(int(path.stem.partition("-")[2]) for path in (run / "checkpoints").glob("validated-*"))
+
+
+def assert_equal(ours, theirs):
+    assert ours.keys() == theirs.keys() and ours
+    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def assert_mean(run, name, steps):
+    parts = [weights_of(run, f"validated-{step}") for step in steps]
+    mean = {key: torch.stack([part[key] for part in parts]).mean(0) for key in parts[0]}
+    ours = weights_of(run, name)
+    assert all(torch.allclose(ours[key], mean[key], rtol=1e-6, atol=1e-7) for key in mean)
+
+
+@pytest.fixture
+def mean_loss(monkeypatch):
+    """A function that sets the validation loss of every mean of checkpoints."""
+    validate, replaced = Validator.validate, averaging.replaced
+
+    def set_loss(loss):
+        def validate_mean(self):
+            found = validate(self)
+            return replace(found, value=-loss, metrics={**found.metrics, "valid/loss": loss})
+
+        @contextmanager
+        def replaced_and_scored(model, weights):
+            with replaced(model, weights), pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Validator, "validate", validate_mean)
+                yield
+
+        monkeypatch.setattr(averaging, "replaced", replaced_and_scored)
+
+    return set_loss
+
+
+def test_validated_checkpoints_and_means_are_no_event_of_a_run(train, assert_same_run, tmp_path, mt):
+    whole, parts = tmp_path / "runs/whole", tmp_path / "runs/parts"
+    options = {"keep_validated": 2, "average_checkpoints": 3, "ema_decay": 0.9, "learning_rate": 0.03}
+    assert train("whole", **options)[0] == 0
+    for limit in (3, 8, 10):
+        status, _, err = train("parts", max_steps=limit, **options)
+        assert status == 0, err
+        assert ("mean of steps" in err) == (limit >= 8)
+        if limit == 10:
+            assert mt("average", "--run", parts, "--last", 2)[0] == 0
+    assert train("parts", **options)[0] == 0
+    assert_same_run(parts, whole)
+    losses = [(row["valid/loss"], row["step"]) for row in metrics_of(whole) if "valid/loss" in row]
+    steps = [step for _, step in losses]
+    assert steps == [4, 8, 12, 16, 20, 22]
+    *saved, end = losses  # The last validation comes after the last save, which removes checkpoints.
+    expected = {end[1], *(step for _, step in saved[-3:]), *(step for _, step in sorted(saved)[:3])}
+    assert validated_in(parts) == validated_in(whole) == sorted(expected)
+    for step in validated_in(whole):
+        assert_equal(weights_of(parts, f"validated-{step}"), weights_of(whole, f"validated-{step}"))
+
+
+def test_a_better_mean_is_the_best_checkpoint_of_the_run_and_of_its_report(train, mt, mean_loss, tmp_path):
+    run = tmp_path / "runs/run"
+    mean_loss(0.001)
+    status, _, err = train("run", average_checkpoints=2, max_steps=10)
+    assert status == 0
+    assert err.count("mean of steps") == 1 and "mean of steps 8, 10: valid loss 0.001; the new best" in err
+    assert_mean(run, "best", [8, 10])
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    assert (report["averaged_steps"], report["best_step"]) == ([8, 10], 10)
+    assert_equal(weights_of(run, "before_average"), weights_of(run, "validated-10"))
+    assert mt("translate", "one.", "--run", run, "--checkpoint", "before_average")[0] == 0
+    assert mt("translate", "one.", "--run", run, "--checkpoint", "validated-8")[0] == 0
+    assert "nothing is left to do" in train("run", average_checkpoints=2, max_steps=10)[2]
+    (run / "report.json").unlink()
+    assert "mean of steps 8, 10" in train("run", average_checkpoints=2, max_steps=10)[2]
+    assert_mean(run, "best", [8, 10])
+
+
+def test_a_mean_that_is_not_better_never_becomes_the_best(train, mt, mean_loss, tmp_path):
+    run = tmp_path / "runs/run"
+    mean_loss(99.0)
+    status, _, err = train("run", average_checkpoints=2, max_steps=10)
+    assert status == 0 and "mean of steps 8, 10: valid loss 99.000; not better" in err
+    before = file_of(run, "best").read_bytes()
+    assert json.loads((run / "report.json").read_text(encoding="utf-8"))["averaged_steps"] is None
+    status, out, _ = mt("average", "--run", run, "--best", 2)
+    assert status == 0
+    first, second = out.splitlines()
+    assert first.startswith("best so far, of step 10: valid loss ") and second.endswith("the best checkpoint stays")
+    assert file_of(run, "best").read_bytes() == before and not file_of(run, "before_average").exists()
+
+
+def test_the_command_keeps_the_best_of_the_run_whatever_is_averaged_and_resuming_brings_it_back(
+    train, mt, mean_loss, tmp_path, assert_same_run
+):
+    whole, run = tmp_path / "runs/whole", tmp_path / "runs/run"
+    assert train("whole", keep_validated=3, max_steps=18)[0] == 0
+    assert train("run", keep_validated=3, max_steps=14)[0] == 0
+    best = weights_of(run, "best")
+    for loss, option, steps in ((0.02, "--last", [8, 12, 14]), (0.01, "--best", [8, 12, 14])):
+        mean_loss(loss)
+        status, out, err = mt("average", option, 3)
+        assert status == 0 and "the new best" in out and "Using runs/run" in err
+        assert_mean(run, "best", steps)
+        assert_equal(weights_of(run, "before_average"), best)
+    assert mt("translate", "one.", "--run", run)[0] == 0
+    assert train("run", keep_validated=3, max_steps=18)[0] == 0
+    assert_same_run(run, whole)
+    assert not file_of(run, "before_average").exists()
+
+
+def test_what_prevents_an_average_is_named_with_what_to_do(train, begin, mt, tmp_path):
+    run = tmp_path / "runs/run"
+
+    def error(*arguments):
+        status, _, err = mt("average", "--run", run, *arguments)
+        assert status == 2
+        return err
+
+    assert "no such run directory" in error("--last", 2)
+    begin("run", max_steps=9)
+    assert "give --last N or --best N" in error() and "give --last N or --best N" in error("--last", 2, "--best", 2)
+    assert "0 are kept" in error("--last", 2) and "larger training.keep_validated" in error("--best", 2)
+    assert train("run", max_steps=14, keep_validated=2)[0] == 0
+    assert "--best 3" in error("--best", 3) and "use a number up to 2" in error("--last", 3)
+    with RunDirectory(run).locked():
+        assert "another process" in error("--last", 2)
+    before = file_of(run, "best").read_bytes()
+    path = file_of(run, f"validated-{validated_in(run)[-2]}")
+    path.write_bytes(path.read_bytes()[:-1])
+    assert path.name in error("--last", 2) and "delete it" in error("--last", 2)
+    assert file_of(run, "best").read_bytes() == before
+    path.unlink()
+    assert "and 1 is kept" in error("--last", 2)
+
+
+def test_more_checkpoints_are_advised_only_where_they_would_exist(begin, mt, tmp_path):
+    begin("run", keep_validated=5, max_steps=3)
+    status, _, err = mt("average", "--run", tmp_path / "runs/run", "--last", 2)
+    assert status == 2 and "larger training.keep_validated" not in err
+    assert "let the run validate more often than 1 time: train longer, or with a smaller" in err
+    begin("other", max_steps=3)
+    err = mt("average", "--run", tmp_path / "runs/other", "--last", 2)[2]
+    assert "training.validate_every_steps and training.keep_validated of at least 2" in err
+
+
+def test_kept_validations_are_scored_again_by_another_metric(train, begin):
+    run = begin("run", keep_validated=2, max_steps=12)
+    assert train("run", keep_validated=2, max_steps=14, best_metric="chrf")[0] == 0
+    rows = {row["step"]: row["valid/chrf"] for row in metrics_of(run) if "valid/chrf" in row}
+    for step in validated_in(run):
+        values = {number: value for number, value, _ in state_of(run, f"validated-{step}")["validations"]}
+        assert values and values == pytest.approx({number: rows[number] for number in values})
+
+
+def test_fewer_validated_checkpoints_are_kept_when_the_option_changes(train, begin):
+    run = begin("run", keep_validated=2, max_steps=12)
+    assert len(validated_in(run)) > 1
+    assert train("run", keep_validated=0, max_steps=17)[0] == 0
+    assert validated_in(run) == []

@@ -1,0 +1,230 @@
+import gzip
+import random
+
+import pytest
+
+from mt_cli.config.sources import FilesSource
+from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.reading import read_pairs
+from mt_cli.corpus.slips import find_slips, first_misaligned_line
+from mt_cli.errors import CorpusError
+
+
+def words_of(number, seed):
+    """Made-up words, which share no letters with those of another seed."""
+    generator = random.Random(seed)
+    letters = ("aeioubcdfg", "αεηιουβγδζ", "かきくけこさしすせそ")[seed]
+    return ["".join(generator.choices(letters, k=generator.randrange(2, 9))) for _ in range(number)]
+
+
+def sides(number=1_500, seed=1, target_script=1, separator=" "):
+    """Sentences of random words, and the same word by word in another script, in another order."""
+    generator = random.Random(seed)
+    source_words, target_words = words_of(400, 0), words_of(400, target_script)
+    sources, targets = [], []
+    for _ in range(number):
+        chosen = [min(int(generator.expovariate(1 / 60)), 399) for _ in range(generator.randrange(3, 12))]
+        sources.append(" ".join(source_words[word] for word in chosen))
+        generator.shuffle(chosen)
+        targets.append(separator.join(target_words[word] for word in chosen))
+    return sources, targets
+
+
+def lost(lines, place, number):
+    return lines[:place] + lines[place + number :]
+
+
+SCRIPTS = [(1, " "), (2, "")]
+
+
+@pytest.mark.parametrize(("script", "separator"), SCRIPTS)
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+def test_clean_text_has_no_slips(script, separator, seed):
+    for number in (100, 150, 400, 1_500):
+        alignment = find_slips(*sides(number, seed, script, separator))
+        assert alignment.stretches == []
+        assert not alignment.is_unrelated
+
+
+@pytest.mark.parametrize(("script", "separator"), SCRIPTS)
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [
+        (0, 60),
+        (700, 1),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0, 1), (0, 5), (700, 5), (700, 60))),
+    ],
+)
+def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
+    sources, targets = sides(target_script=script, separator=separator)
+    ((first, last, slip),) = find_slips(sources, lost(targets, place, number)).stretches
+    assert slip == -number
+    assert abs(first - 1 - place) <= number + 8
+    assert last == len(sources) - number
+    ((first, last, slip),) = find_slips(lost(sources, place, number), targets).stretches
+    assert slip == number
+    assert abs(first - 1 - place) <= 8
+
+
+def test_a_stretch_between_a_lost_and_a_surplus_line_has_both_ends():
+    sources, targets = sides()
+    targets = lost(targets, 500, 1)
+    targets.insert(1_100, "ξξξ ψψψ")
+    ((first, last, slip),) = find_slips(sources, targets).stretches
+    assert (slip, abs(first - 501) <= 8, abs(last - 1_100) <= 8) == (-1, True, True)
+
+
+def test_sides_that_do_not_translate_each_other_are_unrelated():
+    sources, targets = sides(2_000)
+    random.Random(0).shuffle(targets)
+    alignment = find_slips(sources, targets)
+    assert alignment.is_unrelated
+    assert alignment.stretches == []
+
+
+def test_too_few_lines_are_not_aligned():
+    sources, targets = sides(99)
+    assert find_slips(sources, targets[1:]).stretches == []
+    assert first_misaligned_line([], []) is None
+
+
+def test_equal_lines_and_lines_without_words_are_no_slip():
+    for line in ("", "123", "a", "。"):
+        alignment = find_slips([line] * 500, [line] * 500)
+        assert alignment.stretches == []
+
+
+def test_the_first_misaligned_line_is_that_of_the_lost_one():
+    sources, targets = sides()
+    assert abs(first_misaligned_line(sources, lost(targets, 300, 2)) - 301) <= 8
+    assert first_misaligned_line(sources, targets) is None
+
+
+def with_names(sources, targets, place, number):
+    """Both sides with a list of names, which are not translated; names have the words of other names."""
+    parts = ["Arithmetic", "Attribute", "Import", "Index", "Key", "Name", "Type", "Value", "Error", "Warning", "Exit"]
+    pairs = [(one, other) for one in parts for other in parts]
+    names = [f":exc:`{one}{other}{index // len(pairs)}`" for index, (one, other) in enumerate(pairs * 9)][:number]
+    return ([*side[:place], *names, *side[place:]] for side in (sources, targets))
+
+
+@pytest.mark.parametrize("number", [100, 400])
+def test_lines_that_are_not_translated_are_no_evidence(number):
+    sources, targets = with_names(*sides(800), 500, number)
+    assert find_slips(sources, targets).stretches == []
+    for place in (300, 500 + number + 150):  # Slips before and after the names are found.
+        stretches = find_slips(sources, lost(targets, place, 1)).stretches
+        assert {slip for _, _, slip in stretches} == {-1}
+        assert abs(stretches[0][0] - 1 - place) <= 8 and stretches[-1][1] == len(targets) - 1
+    assert find_slips(sources[500 : 500 + number], targets[500 : 500 + number]).stretches == []
+
+
+def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_shuffled():
+    """Their words do not recur, and their lengths alone say less than those of the sentences."""
+    generator = random.Random(0)
+    lengths = [generator.randrange(3, 45) for _ in range(150)]
+    terms = ["".join(generator.choices("aeioubcdfg", k=length)) for length in lengths]
+    others = ["".join(generator.choices("αεηιουβγδζ", k=length + generator.randrange(2))) for length in lengths]
+    sources, targets = sides()
+    sources = [*sources[:700], *terms, *sources[700:]]
+    assert find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches == []
+    generator.shuffle(others)
+    ((first, last, slip),) = find_slips(sources, [*targets[:700], *others, *targets[700:]]).stretches
+    assert (abs(first - 701) <= 8, abs(last - 850) <= 8, slip) == (True, True, None)
+
+
+@pytest.mark.slow
+def test_catalogues_of_technical_text_have_no_slips(real_text):
+    for path in sorted((real_text / "pydocs/es").rglob("*.po")):
+        try:
+            rows = [row[1:] for row in read_file(path, ("en", "es")) if row[1] and row[2]]
+        except CorpusError:
+            continue  # One of them is not in the format.
+        sources, targets = zip(*rows, strict=True) if rows else ((), ())
+        alignment = find_slips(sources, targets)
+        assert (alignment.stretches, alignment.is_unrelated) == ([], False), path
+
+
+PAIRS = [
+    ("multi30k/train.en", "multi30k/train.de"),
+    ("3am/train.en", "3am/train.zh"),
+    ("news/train.en", "news/train.de"),
+    ("tatoeba/eng-ara.eng", "tatoeba/eng-ara.ara"),
+    ("tatoeba/eng-heb.eng", "tatoeba/eng-heb.heb"),
+    ("flores200/eng_Latn.devtest", "flores200/jpn_Jpan.devtest"),
+    ("flores200/eng_Latn.devtest", "flores200/tha_Thai.devtest"),
+    ("flores200/bod_Tibt.devtest", "flores200/tam_Taml.devtest"),
+]
+
+
+def assert_slips_are_found(sources, targets, places=((0, 1), (500, 1), (0, 5), (500, 5))):
+    assert find_slips(sources, targets).stretches == []
+    for place, number in places:
+        ((first, _, slip),) = find_slips(sources, lost(targets, place, number)).stretches
+        assert slip == -number
+        assert abs(first - 1 - place) <= 15
+
+
+def test_slips_of_sentences_are_found_and_clean_text_has_none(root):
+    lines = (root / "mt_cli/corpus/practice/phrasebook-en-it.train.tsv").read_text(encoding="utf-8").split("\n")[:1_000]
+    sources, targets = ([line.split("\t")[side] for line in lines] for side in (0, 1))
+    assert_slips_are_found(sources, targets, places=((0, 1), (500, 5)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", PAIRS)
+def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
+    sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
+    for start in range(0, len(sources) - 999, 1_000):
+        assert_slips_are_found(sources[start : start + 1_000], targets[start : start + 1_000])
+
+
+def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
+    sources, targets = sides()
+    part = targets[800:]
+    random.Random(0).shuffle(part)
+    ((first, last, slip),) = find_slips(sources, targets[:800] + part).stretches
+    assert (slip, last) == (None, 1_500)
+    assert abs(first - 801) <= 8
+
+
+@pytest.mark.parametrize("number", [8, 20, 60])
+def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
+    sources, targets = sides()
+    ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
+    assert slip in (None, -number)
+    assert last == 1_500 - number and abs(first - 1_391) <= number
+
+
+def test_lists_without_recurring_words_are_not_unrelated():
+    generator = random.Random(5)
+
+    def word():
+        return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10)))
+
+    alignment = find_slips([word() for _ in range(1_000)], [word() for _ in range(1_000)])
+    assert alignment.stretches == [] and not alignment.is_unrelated
+
+
+def test_numbers_alone_are_no_slip():
+    for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
+        alignment = find_slips([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
+        assert alignment.stretches == [] and not alignment.is_unrelated
+
+
+@pytest.mark.parametrize("lost", [3, 700, 1_900])
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_the_line_where_files_diverge_is_found(tmp_path, lost, ending):
+    generator = random.Random(lost)
+    english = [" ".join(["word"] * generator.randrange(3, 20)) + generator.choice(".?!") for _ in range(2_000)]
+    italian = [line.replace("word", "parola") for line in english]
+    del italian[lost]
+    for name, lines in (("a.en", english), ("a.it", italian)):
+        content = "".join(line + "\n" for line in lines).encode()
+        (tmp_path / (name + ending)).write_bytes(gzip.compress(content) if ending else content)
+    source = FilesSource(files=(str(tmp_path / f"a.en{ending}"), str(tmp_path / f"a.it{ending}")))
+    with pytest.raises(CorpusError) as caught:
+        read_pairs([source], ("en", "it"), "k")
+    assert "2,000 lines" in str(caught.value)
+    assert "1,999" in str(caught.value)
+    assert abs(int(str(caught.value).rpartition(" ")[2].replace(",", "")) - (lost + 1)) <= 2

@@ -1,0 +1,33 @@
+"""Untrusted SentencePiece models as tokenizers."""
+
+import pytest
+from charsmaps import charsmap_of
+
+from mt_cli.errors import InputError
+from mt_cli.features.exchange.sentencepiece import Pieces, tokenizer_of
+from mt_cli.tokenizer import trust
+from mt_cli.tokenizer.tokenizer import Tokenizer
+
+
+def pieces_of(scores, is_bpe=True, charsmap=b""):
+    return Pieces(is_bpe, scores, charsmap, adds_prefix=True, strips_spaces=True)
+
+
+def test_nested_pieces_are_refused_before_their_merges_are_listed(monkeypatch):
+    """Pieces of 1 to n letters have n * n / 2 merges."""
+    nested = {letter * length: -float(length) for letter in "abc" for length in range(1, 60)}
+    assert tokenizer_of(pieces_of(nested), list(nested)).pieces("bbbb")[-1] == "bbbb"
+    monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 9000)
+    with pytest.raises(InputError, match="merges make more than 9,000 characters"):
+        tokenizer_of(pieces_of(nested), list(nested))
+
+
+@pytest.mark.parametrize("is_bpe", [True, False])
+def test_an_imported_entry_of_a_million_characters_is_refused(is_bpe):
+    with pytest.raises(InputError, match=r"has 1,000,0\d\d characters"):
+        tokenizer_of(pieces_of({"a": -1.0}, is_bpe), ["a", "b" * 10**6])
+
+
+def test_a_tokenizer_with_a_whole_normalisation_is_read():
+    tokenizer = tokenizer_of(pieces_of({"▁c": -1.0}, is_bpe=False, charsmap=charsmap_of(b"b")), ["▁c"])
+    assert Tokenizer.parse(tokenizer.to_json().encode("utf-8"), "x").pieces("c") == ["▁c"]

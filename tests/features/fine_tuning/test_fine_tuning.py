@@ -1,0 +1,550 @@
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from run_content import metrics_of
+from safetensors.torch import load_file
+
+from mt_cli.checkpoint.files import save_checkpoint
+from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.loading import load_config, parse_config
+from mt_cli.errors import ConfigError
+from mt_cli.features.fine_tuning.parent import inherited
+from mt_cli.run.train import train
+from mt_cli.tokenizer.special import EOS_ID, SOS_ID
+
+TREE = {
+    "name": "parent",
+    "corpus": {
+        "source": "en",
+        "target": "xx",
+        "train": {"files": ["train.en", "train.xx"]},
+        "valid": {"fraction": 0.1},
+        "test": {"files": ["test.en", "test.xx"]},
+    },
+    "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
+    "tokenizer": {"algorithm": "bpe", "vocab_size": 300, "shared": True},
+    "training": {"max_epochs": 2, "batch_tokens": 80, "warmup_steps": 2, "log_every_steps": 1, "device": "cpu"},
+    "decoding": {"beam_size": 2, "max_length": 12},
+}
+TREE["model"] |= {"dropout": 0.3, "norm_order": "post", "output_bias": True}
+TREE["training"] |= {"num_pictures": 0}
+TREE["evaluation"] = {"num_resamples": 10}
+
+
+@pytest.fixture(scope="module")
+def family(corpus, one_thread, tmp_path_factory):
+    """A folder with the run `runs/parent`, of sixty pairs, and the configs `parent.yaml` and `child.yaml`."""
+    folder = tmp_path_factory.mktemp("family")
+    for name, number in (("train", 60), ("test", 5)):
+        for side in ("en", "xx"):
+            lines = (corpus / f"{name}.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+            (folder / f"{name}.{side}").write_text("".join(lines[:number]), encoding="utf-8")
+    (folder / "parent.yaml").write_text(yaml.safe_dump(TREE), encoding="utf-8")
+    tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
+    tree |= {"name": "child", "init": {"run": "runs/parent"}}
+    tree["training"] = TREE["training"] | {"learning_rate": 1e-3, "validate_every_steps": 6, "schedule": "constant"}
+    (folder / "child.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train(load_config(folder / "parent.yaml"), Path("runs"))
+    return folder
+
+
+@pytest.fixture
+def child(family, mt, tmp_path):
+    """Runs `mt train` on the pairs of the run `parent`, a copy of which is there, beginning with it."""
+    shutil.copytree(family, tmp_path, dirs_exist_ok=True)
+
+    def run(*settings):
+        return mt("train", "--config", "child.yaml", *(part for each in settings for part in ("--set", each)))
+
+    return run
+
+
+def weights(path):
+    tensors = load_file(path)
+    return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+
+
+def test_a_child_begins_with_the_model_and_the_tokenizers_of_its_parent(child, tmp_path):
+    parent, run = tmp_path / "runs/parent", tmp_path / "runs/child"
+    status, _, err = child("training.max_steps=1", "training.learning_rate=1e-12")
+    assert status == 0, err
+    assert "begins with runs/parent, en to xx, step " in err
+    before, after = (weights(each / "checkpoints/best.safetensors") for each in (parent, run))
+    assert all(torch.allclose(before[name], after[name], atol=1e-8) for name in before)
+    assert (run / "tokenizer.json").read_bytes() == (parent / "tokenizer.json").read_bytes()
+    config, theirs = load_config(run / "config.yaml"), load_config(parent / "config.yaml")
+    assert (config.model, config.tokenizer) == (theirs.model, theirs.tokenizer)
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    trained = TrainedRun.load(parent)
+    expected = {"run": "parent", "languages": ["en", "xx"], "step": trained.state.best_step}
+    assert report["parents"] == [expected | {"weights": trained.digest, "parents": []}]
+
+
+def test_the_score_of_the_parent_is_the_first_and_what_falls_below_it_is_said(child, mt, tmp_path):
+    settings = "training.best_metric=loss", "training.max_steps=12", "decoding.max_length=8"
+    status, _, err = child(*settings, "training.learning_rate=1e-12")
+    assert status == 0, err
+    (line,) = re.findall(r"parent on valid, before the first step: valid loss ([\d.]+)", err)
+    first, *others = (row for row in metrics_of(tmp_path / "runs/child") if "valid/loss" in row)
+    assert first["step"] == 0 and f"{first['valid/loss']:.3f}" == line
+    assert others[0]["valid/loss"] == pytest.approx(first["valid/loss"], abs=1e-4)
+    report = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))
+    assert report["validation"]["parent"] == round(first["valid/loss"], 4)
+    status, _, err = child(*settings, "training.learning_rate=10", "name=worse")
+    assert status == 0 and "  below the parent" in err
+    assert "The best checkpoint is worse on valid than the run that training began with (loss " in err
+    report = json.loads((tmp_path / "runs/worse/report.json").read_text(encoding="utf-8"))
+    assert report["validation"]["is_below_parent"] and report["validation"]["best"] > report["validation"]["parent"]
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", "name=new", "--set", "training.max_steps=1")
+    assert status == 0 and "before the first step" not in err and "parent" not in err.replace("parent.yaml", "")
+
+
+def test_the_average_of_a_child_begins_with_the_weights_of_its_parent(child, tmp_path):
+    settings = "training.max_steps=6", "training.learning_rate=1e-12"
+    assert child(*settings, "name=plain")[0] == 0
+    assert child(*settings, "name=averaged", "training.ema_decay=0.9")[0] == 0
+    plain, averaged = (metrics_of(tmp_path / f"runs/{name}") for name in ("plain", "averaged"))
+    losses = [[row["valid/loss"] for row in rows if "valid/loss" in row] for rows in (plain, averaged)]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_a_child_needs_its_parent_only_to_begin(child, mt, tmp_path, assert_same_run, monkeypatch):
+    assert child("name=whole", "model.dropout=0.2")[0] == 0
+    assert child("name=parts", "model.dropout=0.2", "training.max_steps=7")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child("name=parts", "model.dropout=0.2")
+    assert status == 0, err
+    assert "Resuming from step 7" in err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    assert mt("translate", "--run", "runs/parts", "one two.")[0] == 0
+    assert mt("train", "--config", "runs/parts/config.yaml")[0] == 0
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    ("parts", "prefixes"),
+    [
+        ("[embeddings, encoder]", ("source_embedding.", "target_embedding.", "encoder")),
+        ("[decoder.0.cross_attention]", ("decoder.0.cross_attention.",)),
+        ("[encoder, decoder]", ("encoder", "decoder")),
+    ],
+)
+def test_frozen_parts_stay_as_they_were_and_all_others_are_trained(child, tmp_path, parts, prefixes, precision):
+    options = "training.optimizer=muon", f"training.precision={precision}", "training.max_steps=2"
+    status, _, err = child(f"init.freeze={parts}", *options)
+    assert status == 0, err
+    assert " trained" in err
+    before, after = (weights(tmp_path / f"runs/{name}/checkpoints/last.safetensors") for name in ("parent", "child"))
+    best = weights(tmp_path / "runs/parent/checkpoints/best.safetensors")
+    for name, weight in after.items():
+        is_frozen = name.removeprefix("model.").startswith(prefixes)
+        assert torch.equal(weight, best[name]) == is_frozen, name
+    assert before.keys() == after.keys()
+
+
+def test_a_run_with_frozen_parts_that_is_stopped_ends_as_one_that_was_not(child, tmp_path, assert_same_run):
+    options = "init.freeze=[encoder]", "training.ema_decay=0.9"
+    assert child("name=whole", *options)[0] == 0
+    assert child("name=parts", *options, "training.max_steps=5")[0] == 0
+    assert child("name=parts", *options)[0] == 0
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+
+
+ADAPTERS = "init.adapter_rank=4", "training.learning_rate=1e-2"
+
+
+def test_adapters_are_saved_small_and_merged_wherever_the_run_is_used(child, mt, tmp_path, assert_same_run):
+    options = *ADAPTERS, "training.ema_decay=0.9", "training.optimizer=muon", "training.keep_validated=2"
+    status, _, err = child(*options, "name=whole")
+    assert status == 0, err
+    assert child(*options, "name=parts", "training.max_steps=5")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child(*options, "name=parts")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    run, parent = tmp_path / "runs/whole/checkpoints", weights(tmp_path / "moved/checkpoints/best.safetensors")
+    base, best = weights(run / "base.safetensors"), weights(run / "best.safetensors")
+    assert all(torch.equal(weight, base[name]) for name, weight in parent.items())
+    assert all(name.endswith((".up", ".down")) for name in best)
+    assert any(float(weight.abs().max()) > 0 for name, weight in best.items() if name.endswith(".up"))
+    merged = TrainedRun.load(run.parent).model.state_dict()
+    assert f"model.{next(iter(merged))}" in base and not any(name.endswith(".up") for name in merged)
+    assert mt("average", "--run", "runs/whole", "--last", "2")[0] == 0
+    translated = mt("translate", "--run", "runs/whole", "one two.")
+    assert translated[0] == 0
+    assert mt("average", "--run", "runs/whole", "--output", "runs/merged")[0] == 0
+    assert not list((tmp_path / "runs/merged/checkpoints").glob("base*"))
+    assert mt("translate", "--run", "runs/merged", "one two.")[1] == translated[1]
+    assert child("name=grandchild", "init.run=runs/whole", "training.max_steps=1")[0] == 0
+    assert child("name=stacked", "init.run=runs/whole", *ADAPTERS, "training.max_steps=1")[0] == 0
+
+
+def test_adapters_need_the_weights_that_they_adapt(child, mt, tmp_path):
+    assert child(*ADAPTERS, "training.max_steps=3")[0] == 0
+    base = tmp_path / "runs/child/checkpoints/base.safetensors"
+    content = base.read_bytes()
+    other = TrainedRun.load(tmp_path / "runs/parent").model
+    torch.nn.init.ones_(other.projection.bias)
+    save_checkpoint(base, other, {})
+    for command in (lambda: mt("translate", "--run", "runs/child", "one"), lambda: child(*ADAPTERS)):
+        status, _, err = command()
+        assert (status, "not the file that this model was trained with, so that its adapters fit" in err) == (2, True)
+    base.unlink()
+    assert "base.safetensors" in mt("translate", "--run", "runs/child", "one")[2]
+    base.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    status, _, err = mt("translate", "--run", "runs/child", "one")
+    assert (status, "damaged checkpoint" in err) == (2, True)
+    assert "adapter_rank: needs another run to begin with" in child("init.run=null", "init.adapter_rank=4")[2]
+
+
+def test_adapters_with_an_extended_vocabulary_train_the_new_entries(child, mt, tmp_path):
+    lines = ["一只猫在睡觉。", "one cat"] * 20
+    for side in ("en", "xx"):
+        text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
+        (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
+    settings = "corpus.train={files: [new.en, new.xx], filters: {identical: false, min_script_share: null}}"
+    status, _, err = child(*ADAPTERS, settings, "init.vocabulary=extend", "training.max_steps=3")
+    assert status == 0, err
+    best = weights(tmp_path / "runs/child/checkpoints/best.safetensors")
+    assert {name for name in best if not name.endswith((".up", ".down"))} == {
+        "model.source_embedding.table.weight",
+        "model.target_embedding.table.weight",
+    }
+    assert mt("translate", "--run", "runs/child", "一只猫")[0] == 0
+
+
+def test_what_does_not_fit_the_parent_is_refused_by_name(child, tmp_path):
+    for settings, message in (
+        (("model.d_model=32", "model.num_heads=2"), "model.d_model: is 16 there, not 32"),
+        (("tokenizer.algorithm=unigram",), "tokenizer.algorithm: is bpe there, not unigram"),
+        (("init.freeze=[encode]",), "init.freeze: this model has no part 'encode', did you mean encoder?"),
+        (("init.freeze=[zzz]",), "no part 'zzz'; use embeddings, encoder, decoder, or modules such as decoder.0"),
+        (("init.freeze=[embeddings, encoder, decoder, projection]",), "init.freeze: nothing is left to train"),
+        (("init.run=null", "init.freeze=[encoder]"), "freeze: needs another run to begin with"),
+        (("init.run=runs/paren",), "init.run: runs/paren: no such run directory, did you mean runs/parent?"),
+    ):
+        status, out, err = child(*settings)
+        assert (status, out) == (2, ""), settings
+        assert message in err
+        assert not (tmp_path / "runs/child").exists()
+
+
+def test_an_extended_vocabulary_leaves_old_logits_as_they_were_and_has_no_unknown_entry(child, mt, tmp_path):
+    lines = ["一只猫在睡觉。", "狗看见猫。", "الكلب ينام في البيت", "one cat"] * 20
+    for side in ("en", "xx"):
+        text = "".join(f"{line} {number}\n" for number, line in enumerate(lines))
+        (tmp_path / f"new.{side}").write_text(text if side == "en" else text.upper(), encoding="utf-8")
+    settings = "corpus.train={files: [new.en, new.xx], tag: <2zh>, filters: {identical: false, min_script_share: null}}"
+    assert "has no entry for the tag" in child(settings)[2]
+    extend = settings, "init.vocabulary=extend", "training.max_steps=1", "training.learning_rate=1e-12"
+    status, _, err = child(*extend)
+    assert status == 0, err
+    assert re.search(r"begins with runs/parent, en to xx, step \d+, \d+ new shared entries", err)
+    parent, found = (TrainedRun.load(tmp_path / "runs" / name) for name in ("parent", "child"))
+    old, new = parent.tokenizers[0], found.tokenizers[0]
+    assert new.vocab_size > old.vocab_size
+    assert len(new.encode(["<2zh> 一只猫"])[0]) < len(old.encode(["一只猫"])[0])
+    ids = old.encode(["one two three.", "seven"])
+    assert new.encode(["one two three.", "seven"]) == ids
+    src_ids, tgt_ids = torch.tensor([[*ids[0], EOS_ID]]), torch.tensor([[SOS_ID, *ids[1]]])
+    with torch.inference_mode():
+        before, after = (each.model.eval()(src_ids, tgt_ids) for each in (parent, found))
+    torch.testing.assert_close(after[..., : old.vocab_size], before, atol=1e-6, rtol=1e-6)
+    table = found.model.target_embedding.table.weight
+    spelled = old.encode(["狗"])[0][-3:]  # Three bytes.
+    mean = parent.model.target_embedding.table.weight[spelled].mean(dim=0)
+    torch.testing.assert_close(table[new.encode(["狗"])[0][-1]], mean, atol=1e-6, rtol=1e-6)
+    assert mt("translate", "--run", "runs/child", "<2zh> 狗看见猫。")[0] == 0
+
+
+VALID = "corpus.valid={files: [test.en, test.xx]}"
+
+
+def test_replay_mixes_a_share_of_the_pairs_of_the_parent_and_scores_its_test_set(child, tmp_path, mt, assert_same_run):
+    few = [[f"{number} {side}" for number in range(45)] for side in ("new", "NEW")]
+    for side, lines in zip(("en", "xx"), few, strict=True):
+        (tmp_path / f"new.{side}").write_text("".join(f"{line}\n" for line in lines))
+    settings = VALID, "corpus.train={files: [new.en, new.xx]}", "init.replay=0.25"
+    status, _, err = child(*settings, "name=whole")
+    assert status == 0, err
+    assert "25% of the pairs of an epoch are pairs of parent" in err
+    config = load_config(tmp_path / "runs/whole/config.yaml")
+    own, old = config.corpus.train
+    assert (own.name, old.name) == (None, "parent/train.en")
+    report = json.loads((tmp_path / "runs/whole/report.json").read_text(encoding="utf-8"))
+    seen = [row["num_pairs_seen"] for row in report["corpora"] if row["corpus"] == "train"]
+    assert seen[1] / sum(seen) == pytest.approx(0.25, abs=0.02)
+    assert set(report["extra_tests"]) == {"parent"}
+    assert child(*settings, "name=parts", "training.max_steps=3")[0] == 0
+    shutil.move(tmp_path / "runs/parent", tmp_path / "moved")
+    status, _, err = child(*settings, "name=parts")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/parts", tmp_path / "runs/whole")
+    shutil.move(tmp_path / "moved", tmp_path / "runs/parent")
+    status, _, err = mt("train", "--config", "runs/whole/config.yaml", "--set", "name=again")
+    assert status == 0, err
+    assert_same_run(tmp_path / "runs/again", tmp_path / "runs/whole")
+
+
+def test_replay_reads_the_text_that_the_parent_was_trained_on_and_no_other(child, tmp_path):
+    (tmp_path / "new.en").write_text("new one\n" * 3)
+    path = tmp_path / "train.xx"
+    path.write_bytes(path.read_bytes().replace(b"\n", b" more\n", 1))
+    status, _, err = child(VALID, "corpus.train={files: [new.en, new.en]}", "init.replay=0.5")
+    assert status == 2
+    assert "not the text that parent was trained on" in err
+
+
+def test_a_run_with_replay_resumes_with_its_own_corpora_only(child, tmp_path):
+    for name in ("one", "two"):
+        lines = "".join(f"{name} {number}\n" for number in range(30))
+        for side, text in (("en", lines), ("xx", lines.upper())):
+            (tmp_path / f"{name}.{side}").write_text(text)
+    both = "corpus.train=[{files: [one.en, one.xx]}, {files: [two.en, two.xx]}]"
+    options = VALID, "init.replay=0.5"
+    assert child(*options, both, "training.max_steps=1")[0] == 0
+    status, _, err = child(*options, "corpus.train={files: [one.en, one.xx]}", "training.max_steps=2")
+    assert status == 2, err
+    assert "corpus.train" in err
+
+
+def test_a_child_of_short_sentences_still_translates_sentences_as_long_as_its_parent(child, tmp_path):
+    for side, text in (("en", "one two"), ("xx", "ONE TWO")):
+        (tmp_path / f"short.{side}").write_text("".join(f"{text} {number}\n" for number in range(30)))
+    status, _, err = child("corpus.train={files: [short.en, short.xx]}", "training.max_steps=3")
+    assert status == 0, err
+    parent, run = (TrainedRun.load(tmp_path / "runs" / name) for name in ("parent", "child"))
+    assert run.max_tokens == parent.max_tokens > 8
+    assert child("corpus.train={files: [short.en, short.xx]}", "training.max_steps=5")[0] == 0
+    assert TrainedRun.load(tmp_path / "runs/child").max_tokens == parent.max_tokens
+
+
+def test_damaged_weights_below_adapters_are_refused_with_what_helps(child, mt, tmp_path):
+    assert child(*ADAPTERS, "training.max_steps=1")[0] == 0
+    path = tmp_path / "runs/child/checkpoints/base.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    status, _, err = mt("translate", "--run", "runs/child", "one")
+    assert status == 2 and "base.safetensors: damaged" in err and "train again with --fresh" in err, err
+
+
+def test_runs_of_other_languages_are_not_mixed(child, mt, tmp_path):
+    valid = "corpus.valid={files: [v.en, v.en]}"
+    (tmp_path / "v.en").write_text("one\ntwo three\n")
+    other = "corpus.target=fr", "training.max_steps=1"
+    status, _, err = child(*other)
+    assert status == 0, err
+    both = "--run", "runs/parent", "--run", "runs/child"
+    for command in (("translate", *both, "one"), ("average", *both, "--output", "runs/mean")):
+        status, _, err = mt(*command)
+        assert (status, "runs/child: translates en to fr, and runs/parent en to xx" in err) == (2, True)
+    assert "needs a tag for each corpus" in child(*other, valid, "name=mixed", "init.replay=0.5")[2]
+
+
+def test_an_imported_parent_has_no_pairs_to_replay(child, mt, tmp_path):
+    valid = "corpus.valid={files: [v.en, v.en]}"
+    (tmp_path / "v.en").write_text("one\ntwo three\n")
+    assert child("training.max_steps=1")[0] == 0
+    assert mt("export", "--run", "runs/child", "--format", "bundle", "--output", "bundle")[0] == 0
+    assert mt("import", "bundle", "--output", "runs/imported")[0] == 0
+    status, _, err = child(valid, "name=new", "init.run=runs/imported", "init.replay=0.5")
+    assert (status, "init.replay: imported was imported, so its pairs are not known" in err) == (2, True)
+    for folder, message in (("runs/child", "is a run already"), ("runs", "has no model: no config.json")):
+        assert message in mt("import", folder, "--output", "runs/x")[2]
+
+
+def test_replay_that_cannot_be_counted_is_refused(child):
+    assert "corpus.valid would hold out pairs of both runs" in child("init.replay=0.5")[2]
+    assert "replay: needs another run to begin with" in child("init.run=null", "init.replay=0.5")[2]
+    assert "init.replay: found 1.0" in child("init.replay=1.0")[2]
+
+
+def test_pairs_that_a_filter_chose_by_the_valid_of_the_parent_are_not_replayed(child, tmp_path):
+    path = tmp_path / "runs/parent/config.yaml"
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    tree["corpus"] |= {"valid": [{"files": ["train.en", "train.xx"]}]}
+    tree["corpus"]["filters"]["other_orthography"] = True
+    path.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    status, _, err = child(VALID, "init.replay=0.5")
+    assert status == 2 and "other_orthography of parent compares with its own valid" in err
+    assert "mt data check --config runs/parent/config.yaml --write-clean" in err
+
+
+def test_a_parent_with_a_tag_for_the_target_language_needs_it_in_the_child(child, mt):
+    settings = ("name=tagged", "corpus.tag=to_target", "training.max_steps=1")
+    assert mt("train", "--config", "parent.yaml", *(part for each in settings for part in ("--set", each)))[0] == 0
+    status, _, err = child("init.run=runs/tagged")
+    assert status == 2 and "runs/tagged has a tag before every sentence, which corpora of this" in err
+    status, _, err = child("init.run=runs/tagged", "corpus.tag=to_target", "training.max_steps=1")
+    assert status == 0, err
+
+
+@pytest.mark.parametrize("vocabulary", ["keep", "extend"])
+def test_a_child_may_have_a_spelling_of_its_own(child, mt, tmp_path, vocabulary):
+    letters = "tokenizer.letters={é: e, o: ö}", f"init.vocabulary={vocabulary}"
+    assert child(*letters, "training.max_steps=2")[0] == 0
+    trained = TrainedRun.load(tmp_path / "runs/child")
+    tokenizer = trained.tokenizers[0]
+    assert tokenizer.decode(tokenizer.encode(["xo É"])) == ["xö E"]
+    parent = TrainedRun.load(tmp_path / "runs/parent").tokenizers[0]
+    assert parent.decode(parent.encode(["xo É"])) == ["xo É"]
+    assert (tokenizer.vocab_size == parent.vocab_size) == (vocabulary == "keep")
+    status, _, err = child(*letters, "training.max_steps=4")
+    assert status == 0 and "before the first step" not in err, "resumes"
+    assert child(f"init.vocabulary={vocabulary}", "training.max_steps=4")[0] == 0, "has its letters from the run"
+    report = json.loads((tmp_path / "runs/child/report.json").read_text(encoding="utf-8"))
+    assert "normalize:nfc+é>e+o>ö" in report["bleu"]["signature"]
+
+
+def test_letters_of_a_parent_are_not_those_of_another_language(child, tmp_path):
+    assert child("tokenizer.letters={o: ö}", "training.max_steps=2", "name=lettered")[0] == 0
+    for target, expected in (("xx", {"o": "ö"}), ("yy", {})):
+        settings = f"corpus.target={target}", f"name=child-{target}", "init.run=runs/lettered", "training.max_steps=2"
+        status, _, err = child(*settings)
+        assert status == 0, err
+        assert load_config(tmp_path / f"runs/child-{target}/config.yaml").tokenizer.letters == expected
+
+
+@pytest.mark.parametrize("algorithm", ["word_level", "bpe"])
+def test_made_up_words_need_the_subwords_of_a_parent(algorithm):
+    sections = {"name": "parent", "corpus": TREE["corpus"]}
+    parent = parse_config(sections | {"tokenizer": {"algorithm": algorithm}}, "f.yaml")
+    tree = sections | {"name": "child", "init": {"run": "runs/parent"}, "training": {"inserted_words": 0.3}}
+    child = parse_config(tree, "f.yaml")
+    if algorithm == "bpe":
+        assert inherited(child, parent, "f.yaml").training.inserted_words == 0.3
+    else:
+        with pytest.raises(ConfigError, match=r"training\.inserted_words: word_level has no subwords"):
+            inherited(child, parent, "f.yaml")
+
+
+def test_a_run_cannot_begin_with_itself(child, mt, tmp_path):
+    assert child("training.max_steps=1")[0] == 0
+    status, _, err = mt("train", "--config", "child.yaml", "--set", "init.run=runs/child", "--fresh")
+    assert status == 2
+    assert "init.run: runs/child is the directory of this run itself" in err
+    assert (tmp_path / "runs/child/report.json").is_file()
+
+
+@pytest.mark.parametrize("preset", ["tiny", "auto"])
+def test_a_preset_of_a_child_chooses_its_training_alone(child, tmp_path, preset):
+    status, _, err = child(f"preset={preset}", "training.max_steps=1")
+    assert status == 0, err
+    config, theirs = (load_config(tmp_path / f"runs/{name}/config.yaml") for name in ("child", "parent"))
+    assert (config.model, config.tokenizer) == (theirs.model, theirs.tokenizer)
+    assert (config.training.optimizer, config.training.max_steps) == ("muon", 1)
+
+
+def test_a_damaged_parent_is_refused_before_anything_is_written(child, tmp_path):
+    path = tmp_path / "runs/parent/checkpoints/best.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 1
+    path.write_bytes(content)
+    status, _, err = child()
+    assert status == 2
+    assert "init.run: " in err and "damaged checkpoint" in err
+    assert not (tmp_path / "runs/child").exists()
+
+
+def test_other_commands_on_the_config_of_a_child_use_the_tokenizers_of_its_parent(child, mt):
+    status, out, err = mt("tokenize", "--config", "child.yaml")
+    assert status == 0, err
+    assert "bpe, one for both languages" in out
+    assert mt("data", "show", "--config", "child.yaml")[0] == 0
+
+
+def test_runs_of_one_vocabulary_translate_as_an_ensemble(child, mt):
+    assert child("training.max_steps=3", "training.learning_rate=1e-2")[0] == 0
+    both = "--run", "runs/parent", "--run", "runs/child"
+    status, out, err = mt("translate", *both, "one two.", "three")
+    assert (status, len(out.splitlines())) == (0, 2), err
+    assert (
+        mt("translate", "--run", "runs/parent", "--run", "runs/parent", "one two.")[1]
+        == mt("translate", "--run", "runs/parent", "one two.")[1]
+    )
+    status, out, err = mt("evaluate", *both, "--json")
+    assert status == 0, err
+    assert json.loads(out)["run"] == "parent + child"
+    pair = "score", "one", "ONE", "--precision", "fp32"
+    log_probs = [
+        float(mt(*pair, *(part for run in runs for part in ("--run", f"runs/{run}")))[1])
+        for runs in (["parent"], ["child"], ["parent", "child"])
+    ]
+    assert min(log_probs[:2]) - 1e-3 <= log_probs[2] <= max(log_probs[:2]) + 1e-3  # They have four decimals.
+
+
+def test_the_mean_of_runs_of_one_lineage_is_a_run(child, mt, tmp_path):
+    for name, parent in (("one", "parent"), ("two", "parent"), ("three", "one")):
+        settings = f"name={name}", f"init.run=runs/{parent}", f"training.seed={len(name)}", "training.max_steps=2"
+        assert child(*settings)[0] == 0
+    mean = "average", "--run", "runs/one", "--run", "runs/three", "--run", "runs/two", "--output", "runs/mean"
+    status, out, err = mt(*mean)
+    assert (status, out) == (0, "runs/mean\n"), err
+    assert "  from three, en to xx, step 2 (" in err and "\n      from parent, " in err
+    one, two, three, mean = (
+        weights(tmp_path / f"runs/{name}/checkpoints/best.safetensors") for name in ("one", "two", "three", "mean")
+    )
+    for name, weight in mean.items():
+        torch.testing.assert_close(weight, (one[name] + two[name] + three[name]) / 3)
+    assert mt("translate", "--run", "runs/mean", "one two.")[0] == 0
+    assert mt("evaluate", "--run", "runs/mean", "--split", "test")[0] == 0
+    status, out, _ = mt("inspect", "--run", "runs/three")
+    assert re.match(r"from one, en to xx, step 2 \([0-9a-f]{12}\)\n  from parent, en to xx, step \d+ \(.*\)\n\n", out)
+
+
+def test_a_mean_of_runs_without_a_common_ancestor_is_refused(child, mt, tmp_path):
+    assert mt("train", "--config", "parent.yaml", "--set", "name=other", "--set", "training.learning_rate=1e-4")[0] == 0
+    both = "average", "--run", "runs/parent", "--run", "runs/other"
+    status, _, err = mt(*both, "--output", "runs/mean")
+    assert (status, "runs/other: does not come from the same run as runs/parent" in err) == (2, True)
+    for options in (both, (*both, "--output", "x", "--last", "2")):
+        status, _, err = mt(*options)
+        assert (status, "for a mean of runs, give --output DIR, without --last and --best" in err) == (2, True)
+    assert "exists already" in mt(*both, "--output", "runs/other")[2]
+    assert "the name of a run has letters" in mt(*both, "--output", "runs/a b")[2]
+    once = "average", "--run", "runs/parent", "--output", "runs/mean"
+    assert "a single run without adapters" in mt(*once)[2]
+    assert "a run is given twice" in mt(*once, "--run", "runs/../runs/parent")[2]
+    assert not (tmp_path / "runs/mean").exists()
+
+
+def test_runs_of_different_vocabularies_are_no_ensemble(child, mt, tmp_path):
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", "name=other", "--set", "tokenizer.vocab_size=310")
+    assert status == 0, err
+    status, out, err = mt("translate", "--run", "runs/parent", "--run", "runs/other", "one")
+    assert (status, out) == (2, "")
+    assert "runs/other: has other vocabularies than runs/parent" in err
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_trained_on"),
+    [
+        ("training.learning_rate=0.0001", True),
+        ("training.batch_tokens=90", True),
+        ("corpus.max_tokens=50", True),
+        ("model.d_ff=32", False),
+        ("tokenizer.vocab_size=280", False),
+    ],
+)
+def test_what_may_not_change_when_a_run_resumes_is_refused_with_lines_that_train_on(child, mt, setting, is_trained_on):
+    status, _, err = mt("train", "--config", "parent.yaml", "--set", setting)
+    assert status == 2 and f"{setting.partition('=')[0]}: was" in err and "use --fresh" in err
+    found = re.search(
+        r"\(init.run\), write these lines into the config and leave out `tokenizer` and `model`.*?:\n((  .*\n)+)", err
+    )
+    assert (found is not None) == is_trained_on, err
+    if found is not None:
+        tree = {key: value for key, value in TREE.items() if key not in ("model", "tokenizer")}
+        tree |= yaml.safe_load(found[1])
+        assert tree["name"] == "parent-2"
+        Path("next.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        status, _, err = mt("train", "--config", "next.yaml", "--set", setting)
+        assert status == 0 and "begins with runs/parent" in err, err

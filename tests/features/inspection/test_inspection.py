@@ -1,0 +1,300 @@
+import json
+import math
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from mt_cli.config.directions import Tagging
+from mt_cli.config.sections import ModelConfig, TokenizerConfig
+from mt_cli.decoding.engine import TransformerEngine
+from mt_cli.errors import InputError
+from mt_cli.evaluation.texts import METRICS, Scorer
+from mt_cli.features.inspection.page import better_values
+from mt_cli.features.inspection.trace import KINDS, draw_model, parameter_table, trace_translation
+from mt_cli.model.positions import sinusoids
+from mt_cli.model.transformer import Transformer
+from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def translator(trained):
+    return Translator.load(trained, "cpu", "fp32")
+
+
+def test_the_parameter_table_counts_every_weight_once(translator):
+    lines = parameter_table(translator.engine.model)
+    total = sum(weight.numel() for weight in translator.engine.model.parameters())
+    numbers = [int(line.split()[-2].replace(",", "")) for line in lines[1 : lines.index("")]]
+    assert sum(numbers) == total
+    assert f"{total:,}" in lines[-1]
+    assert any(re.match(r"encoder\.N\.self_attention\.query\.weight +32 x 32 ", line) for line in lines)
+
+
+def test_a_trace_agrees_with_greedy_translation_and_with_scoring(translator):
+    trace = trace_translation(translator, "one two three.")
+    assert trace.text == translator.translate(["one two three."], beam_size=1)[0] == "ONE TWO THREE."
+    assert [choice.token for choice in trace.choices] == trace.output_tokens == ["ONE", "TWO", "THREE", "￭.", "[EOS]"]
+    for choice in trace.choices:
+        assert choice.probability > choice.runners_up[0][1] >= choice.runners_up[-1][1] >= 0
+        assert choice.probability + sum(probability for _, probability in choice.runners_up) <= 1.001
+    score = sum(translator.score(["one two three."], [trace.text])[0].token_scores)
+    assert math.prod(choice.probability for choice in trace.choices) == pytest.approx(math.exp(score), rel=1e-3)
+    for kind, (weights, *others) in trace.attention.items():
+        size = len(trace.target_tokens), len(trace.source_tokens)
+        expected = {KINDS[0]: (size[1], size[1]), KINDS[1]: (size[0], size[0]), KINDS[2]: size}[kind]
+        assert not others and weights.shape == (2, *expected)
+        assert weights.sum(dim=-1).flatten().tolist() == pytest.approx([1.0] * 2 * expected[0], abs=1e-5)
+    decoder = trace.attention[KINDS[1]][0]
+    assert not decoder.triu(diagonal=1).any()
+
+
+def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
+    status, out, err = mt("inspect", "--run", trained, "--output", "pictures")
+    assert status == 0 and "cross_attention.query.weight" in out and "100.0%" in out
+    names = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert names == {"positions.png", "embeddings.png"}
+    status, out, err = mt("inspect", "one two.", "--run", trained, "--output", "heads", "--picture", "svg")
+    assert status == 0 and out.startswith("ONE TWO.\n") and "runners-up" in out and len(out.splitlines()) == 6
+    text = (tmp_path / "heads" / "cross_attention.svg").read_text(encoding="utf-8")
+    assert "layer 1, head 2" in text and "layer 1, mean" in text and ">[EOS]<" in text
+    assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("wrote ")
+
+
+@pytest.mark.parametrize("sentence", [(), ("one two.",)])
+def test_the_pictures_are_drawn_even_if_standard_output_is_not_read(fork_server, trained, tmp_path, sentence):
+    arguments = ["mt", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys; from mt_cli.cli import main as cli\n"
+        "sys.stdout.reconfigure(line_buffering=True)  # Each line goes out at once, as those of a long table do.\n"
+        f"sys.argv = {arguments}; cli.main()",
+        encoding="utf-8",
+    )
+    fork_server.start(tmp_path, program=str(program), streams=("there", "left", "there"))
+    [status] = fork_server.wait()
+    err = (tmp_path / "stream.2").read_text(encoding="utf-8")
+    assert status == 0, err
+    num_pictures = 4 if sentence else 2
+    assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("wrote ")
+    assert "Traceback" not in err and "BrokenPipe" not in err
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The tables of positions that are drawn."""
+    tables = []
+    monkeypatch.setattr("mt_cli.features.inspection.trace.save_positions", lambda table, path: tables.append(table))
+    return tables
+
+
+@pytest.mark.parametrize(("options", "number"), [((), 100), (("--positions", 7), 7), (("--positions", 300), 300)])
+def test_the_requested_number_of_positions_is_drawn(mt, trained, drawn, options, number):
+    assert mt("inspect", "--run", trained, "--output", "pictures", *options)[0] == 0
+    (table,) = drawn
+    assert torch.equal(table, sinusoids(number, 32))
+
+
+def test_only_positions_that_were_learned_are_drawn(translator, tmp_path, drawn):
+    config = ModelConfig(d_model=32, num_heads=2, positions="learned", max_positions=40)
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    model = Transformer(config, *(each.vocab_size for each in tokenizers))
+    learned = Translator(TransformerEngine(model), tokenizers, translator.decoding, 6)
+    draw_model(learned, tmp_path, "png")
+    draw_model(learned, tmp_path, "png", 30)
+    assert [len(table) for table in drawn] == [40, 30]
+    assert torch.equal(drawn[1], model.source_embedding.positions.weight[:30])
+    with pytest.raises(InputError, match="41 positions: this model has learned 40"):
+        draw_model(learned, tmp_path, "png", 41)
+
+
+def test_embeddings_are_drawn_without_special_tokens_tags_and_bytes(translator, tmp_path, monkeypatch):
+    drawn = {}
+    monkeypatch.setattr("mt_cli.features.inspection.trace.save_norms", lambda norms, path: drawn.update(norms))
+    config = TokenizerConfig(algorithm="bpe", vocab_size=300)
+    tokenizers = [train_tokenizer(["a bc abc"], config, tags) for tags in (["<2x>"], [])]
+    model = Transformer(ModelConfig(d_model=32, num_heads=2), *(each.vocab_size for each in tokenizers))
+    draw_model(
+        Translator(TransformerEngine(model), tokenizers, translator.decoding, 6, Tagging(("<2x>",))), tmp_path, "png"
+    )
+    for side, num_fixed in (("source", 4 + 1 + 256), ("target", 4 + 256)):
+        table = getattr(model, f"{side}_embedding").table.weight
+        assert torch.equal(drawn[side], table.detach().norm(dim=1)[num_fixed:])
+
+
+def test_no_positions_are_drawn_if_only_attention_knows_them(translator, tmp_path, drawn):
+    tokenizers = translator.source_tokenizer, translator.target_tokenizer
+    config = ModelConfig(d_model=32, num_heads=2, positions="rotary")
+    model = Transformer(config, *(each.vocab_size for each in tokenizers))
+    rotary = Translator(TransformerEngine(model), tokenizers, translator.decoding, 6)
+    assert [path.name for path in draw_model(rotary, tmp_path, "png")] == ["embeddings.png"] and not drawn
+    with pytest.raises(InputError, match="7 positions: this model adds no encoding"):
+        draw_model(rotary, tmp_path, "png", 7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((" ",), "the sentence is empty"),
+        (("one.", "--positions", "9"), "--positions: the positional encoding is drawn without a sentence"),
+        (("one " * 300,), "give a sentence of up to 6"),
+        (("one.", "--picture", "bmp"), "use png or svg"),
+        (("--output", "file"), "another folder"),
+        (("--run", "nothing"), "nothing"),
+    ],
+)
+def test_bad_arguments_of_inspect_are_named(mt, trained, tmp_path, arguments, words):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    run = () if "--run" in arguments else ("--run", trained)
+    status, _, err = mt("inspect", *arguments, *run)
+    assert status == 2 and words in err and "Traceback" not in err
+
+
+class Page(HTMLParser):
+    """Checks that tags are closed, and collects the addresses that a page would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.loaded = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.loaded += [value for name, value in attributes if name in ("src", "href") and not value.startswith("#")]
+        if tag not in ("meta", "link", "br", "img") and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        assert tag in ("line", "circle", "polyline", "rect")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_a_report_is_one_page_that_loads_nothing(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "other")
+    config = tmp_path / "other" / "config.yaml"
+    changed = config.read_text(encoding="utf-8").replace("max_epochs: 30", "max_epochs: 31")
+    config.write_text(changed.replace("max_length: null", "max_length: 9"), encoding="utf-8")
+    report_path = tmp_path / "other" / "report.json"
+    other = json.loads(report_path.read_text(encoding="utf-8")) | {"num_steps": 7}
+    report_path.write_text(json.dumps(other | {"hardware": other["hardware"] | {"gpu": None}}), encoding="utf-8")
+    status, out, _ = mt("report", "--run", trained, "--against", "other", "--output", "page.html")
+    assert (status, out) == (0, "page.html\n")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == [] and page.loaded == []
+    assert "url(" not in text and "@import" not in text
+    for part in ("Scores", "Curves", "Samples", "Attention", "Data", "Config", "Environment"):
+        assert f'<h2 id="{part.lower()}">{part}</h2>' in text
+    report = json.loads((trained / "report.json").read_text(encoding="utf-8"))
+    assert f"{report['bleu']['score']:.2f}" in text and report["bleu"]["signature"] in text
+    assert "<td>TER</td><td>lower</td>" in text and "<td>BLEU</td><td>higher</td>" in text
+    assert "<p>tiny, test: 40 sentences: intervals and p-values mean little" in text
+    assert "<td><code>training.max_epochs</code></td><td>30</td><td>31</td>" in text
+    assert "<td><code>decoding.max_length</code></td><td>null</td><td>9</td>" in text and ">None<" not in text
+    assert f"The runs had {report['num_steps']:,} and 7 steps" in text and "nothing about other seeds" in text
+    num_held_out = report["corpora"][0]["num_held_out"]
+    assert num_held_out > 30 and f"held out for valid {num_held_out}" in text
+    assert text.count("<polyline") >= 10
+    (accuracy,) = re.findall(r"<figcaption>Token accuracy.*?</figure>", text, re.DOTALL)
+    assert all(f"{run} {part}/token_accuracy" in accuracy for run in ("tiny", "other") for part in ("train", "valid"))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_the_better_values_of_a_metric_are_those_of_the_better_translation(metric):
+    references = ["one two three four five six.", "seven eight nine ten eleven twelve."]
+    perfect, poor = (
+        Scorer("en", "13a").score(hypotheses, references, [metric])[metric].score
+        for hypotheses in (references, ["one three two.", "seven nine nine eight."])
+    )
+    assert better_values(metric) == ("higher" if perfect > poor else "lower")
+
+
+def test_a_report_says_for_every_score_and_curve_which_values_are_better(mt, trained, tmp_path):
+    assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    for metric, label in METRICS.items():
+        assert f'<td>{label}</td><td>{better_values(metric)}</td><td class="number">' in text
+    captions = re.findall(r"<figcaption>(.*?)</figcaption>", text)
+    words = {"Loss": "lower is better", "BLEU": "higher is better", "chrF": "higher is better",
+             "Token accuracy": "higher is better", "Target tokens a second": "higher is faster"}  # fmt: skip
+    for title, direction in words.items():
+        assert any(caption.startswith(title) and caption.endswith(direction) for caption in captions), title
+    assert "higher is better" in re.search(r'<div class="tiles">(.*?)<h2', text, re.DOTALL)[1]
+
+
+def test_a_report_says_what_a_pale_picture_of_attention_means(mt, trained, tmp_path):
+    assert mt("report", "--run", trained, "--output", "page.html")[0] == 0
+    attention = (tmp_path / "page.html").read_text(encoding="utf-8").partition('<h2 id="attention">')[2]
+    assert "pale and its rows are alike, the model has not learned" in attention.partition("<h2")[0]
+
+
+def test_an_older_name_of_an_option_still_compares(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "other")
+    for option in ("--against", "--compare"):
+        output = tmp_path / f"{option}.html"
+        assert mt("report", "--run", trained, option, "other", "--output", output)[0] == 0
+    old, new = (
+        re.sub(r"\d+\.\d+ s\b", "", (tmp_path / f"{option}.html").read_text()) for option in ("--compare", "--against")
+    )
+    assert old == new and ">other<" in new
+    assert mt("report", "--run", trained, "--against", "other", "--compare", "none")[0] == 2
+
+
+def test_text_in_a_report_is_text(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "samples.txt").write_text(
+        "# step 9\nsource     <script>alert(1)</script>\nreference  a&b\nhypothesis <b>\n\n", encoding="utf-8"
+    )
+    assert mt("report", "--run", "run")[0] == 0
+    text = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in text and "&lt;script&gt;" in text and "a&amp;b" in text
+
+
+def test_an_unfinished_or_damaged_run_is_reported_without_its_missing_files(mt, trained, tmp_path):
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / "report.json").unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 5, "train/loss": 2.5}\n{"step"', encoding="utf-8")
+    status, _, err = mt("report", "--run", "run")
+    assert status == 0 and "attention is not drawn" in err
+    assert "not finished" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert mt("report", "--run", "run", "--against", "none")[0] == 2
+    assert mt("report", "--run", "run", "--output", "no/page.html")[0] == 2
+
+
+def test_every_metric_is_documented(root, trained):
+    documented = set(
+        re.findall(r"`((?:train|valid|optimizer|speed|final)/[\w/]+)", (root / "docs/runs.md").read_text())
+    )
+    rows = [json.loads(line) for line in (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    tags = {key for row in rows for key in row} - {"step", "elapsed_seconds"}
+    assert tags and tags <= documented
+
+
+def test_attention_is_drawn(mt, trained, tmp_path):
+    status, out, _ = mt("translate", "one two.", "--run", trained, "--attention", "a.png")
+    assert (status, out) == (0, "ONE TWO.\n")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    status, _, err = mt("translate", "one two.", "--run", trained, "--attention", "a.xyz")
+    assert status == 2
+    assert "a.xyz" in err
+
+
+def test_attention_of_a_sentence_that_is_too_long(mt, trained):
+    status, _, err = mt("translate", "one two three four five six seven.", "--run", trained, "--attention", "a.png")
+    assert status == 2
+    assert "up to 6 tokens" in err
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_validation_draws_the_attention_of_some_samples(mt, tiny_config, tmp_path, number):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    options = ("--set", f"training.num_pictures={number}", "--set", "training.max_steps=1")
+    assert mt("train", "--config", tiny_config, *options)[0] == 0
+    board = EventAccumulator(str(tmp_path / "runs" / "tiny")).Reload()
+    assert board.Tags()["images"] == [f"attention/{place}" for place in range(1, number + 1)]

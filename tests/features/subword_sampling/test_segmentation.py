@@ -1,0 +1,298 @@
+from collections import Counter
+from itertools import chain, islice, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mt_cli.batching.batches import MixedPairs, count_batches, epoch_batches
+from mt_cli.batching.encoded import EncodedPairs, encode_block
+from mt_cli.batching.streamed import StreamedPairs
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sections import TokenizerConfig
+from mt_cli.corpus.identity import hashes_of
+from mt_cli.features.subword_sampling import sampling
+from mt_cli.features.subword_sampling.pairs import ResegmentedPairs
+from mt_cli.features.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
+from mt_cli.tokenizer.special import BYTES, UNK_ID
+from mt_cli.tokenizer.training import train_tokenizer
+
+TEXTS = [
+    "the cat sat on the other mat, then the cathedral's matter was settled: 14 cats!",
+    "thermal matters there; a cat-like theatre (other than the catalogue) sat there",
+    "Ist das Theater dort? Ja, das Theater. » Nein «  zwei  Leerzeichen",
+    "日本語のテキスト。日本の本、日本語のテキスト。 日本 the テキスト",
+    "ཀུན་དགའ་ ข้อความภาษาไทย ข้อความ",
+]
+SAMPLING = {"bpe": {"bpe_dropout": 0.3}, "unigram": {"unigram_alpha": 0.3}}
+LANGUAGES = ["eng_Latn", "deu_Latn", "jpn_Jpan", "zho_Hans", "tha_Thai", "arb_Arab", "hin_Deva"]
+
+
+def trained(algorithm="bpe", texts=TEXTS, tags=(), **options):
+    options = {"vocab_size": 600, **SAMPLING[algorithm], **options}
+    config = TokenizerConfig(algorithm=algorithm, **options)
+    return train_tokenizer(texts, config, tags), config
+
+
+@pytest.fixture(scope="module", params=SAMPLING)
+def tagged(request):
+    return trained(request.param, tags=("<bt>", "the"))
+
+
+def keys_of(number, seed=0):
+    return numbered(np.full(number, seed, np.uint64), np.arange(number))
+
+
+def resegment(segmenter, tokenizer, texts, seed=0):
+    """Other ids of each text."""
+    ids, lengths = segmenter(*tokenizer.encode_flat(texts), keys_of(len(texts), seed))
+    return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+TEXT = st.text(max_size=30) | st.lists(st.sampled_from(" ".join(TEXTS).split()), max_size=8).map(" ".join)
+
+
+@settings(deadline=None, max_examples=50)
+@given(texts=st.lists(st.tuples(st.sampled_from(["", "<bt> ", "the "]), TEXT).map("".join), min_size=1), seed=...)
+def test_other_segmentations_have_the_same_text_and_the_same_tag(tagged, texts, seed: bool):
+    tokenizer, config = tagged
+    encoded = tokenizer.encode(texts)
+    tags = {ids[0] for ids in tokenizer.encode(["<bt>", "the"])}
+    fixed = {id for ids in tokenizer.encode(["\ue000\ue001☃"]) for id in ids} - set(tokenizer.subwords().values())
+    others = resegment(Segmenter(tokenizer, config, int(seed)), tokenizer, texts)
+    assert tokenizer.decode(others) == tokenizer.decode(encoded)
+    for ids, other in zip(encoded, others, strict=True):
+        assert other[:1] == ids[:1] or not {*ids[:1]} & tags
+        assert [each for each in other if each in fixed] == [each for each in ids if each in fixed]
+
+
+def test_words_are_segmented_in_many_ways(tagged):
+    tokenizer, config = tagged
+    found = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["the catalogue"] * 200)
+    assert len({tuple(ids) for ids in found}) > 3
+
+
+def test_unknown_characters_stay_unknown():
+    tokenizer, config = trained(byte_fallback=False)
+    others = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["cat☃s", "☃☃", "☃ the"])
+    assert [ids.count(UNK_ID) for ids in others] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_without_dropout_words_are_merged_as_the_library_merges_them(texts, language):
+    tokenizer, config = trained(texts=texts[language][:-8] or texts[language], vocab_size=1500)
+    lines = texts[language][-8:]
+    segmenter = Segmenter(tokenizer, config, 1)
+    assert resegment(segmenter, tokenizer, lines) != tokenizer.encode(lines)
+    segmenter = Segmenter(tokenizer, config, 1)
+    segmenter._sampler = MergeDropout(tokenizer, 0.0)
+    assert resegment(segmenter, tokenizer, lines) == tokenizer.encode(lines)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_with_the_highest_dropout_every_token_is_a_character(texts, language):
+    tokenizer, config = trained(texts=texts[language][:300], bpe_dropout=1 - 1e-9)
+    [ids] = resegment(Segmenter(tokenizer, config, 1), tokenizer, texts[language][:1])
+    assert {len(token) for token in tokenizer.tokens(ids) if token not in BYTES} == {1}
+
+
+def dropout_probabilities(tokens, merges, rate):
+    """The probability of each result of BPE-dropout, from all ways to skip possible merges."""
+    possible = [at for at in range(len(tokens) - 1) if (tokens[at], tokens[at + 1]) in merges]
+    found = Counter()
+    for skipped in product([False, True], repeat=len(possible)):
+        probability = float(np.prod([rate if each else 1 - rate for each in skipped]))
+        kept = [at for at, each in zip(possible, skipped, strict=True) if not each]
+        if not kept:
+            found[tokens] += probability
+            continue
+        at = min(kept, key=lambda at: (merges[tokens[at], tokens[at + 1]], at))
+        merged = (*tokens[:at], tokens[at] + tokens[at + 1], *tokens[at + 2 :])
+        for result, share in dropout_probabilities(merged, merges, rate).items():
+            found[result] += probability * share
+    return found
+
+
+def assert_distributed(samples, probabilities):
+    """Compare the frequencies of samples with probabilities, by the chi-square of the frequent ones."""
+    counts, number = Counter(samples), len(samples)
+    assert set(counts) <= {sample for sample, probability in probabilities.items() if probability > 0}
+    assert sum(probabilities.values()) == pytest.approx(1)
+    frequent = [sample for sample, probability in probabilities.items() if probability * number >= 5]
+    chi_square = sum(
+        (counts[each] - probabilities[each] * number) ** 2 / (probabilities[each] * number) for each in frequent
+    )
+    assert len(frequent) > 3
+    assert chi_square < len(frequent) + 4 * np.sqrt(2 * len(frequent))
+
+
+def samples_of(sampler, tokenizer, word, number=20_000):
+    characters = np.array([tokenizer.subwords()[character] for character in word])
+    ids, lengths = sampler(np.tile(characters, number), np.full(number, len(characters)), keys_of(number))
+    return [tuple(tokenizer.tokens(part)) for part in np.split(ids, np.cumsum(lengths)[:-1])]
+
+
+@pytest.mark.parametrize("word", ["▁theatre", "▁tother", "thethe"])
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_bpe_dropout_has_the_distribution_of_the_paper(word, rate):
+    tokenizer, _ = trained()
+    merges = {tuple(pair): rank for rank, pair in enumerate(tokenizer.model()["merges"])}
+    samples = samples_of(MergeDropout(tokenizer, rate), tokenizer, word)
+    assert_distributed(samples, dropout_probabilities(tuple(word), merges, rate))
+
+
+def segmentations(word, entries):
+    """All segmentations of a word."""
+    if not word:
+        return [()]
+    ends = [end for end in range(1, len(word) + 1) if word[:end] in entries]
+    return [(word[:end], *rest) for end in ends for rest in segmentations(word[end:], entries)]
+
+
+@pytest.mark.parametrize("word", ["▁theatre", "▁matter", "▁thermal"])
+@pytest.mark.parametrize("alpha", [0, 0.2, 0.5])
+def test_unigram_sampling_has_the_distribution_of_the_paper(word, alpha):
+    tokenizer, _ = trained("unigram")
+    scores = dict(tokenizer.model()["vocab"])
+    weights = {each: np.exp(alpha * sum(map(scores.get, each))) for each in segmentations(word, scores)}
+    probabilities = {each: weight / sum(weights.values()) for each, weight in weights.items()}
+    assert_distributed(samples_of(Lattice(tokenizer, alpha), tokenizer, word), probabilities)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_with_a_large_alpha_the_best_segmentation_is_sampled(texts, language):
+    tokenizer, config = trained("unigram", texts[language][:300], vocab_size=1500)
+    lines = texts[language][-8:]
+    segmenter = Segmenter(tokenizer, config, 1)
+    segmenter._sampler = Lattice(tokenizer, 1e6)
+    scores = [score for _, score in tokenizer.model()["vocab"]]
+    fixed = set(range(tokenizer.vocab_size)) - set(tokenizer.subwords().values())
+    for ids, best in zip(resegment(segmenter, tokenizer, lines), tokenizer.encode(lines), strict=True):
+        ours, theirs = (sum(scores[each] for each in side if each not in fixed) for side in (ids, best))
+        assert ours == pytest.approx(theirs)
+
+
+def resegmented(algorithm="bpe", number=1_500, batch_tokens=20, max_tokens=256, seed=1, part_sizes=None, times=None):
+    tokenizer, config = trained(algorithm)
+    words = sorted({word for text in TEXTS[:3] for word in text.split()})
+    random = np.random.default_rng(0)
+    texts = [[" ".join(random.choice(words, random.integers(1, 9))) for _ in range(number)] for _ in range(2)]
+    batch, _ = encode_block(texts, [tokenizer] * 2, 256)
+    half = number // 2
+    parts = part_sizes or [number]
+    pairs = EncodedPairs([batch.slice(0, half), batch.slice(half)], parts)
+    mixed = MixedPairs(pairs, times or [1.0] * len(parts), batch_tokens, seed)
+    segmenter = Segmenter(tokenizer, config, seed)
+    return mixed, ResegmentedPairs(mixed, [segmenter] * 2, max_tokens, seed), tokenizer
+
+
+def content(pools):
+    return [[tuple(tuple(side.tolist()) for side in pairs[int(index)]) for index in order] for pairs, order in pools]
+
+
+def texts_of(tokenizer, pools):
+    return [[tuple(tokenizer.decode(pair)) for pair in pool] for pool in content(pools)]
+
+
+@pytest.mark.parametrize("algorithm", SAMPLING)
+def test_every_pair_appears_once_per_epoch_in_the_same_order_as_without_sampling(algorithm):
+    mixed, sampled, tokenizer = resegmented(algorithm, part_sizes=[300, 1_200], times=[2.0, 0.5])
+    assert texts_of(tokenizer, sampled.pools(1, 0)) == texts_of(tokenizer, mixed.pools(1, 0))
+    assert content(sampled.pools(1, 0)) != content(mixed.pools(1, 0))
+    assert np.sum([placed.num_pairs for placed in epoch_batches(sampled, 20, 1, 1)], axis=0).tolist() == [600, 600]
+
+
+def test_segmentations_are_a_function_of_seed_epoch_and_pair():
+    _, sampled, _ = resegmented()
+    pools = content(sampled.pools(1, 0))
+    assert len(pools) > 2
+    again = resegmented()[1]
+    assert content(again.pools(1, 2)) == pools[2:]
+    assert content(again.pools(1, 0)) == pools
+    assert content(again.pools(2, 0)) != pools
+    assert content(resegmented(seed=2)[1].pools(1, 0)) != pools
+    larger = content(resegmented(batch_tokens=200)[1].pools(1, 0))
+    assert len(larger) < len(pools) and [*chain(*larger)] == [*chain(*pools)]
+
+
+def test_no_segmentation_depends_on_what_is_remembered(monkeypatch):
+    expected = content(resegmented()[1].pools(0, 0))
+    monkeypatch.setattr(sampling, "_NUM_SLOTS", 7)
+    monkeypatch.setattr(sampling, "_MAX_REMEMBERED_IDS", 500)
+    sampled = resegmented()[1]
+    assert content(sampled.pools(0, 0)) == content(sampled.pools(0, 0)) == expected
+    assert len(sampled._segmenters[0]._remembered) < 200_000
+
+
+def test_copies_of_a_pair_are_segmented_differently_within_an_epoch():
+    _, sampled, tokenizer = resegmented(number=10, times=[100.0])
+    copies = Counter(pair for pool in content(sampled.pools(0, 0)) for pair in pool)
+    texts = {tuple(tokenizer.decode(pair)) for pair in copies}
+    assert len(texts) <= 10 and len(copies) > 100
+
+
+def test_a_side_that_would_be_too_long_keeps_its_ids():
+    mixed, free, _ = resegmented()
+    longest = int(mixed.pairs.lengths().max())
+    _, limited, _ = resegmented(max_tokens=longest)
+    canonical, sampled, kept = (
+        [side for pool in content(pairs.pools(0, 0)) for pair in pool for side in pair]
+        for pairs in (mixed, free, limited)
+    )
+    assert max(map(len, sampled)) > longest
+    for before, other, after in zip(canonical, sampled, kept, strict=True):
+        assert after == (other if len(other) <= longest else before)
+
+
+def test_steps_per_epoch_are_counted_on_sampled_lengths():
+    mixed, sampled, _ = resegmented()
+    expected = len(list(epoch_batches(sampled, 20, 1, 0)))
+    assert count_batches(sampled, 20, sampled.num_pools) == expected
+    assert count_batches(sampled, 20, 1) == pytest.approx(expected, rel=0.05)
+    assert count_batches(mixed, 20) < 0.95 * expected
+
+
+def test_a_pool_without_pairs_stays_empty():
+    _, sampled, _ = resegmented()
+    pairs, order = sampled._resegmented(EncodedPairs([], [0, 0]), np.empty(0, np.int64), 0, 0)
+    assert (len(pairs), len(order), pairs.part_sizes) == (0, 0, (0, 0))
+    pairs, order = sampled._resegmented(EncodedPairs.from_ids([[], []], [[], [5]]), np.array([1, 0]), 0, 0)
+    assert [pairs[int(index)][1].tolist() for index in order] == [[5], []]
+
+
+@pytest.mark.parametrize("buffer", [16, 40])
+def test_a_stream_is_segmented_anew_and_resumes_from_any_buffer(tmp_path, buffer):
+    lines = [f"the other cat number {index} sat there\tthe matter {index} of the theatre" for index in range(100)]
+    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    file = {"file": str(tmp_path / "a.tsv")}
+    tree = {
+        "source": "en",
+        "target": "xx",
+        "train": {**file, "streaming": True},
+        "valid": file,
+        "shuffle_buffer": buffer,
+    }
+    corpus = CorpusConfig.model_validate(tree, strict=False)
+    tokenizer, config = trained()
+
+    def pairs():
+        streamed = StreamedPairs(corpus, [tokenizer] * 2, [hashes_of([])] * 2, 1)
+        return streamed, ResegmentedPairs(streamed, [Segmenter(tokenizer, config, 1)] * 2, 256, 1)
+
+    streamed, sampled = pairs()
+    pools = content(sampled.pools(1, 0))
+    assert texts_of(tokenizer, sampled.pools(1, 0)) == texts_of(tokenizer, streamed.pools(1, 0))
+    assert content(pairs()[1].pools(1, 2)) == pools[2:]
+    assert len(set(chain(*content(sampled.pools(2, 0)))) & set(chain(*pools))) < 50
+    assert sampled.num_pools is None and count_batches(sampled, 64) is None
+    assert sampled.counts[0]["kept"] == 400
+
+
+def test_at_most_two_pools_are_read_ahead():
+    read = []
+    _, sampled, _ = resegmented()
+    pools = sampled.pairs.pools
+    sampled.pairs.pools = lambda epoch, first: (read.append(1) or pool for pool in pools(epoch, first))
+    list(islice(sampled.pools(0, 0), 1))
+    assert len(read) == 2

@@ -1,0 +1,255 @@
+"""Damaged units and files: an error that names the option, or skipped, counted and named."""
+
+import gzip
+import json
+import re
+
+import pytest
+from corpora import sentences, write_config
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mt_cli.config.sources import FileSource, FolderSource
+from mt_cli.corpus import tmx_damaged
+from mt_cli.corpus.formats import read_file
+from mt_cli.corpus.record import Reading, Record
+from mt_cli.corpus.sources import read_rows
+from mt_cli.errors import CorpusError
+
+HEAD, END = '<?xml version="1.0"?>\n<tmx>\n<header/><body>\n', "</body></tmx>\n"
+FIRST_LINE = 4
+
+
+def unit(source, target="x"):
+    return f'<tu><tuv xml:lang="en"><seg>{source}</seg></tuv><tuv xml:lang="it"><seg>{target}</seg></tuv></tu>\n'
+
+
+def read(path, skip=True):
+    record = Record()
+    rows = list(read_file(path, ("en", "it"), None, Reading(skip_damaged=skip, record=record)))
+    return rows, record
+
+
+DAMAGED = {
+    "ampersand": unit("R & D"),
+    "control": unit("a&#x1F;b"),
+    "nul": unit("a\0b"),
+    "entity": unit("a&nbsp;b"),
+    "tag": unit("a <b c"),
+    "crossed": unit("a").replace("</tuv></tu>", "</tu></tuv>"),
+    "start": unit("a").replace("<tu>", ""),
+    "end": unit("a").replace("</tu>", ""),
+    "both": unit("a").replace("<tu>", "<t>").replace("</tu>", "</t>"),
+    "inside": unit("a").replace("<tu>", "<tu x>"),
+    "comment": unit("a <!-- b"),
+    "nested": unit(unit("a").strip()),
+}
+
+
+@pytest.mark.parametrize("where", [0, 1, 3])
+@pytest.mark.parametrize("kind", DAMAGED)
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_only_the_damaged_unit_is_lost_and_its_line_is_named(tmp_path, kind, where, ending):
+    units = [unit(f"text {number}") for number in range(3)]
+    units.insert(where, DAMAGED[kind])
+    units = [text.replace("<tu>", "<tu><!-- note -->", 1) for text in units]
+    content = (HEAD + "".join(units) + END).encode()
+    path = tmp_path / f"a.tmx{ending}"
+    path.write_bytes(gzip.compress(content) if ending else content)
+    rows, record = read(path)
+    expected = [FIRST_LINE + line for line in range(4) if line != where]
+    if kind != "nested":
+        assert [row[:2] for row in rows] == [(line, f"text {n}") for n, line in enumerate(expected)]
+        assert record.num_skipped == {"unit": 1} and record.num_read == {"unit": 4}
+    assert [row[1] for row in rows if row[1].startswith("text")] == [f"text {n}" for n in range(3)]
+    place = record.skipped["unit"][0]
+    assert place.startswith(f"{path}, line {FIRST_LINE + where}: "), place
+    with pytest.raises(CorpusError, match=r"to skip what is damaged and count it, set `skip_damaged: true`"):
+        read(path, skip=False)
+
+
+@pytest.mark.parametrize("length", range(len(HEAD) + 10, len(HEAD + unit("text 0") + unit("text 1")), 7))
+def test_of_a_file_that_is_cut_off_all_complete_units_are_read(tmp_path, length):
+    text = HEAD + unit("text 0") + unit("text 1") + END
+    (tmp_path / "a.tmx").write_text(text[:length], encoding="utf-8")
+    complete = text[:length].count("</tu>")
+    if not complete:
+        with pytest.raises(CorpusError, match=r"all of its units are damaged.*the first: .*cut off"):
+            read(tmp_path / "a.tmx")
+        return
+    rows, record = read(tmp_path / "a.tmx")
+    assert [row[1] for row in rows] == [f"text {n}" for n in range(complete)]
+    assert record.num_skipped["unit"] == 1 and "cut off" in record.skipped["unit"][0]
+
+
+def test_bytes_of_another_encoding_damage_their_unit_alone(tmp_path):
+    content = (HEAD + unit("a") + unit("perché") + unit("così") + END).encode()
+    (tmp_path / "a.tmx").write_bytes(content.replace("é".encode(), b"\xe9"))
+    rows, record = read(tmp_path / "a.tmx")
+    assert [row[1] for row in rows] == ["a", "così"]
+    assert record.skipped["unit"] == [f"{tmp_path / 'a.tmx'}, line 5: not UTF-8 (found 0xE9)"]
+
+
+def test_a_fault_of_the_whole_file_is_no_damage_of_units(tmp_path):
+    """What is left of a file in another encoding are the units without accents."""
+    units = [unit(f"perché {n}" if n % 3 else f"text {n}") for n in range(30)]
+    (tmp_path / "a.tmx").write_bytes((HEAD + "".join(units) + END).encode("cp1252"))
+    with pytest.raises(CorpusError, match="20 of its 30 units are damaged, so the fault may be that of the whole file"):
+        read(tmp_path / "a.tmx")
+    wide = HEAD.replace("UTF-8", "utf-16").replace("utf-8", "utf-16")
+    if "utf-16" not in wide:
+        wide = '<?xml version="1.0" encoding="utf-16"?>' + wide[wide.index("<tmx") :]
+    (tmp_path / "b.tmx").write_bytes((wide + unit("a") + END).encode())
+    with pytest.raises(CorpusError, match=r"b\.tmx, line 1: not utf-16"):
+        read(tmp_path / "b.tmx")
+
+
+TEXTS = st.text("ab<&>é\u4f60 \n'\"]-!", max_size=8)
+SPACES = st.sampled_from(["", "\n", "<!-- <tu><tuv/></tu> -->\n", "<!-- </tu> -->", "<note>n</note>"])
+UNITS = st.one_of(
+    st.tuples(TEXTS, TEXTS).map(lambda pair: unit(*(re.sub("[<&>]", lambda m: f"&#{ord(m[0])};", t) for t in pair))),
+    TEXTS.map(lambda text: unit(f"<![CDATA[{text.replace(']]>', '')} </tu> <tu>]]>")),
+    st.just("<tu/>"),
+    st.just("<tu a='1'><prop>p</prop><!-- </tu> --></tu>\n"),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(SPACES, UNITS), min_size=1),
+    st.sampled_from(["utf-8", "utf-16", "utf-8-sig"]),
+    st.integers(1, 40),
+)
+def test_a_file_without_damage_is_read_the_same_with_the_option(tmp_path, parts, encoding, size):
+    body = unit("first") + "".join(space + text for space, text in parts)
+    declared = HEAD.replace("?>", f' encoding="{encoding.removesuffix("-sig")}"?>')
+    (tmp_path / "a.tmx").write_bytes((declared + body + END).encode(encoding))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tmx_damaged, "_PIECE_BYTES", size)
+        rows, record = read(tmp_path / "a.tmx")
+    assert rows == read(tmp_path / "a.tmx", skip=False)[0]
+    assert not record.num_skipped
+
+
+def test_units_that_never_end_are_not_held_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(tmx_damaged, "LONGEST", 1_000)
+    monkeypatch.setattr(tmx_damaged, "_PIECE_BYTES", 100)
+    (tmp_path / "a.tmx").write_text(HEAD + unit("a") + "<tu>" + "x" * 5_000 + unit("b") + END, encoding="utf-8")
+    rows, record = read(tmp_path / "a.tmx")
+    assert [row[1] for row in rows] == ["a", "b"]
+    assert record.num_skipped["unit"] >= 1
+
+
+def test_entities_are_never_expanded_in_skipping(tmp_path):
+    text = '<!DOCTYPE tmx [<!ENTITY l "ha">]>\n<tmx>' + unit("&l;") + unit("b") + "</tmx>"
+    (tmp_path / "a.tmx").write_text(text, encoding="utf-8")
+    rows, record = read(tmp_path / "a.tmx")
+    assert [row[1] for row in rows] == ["b"] and record.num_skipped["unit"] == 1
+
+
+def catalogue(folder, name, messages, header=""):
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(header + "".join(f'msgid "{a}"\nmsgstr "{b}"\n\n' for a, b in messages), encoding="utf-8")
+    return path
+
+
+FAULTS = {
+    "line 2: not a line": b'msgid "a"\nmsgstr "b\n',
+    "not UTF-8": b'msgid "a"\nmsgstr "\xe9"\n',
+    "has no msgstr": b'msgid "a"\n',
+    "it is compressed with gzip": gzip.compress(b"x"),
+    "its charset is KOI8-R": b'msgid ""\nmsgstr "Content-Type: text/plain; charset=KOI8-R\\n"\n',
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_damaged_file_of_a_folder_is_skipped_whole_counted_and_named(tmp_path, fault):
+    catalogue(tmp_path, "po/a.po", [("one", "uno")])
+    broken = catalogue(tmp_path, "po/sub/b.po", [("two", "due"), ("three", "tre")])
+    broken.write_bytes(FAULTS[fault] if "charset" in fault or "gzip" in fault else broken.read_bytes() + FAULTS[fault])
+    catalogue(tmp_path, "po/z.po", [("four", "quattro")])
+    source = FolderSource(folder=str(tmp_path / "po"), pattern="**/*.po", skip_damaged=True)
+    record = Record()
+    assert [row[1:] for row in read_rows(source, ("en", "it"), record)] == [("one", "uno"), ("four", "quattro")]
+    (note,) = record.notes()
+    assert note.startswith("1 of 3 files was skipped: sub/b.po") and fault.removeprefix("line 2: ") in note
+    with pytest.raises(CorpusError, match=r"b\.po.*set `skip_damaged: true` \(mt init: --skip-damaged\)"):
+        list(read_rows(source.model_copy(update={"skip_damaged": False}), ("en", "it")))
+
+
+def test_a_folder_in_which_all_is_damaged_is_an_error(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.po").write_text("damage\n", encoding="utf-8")
+    source = FolderSource(folder=str(tmp_path), pattern="*.po", skip_damaged=True)
+    with pytest.raises(CorpusError, match=r"all of its files are damaged, the first: a\.po, line 1: not a line"):
+        list(read_rows(source, ("en", "it")))
+
+
+def test_units_of_a_folder_of_memories_are_skipped_and_not_the_files(tmp_path):
+    (tmp_path / "a.tmx").write_text(HEAD + unit("a") + unit("b & c") + END, encoding="utf-8")
+    (tmp_path / "b.tmx").write_text(HEAD + unit("d") + END, encoding="utf-8")
+    source = FolderSource(folder=str(tmp_path), pattern="*.tmx", skip_damaged=True)
+    record = Record()
+    assert [row[1] for row in read_rows(source, ("en", "it"), record)] == ["a", "d"]
+    assert record.num_skipped == {"unit": 1} and record.num_read == {"file": 2, "unit": 3}
+
+
+@pytest.mark.parametrize(("key", "value"), [("skip_damaged", True), ("inline_codes", "keep")])
+def test_options_of_memories_are_refused_for_other_files(key, value):
+    assert FileSource(file="a.tmx.gz", **{key: value})
+    with pytest.raises(ValueError, match=f"{key}: only"):
+        FileSource(file="a.po", **{key: value})
+
+
+def test_a_table_in_a_folder_of_a_given_format_is_skipped_if_its_rows_are_ragged(tmp_path):
+    (tmp_path / "a.txt").write_text("one\tuno\ntwo\tdue\n", encoding="utf-8")
+    (tmp_path / "b.txt").write_text("three\ttre\nfour\tquattro\tx\nfive\tcinque\n", encoding="utf-8")
+    source = FolderSource(folder=str(tmp_path), pattern="*.txt", format="tsv", skip_damaged=True)
+    record = Record()
+    assert [row[1] for row in read_rows(source, ("en", "it"), record)] == ["one", "two"]
+    assert record.skipped["file"][0].startswith("b.txt, line 2: has 3 cells")
+    with pytest.raises(ValueError, match="skip_damaged: only"):
+        FileSource(file="a.tmx", format="tsv", skip_damaged=True)
+
+
+PAIRS = [(f"the open window of house {n}", f"la finestra della casa {n}") for n in range(60)]
+
+
+def test_init_check_and_training_name_and_count_what_is_skipped(mt, tmp_path):
+    units = "".join(unit(*pair) for pair in PAIRS)
+    (tmp_path / "m.tmx").write_text(HEAD + units + unit("R & D") + END, encoding="utf-8")
+    status, _, err = mt("init", "--file", "m.tmx", "--name", "m")
+    assert status == 2 and "m.tmx, line 64: not well-formed XML" in err and "--skip-damaged" in err
+    note = "note: 1 of 61 units was skipped: m.tmx, line 64: not well-formed XML"
+    status, _, err = mt("init", "--file", "m.tmx", "--name", "m", "--skip-damaged")
+    assert status == 0 and note in err
+    status, out, _ = mt("data", "check", "--config", "m.yaml")
+    assert status == 0 and note in out
+    row = json.loads(mt("data", "check", "--config", "m.yaml", "--json")[1])["corpora"][0]
+    assert row["num_skipped_units"] == 1 and row["skipped"][0].startswith("m.tmx, line 64: ")
+    config = write_config(tmp_path, sentences(3), target="it", train={"file": "m.tmx", "skip_damaged": True})
+    status, _, err = mt("train", "--config", config)
+    assert status == 0 and note in err
+    assert json.loads((tmp_path / "runs/checked/report.json").read_text())["corpora"][0]["num_skipped_units"] == 1
+    for source in (("--files", "a", "b"), ("--file", "m.tmx", "--format", "tsv")):
+        status, _, err = mt("init", *source, "--skip-damaged")
+        assert status == 2 and "--skip-damaged: only a folder or a .tmx file" in err
+
+
+def test_streams_count_what_they_skip(tmp_path, monkeypatch):
+    from mt_cli.batching.streamed import StreamedPairs
+    from mt_cli.config.corpora import CorpusConfig
+    from mt_cli.config.loading import parse_config
+    from mt_cli.tokenizer.training import train_tokenizers
+
+    (tmp_path / "m.tmx").write_text(HEAD + unit("R & D") + "".join(unit(*pair) for pair in PAIRS) + END)
+    file = {"file": str(tmp_path / "m.tmx"), "skip_damaged": True}
+    tree = {"source": "en", "target": "it", "train": {**file, "streaming": True}, "valid": file}
+    config = parse_config({"name": "s", "corpus": tree, "training": {"max_steps": 1, "validate_every_steps": 1}}, "s")
+    assert isinstance(config.corpus, CorpusConfig)
+    tokenizers = train_tokenizers(lambda: PAIRS, config)
+    pairs = StreamedPairs(config.corpus, tokenizers, [[], []], 1)
+    for _ in range(2):
+        list(pairs.pools(1, 0))
+    assert pairs.counts[0]["damaged"] == 2 and pairs.counts[0]["kept"] == 2 * len(PAIRS)
