@@ -1,4 +1,4 @@
-"""What reports and model cards show of a run directory, which is untrusted: files that are damaged are left out."""
+"""Contents of a run directory for reports and model cards. It is untrusted: damaged files are skipped."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The config of a run and, of its other files, those that can be used."""
+    """Config of a run, and the contents of its other files if they can be used."""
 
     name: str
     config: Config
     rows: list[dict[str, float]]
-    """The rows of `metrics.jsonl`."""
+    """Rows of `metrics.jsonl`."""
     samples: list[tuple[str, str, str]]
     """Source, reference and hypothesis at the last validation."""
     report: Report | None
@@ -33,12 +33,12 @@ class RunSummary:
 
     @property
     def is_imported(self) -> bool:
-        """Whether its model was made by another program."""
+        """Whether another program made the model."""
         return is_imported(self.config)
 
     @classmethod
     def read(cls, path: Path) -> RunSummary:
-        """Read what is usable; raises RunError if `path` is not a run directory."""
+        """Read the usable files; raises RunError if `path` is not a run directory."""
         directory = RunDirectory(path)
         return cls(
             real_path(path).name,
@@ -50,10 +50,10 @@ class RunSummary:
 
 
 def _usable(read: Callable[[Path], T], path: Path) -> T | None:
-    """The content of a file, or None; the user is told of a file that exists but cannot be used."""
+    """Content of a file, or None; a message names a file that exists but cannot be used."""
     try:
         with reading(path):
             return read(path) if path.exists() else None
     except InputError as error:
-        say(f"mt: {error}; this file is left out")
+        say(f"mt: {error}; this file is skipped")
         return None

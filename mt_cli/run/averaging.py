@@ -22,23 +22,23 @@ from mt_cli.training.objective import Objective
 
 
 def average_at_end(context: TrainingContext, state: RunState) -> None:
-    """If the config says so, make the mean of the last or best validated checkpoints the best, if it is better."""
+    """If the config says so, try the means of the last and of the best validated checkpoints as the best one."""
     number = context.config.training.average_checkpoints
     if number is None:
         return
-    known = available_validations(context.directory, state)
-    chosen = {tuple(sorted(each.step for each in some)) for some in (last_of(known, number), best_of(known, number))}
-    for steps in sorted(chosen):
+    validations = available_validations(context.directory, state)
+    choices = last_of(validations, number), best_of(validations, number)
+    for steps in sorted({tuple(sorted(validated.step for validated in choice)) for choice in choices}):
         if len(steps) > 1:
             say(_try_mean(context.directory, context.model, context.validator, state, steps))
 
 
 def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
-    """Average the last or the best checkpoints of a run that is not being trained; return what was found, as lines.
+    """Average the last or the best checkpoints of a run that is not being trained; return the scores as lines.
 
-    The mean becomes `best` if it is better than that on the validation set; the one before it stays as
-    `before_average`. Raises RunError if the run has not kept enough checkpoints or is being trained, and as `prepare`
-    and `TrainedRun.load`.
+    The mean becomes `best` if its score on the validation set is better; the previous best stays as `before_average`.
+    Raises RunError if the run has not kept enough checkpoints or is being trained, and the errors of `prepare` and
+    `TrainedRun.load`.
     """
     directory = RunDirectory(path)
     directory.config()  # Raises now if this is no run, because the lock would make the directory.
@@ -52,22 +52,22 @@ def average_run(path: Path, last: int | None, best: int | None) -> list[str]:
         objective = Objective(run.model.to(device), training)
         dtype = pick_precision(training.precision, device)
         validator = Validator(objective, data, run.config, dtype, device, state.longest_source)
-        found = validator.validate()
-        state.set_best(state.best_step, found.value, found.loss, validator.metric_id)
-        present = f"best so far, of step {state.best_step:,}: {validator.describe(found)}"
+        validation = validator.validate()
+        state.set_best(state.best_step, validation.value, validation.loss, validator.metric_id)
+        present = f"best so far, of step {state.best_step:,}: {validator.describe(validation)}"
         return [present, _try_mean(directory, run.model, validator, state, steps)]
 
 
 def _try_mean(
     directory: RunDirectory, model: Transformer, validator: Validator, state: RunState, steps: tuple[int, ...]
 ) -> str:
-    """Validate the mean of the checkpoints of some steps and make it the best if it is better; return a line on it."""
+    """Validate the mean of the checkpoints of some steps; save it as the best if it is better; return its score."""
     paths = directory.validated()
     with replaced(model, mean_of([paths[step] for step in steps], model)):
-        found = validator.validate()
-        is_better = state.is_better(found.value, found.loss)
+        validation = validator.validate()
+        is_better = state.is_better(validation.value, validation.loss)
         if is_better:
-            state.set_best(steps[-1], found.value, found.loss, validator.metric_id)
+            state.set_best(steps[-1], validation.value, validation.loss, validator.metric_id)
             directory.save_average(model, asdict(state), steps)
     verdict = "the new best" if is_better else "not better, the best checkpoint stays"
-    return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(found)}; {verdict}"
+    return f"mean of steps {', '.join(f'{step:,}' for step in steps)}: {validator.describe(validation)}; {verdict}"

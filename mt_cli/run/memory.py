@@ -1,4 +1,4 @@
-"""What fits in the memory of a machine: the model of a config, and the number that `batch_tokens: auto` stands for."""
+"""Memory of a machine: whether a model fits, and the size of batches for `batch_tokens: auto`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BYTES_PER_PARAMETER = 16
 
 
 def check_memory(config: Config, sizes: Sequence[int], device: torch.device, num_processes: int) -> None:
-    """Raise DeviceMemoryError if a device cannot hold the model of a config; `sizes` are those of the vocabularies."""
+    """Raise DeviceMemoryError if a device cannot hold the model of a config with vocabularies of these `sizes`."""
     num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
     shared_by = num_processes if config.training.is_sharded(num_processes) else 1
     needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
@@ -34,7 +34,7 @@ def check_memory(config: Config, sizes: Sequence[int], device: torch.device, num
 
 
 def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> int:
-    """The number for `batch_tokens: auto`; on a GPU, found by trying batches of the longest pairs."""
+    """Number of tokens for `batch_tokens: auto`; on a GPU, by trying batches of the longest pairs."""
     size = _SMALLEST_BATCH
     if device.type == "cuda":
         model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
@@ -58,5 +58,5 @@ def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> 
 
 
 def with_batch_tokens(config: Config, size: int) -> Config:
-    """The config with a number for `training.batch_tokens`."""
+    """Config with this number for `training.batch_tokens`."""
     return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})

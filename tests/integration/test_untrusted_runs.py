@@ -240,7 +240,7 @@ def test_any_json_report_gives_a_page(attempt, monkeypatch, run, number):
 def test_a_report_that_is_not_json_is_named(attempt, run, commands, content):
     (run / "report.json").write_bytes(content)
     status, err = attempt(*commands["report"])
-    assert status == 0 and "report.json: " in err and err.endswith("this file is left out\n")
+    assert status == 0 and "report.json: " in err and err.endswith("this file is skipped\n")
 
 
 @pytest.mark.parametrize("value", [*VALUES, 5e-324, 1.0, 10**99, -(10**99)], ids=lambda value: repr(value)[:20])
