@@ -23,7 +23,7 @@ from mt_cli.run.compose import trained_state
 from mt_cli.run.resuming import go_back, save_state
 from mt_cli.run.setup import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
-from mt_cli.run.validation import sample_lines
+from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 
