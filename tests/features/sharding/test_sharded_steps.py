@@ -112,7 +112,7 @@ def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_proce
             assert all(torch.equal(*pair) for pair in zip(setup.model.parameters(), expected, strict=True))
 
 def a_batch_that_does_not_fit_is_not_split_but_an_error():
-    shards = ShardedState(new_setup()[0])
+    shards = sharded(new_setup()[0])
     def fail(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
     shards.gradients.objective.forward = fail
