@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import Grid, grid_of, pack, padded_grid
+from mt_cli.batching.packing import PackedLayout, pack, packed_layout, padded_layout
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, T positions, N rows of tokens.
@@ -37,33 +37,35 @@ class Side:
     """The sentences of one language in a batch, as rows of tokens."""
 
     ids: Tensor  # N, what a model reads: each source sentence followed by [EOS], each target sentence after [SOS].
-    grid: Grid
+    layout: PackedLayout
     output_ids: Tensor | None = None  # N, what it predicts at the same row: each target sentence followed by [EOS].
 
     @classmethod
     def of_padded(cls, padded_ids: Tensor) -> Side:
         """The side of a matrix of padded ids, with a row for each sentence."""
-        return cls(padded_ids.flatten(), padded_grid(padded_ids))
+        return cls(padded_ids.flatten(), padded_layout(padded_ids))
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> Side:
         """The side with each tensor moved, such as to a device."""
-        return self._changed(move, lambda grid: grid.moved(move))
+        return self._changed(move, lambda layout: layout.moved(move))
 
     def twice(self) -> Side:
         """The packed side followed by a copy of it."""
-        return self._changed(lambda ids: ids.repeat(2), Grid.twice)
+        return self._changed(lambda ids: ids.repeat(2), PackedLayout.twice)
 
     def halves(self, middle: int) -> tuple[Side, Side]:
         """The packed sentences before `middle`, and the others."""
-        grids = self.grid.halves(middle)
-        ids = self.grid.split_ids(self.ids, grids)
-        output_ids = (None, None) if self.output_ids is None else self.grid.split_ids(self.output_ids, grids)
-        first, second = map(Side, ids, grids, output_ids)
+        layouts = self.layout.halves(middle)
+        ids = self.layout.split_ids(self.ids, layouts)
+        output_ids = (None, None) if self.output_ids is None else self.layout.split_ids(self.output_ids, layouts)
+        first, second = map(Side, ids, layouts, output_ids)
         return first, second
 
-    def _changed(self, change_ids: Callable[[Tensor], Tensor], change_grid: Callable[[Grid], Grid]) -> Side:
+    def _changed(
+        self, change_ids: Callable[[Tensor], Tensor], change_layout: Callable[[PackedLayout], PackedLayout]
+    ) -> Side:
         output_ids = None if self.output_ids is None else change_ids(self.output_ids)
-        return Side(change_ids(self.ids), change_grid(self.grid), output_ids)
+        return Side(change_ids(self.ids), change_layout(self.layout), output_ids)
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,17 @@ class Batch:
     @property
     def num_source_tokens(self) -> int:
         """Number of source tokens, with [EOS] and without padding."""
-        return self.source.grid.num_tokens
+        return self.source.layout.num_tokens
 
     @property
     def num_target_tokens(self) -> int:
         """Number of target tokens, with [EOS] and without padding: the divisor of a loss."""
-        return self.target.grid.num_tokens
+        return self.target.layout.num_tokens
 
     @property
     def num_sentences(self) -> int:
         """Number of pairs."""
-        return self.source.grid.num_sequences
+        return self.source.layout.num_sequences
 
     @property
     def num_rows(self) -> int:
@@ -111,12 +113,12 @@ class Batch:
         return Batch(self.source.moved(move), self.target.moved(move))
 
     def twice(self) -> Batch:
-        """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
+        """The batch followed by a copy of it; `num_tokens` of its layouts includes the padding between them."""
         return Batch(self.source.twice(), self.target.twice())
 
     def without_targets(self) -> Batch:
         """The batch with its target tokens as padding: its loss and its gradient are zero."""
-        return replace(self, target=replace(self.target, grid=replace(self.target.grid, num_tokens=0)))
+        return replace(self, target=replace(self.target, layout=replace(self.target.layout, num_tokens=0)))
 
     def halves(self) -> tuple[Batch, Batch]:
         """The first and the second half of at least two pairs."""
@@ -128,12 +130,14 @@ class Batch:
 def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
     """The batch of the pairs with these indices."""
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
-    source_grid, target_grid = (grid_of(np.array([len(ids) + 1 for ids in side])) for side in (source, target))
+    source_layout, target_layout = (
+        packed_layout(np.array([len(ids) + 1 for ids in side])) for side in (source, target)
+    )
     source_ids, target_ids = np.concatenate(source), np.concatenate(target)
-    src_ids = pack(source_ids, source_grid, end=EOS_ID)
-    tgt_input_ids = pack(target_ids, target_grid, start=SOS_ID)
-    tgt_output_ids = pack(target_ids, target_grid, end=EOS_ID)
-    return Batch(Side(src_ids, source_grid), Side(tgt_input_ids, target_grid, tgt_output_ids))
+    src_ids = pack(source_ids, source_layout, end=EOS_ID)
+    tgt_input_ids = pack(target_ids, target_layout, start=SOS_ID)
+    tgt_output_ids = pack(target_ids, target_layout, end=EOS_ID)
+    return Batch(Side(src_ids, source_layout), Side(tgt_input_ids, target_layout, tgt_output_ids))
 
 
 def pad(sequences: Sequence[Any], start: int | None = None, end: int | None = None) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 
 KeysValues = tuple[Tensor, Tensor]
 """BxHxSxK keys and values."""
@@ -43,8 +43,8 @@ class KeyValueCache:
         """Columns that self-attention reads; unused ones round it up, since oneDNN has to prepare each new shape."""
         return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
 
-    def advance(self) -> Grid:
-        """Add a position, in which each beam descends from its own token; the grid of its tokens.
+    def advance(self) -> PackedLayout:
+        """Add a position, in which each beam descends from its own token; the layout of its tokens.
 
         The beams of a sentence are rows one after the other. They share its memory and its past, as if they were
         further positions of it.
@@ -59,7 +59,7 @@ class KeyValueCache:
             self._past = [F.pad(each, (0, 0, 0, 2 * self.num_columns - size)) for each in self._past]
         self.bias[:, 0, :, self._newest].diagonal(dim1=1, dim2=2).zero_()
         mask = torch.ones(num_sentences, self.num_beams, dtype=torch.bool, device=device)
-        return Grid(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
+        return PackedLayout(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
 
     @property
     def _newest(self) -> slice:

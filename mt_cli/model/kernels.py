@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Legend of the shapes: B sentences, T query positions, S key positions, H heads, K d_head, R rows, C cells.
+# Legend of the shapes: B sentences, T query positions, S key positions, H heads, K d_head, R rows, C slots.
 
 
 def is_cpu(x: Tensor) -> bool:
@@ -94,23 +94,23 @@ def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
     return keep.view(x.shape).to(x.dtype), 256 / (256 - threshold)
 
 
-def take_rows(x_RK: Tensor, rows_C: Tensor, cells_R: Tensor) -> Tensor:
-    """`x_RK[rows_C]`, with the inverse index: `rows_C[cells_R[r]] == r` for every row that has a gradient.
+def take_rows(x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:
+    """`x_RK[rows_C]`, with the inverse index: `rows_C[slots_R[r]] == r` for every row that has a gradient.
 
     The gradient is then gathered by the inverse index, without sums over rows that are taken several times: 0.04 ms
     each way, the time of a copy.
     """
-    taken: Tensor = _TakeRows.apply(x_RK, rows_C, cells_R)  # type: ignore[no-untyped-call]
+    taken: Tensor = _TakeRows.apply(x_RK, rows_C, slots_R)  # type: ignore[no-untyped-call]
     return taken
 
 
 class _TakeRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_RK: Tensor, rows_C: Tensor, cells_R: Tensor) -> Tensor:
-        ctx.save_for_backward(cells_R)
+    def forward(ctx: Any, x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:
+        ctx.save_for_backward(slots_R)
         return x_RK.index_select(0, rows_C)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        (cells_R,) = ctx.saved_tensors
-        return grads[0].index_select(0, cells_R), None, None
+        (slots_R,) = ctx.saved_tensors
+        return grads[0].index_select(0, slots_R), None, None

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.kernels import drop
 
@@ -27,15 +27,15 @@ class Embedding(nn.Module):
         self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
         self.word_dropout = config.word_dropout
 
-    def forward(self, ids_N: Tensor, grid: Grid) -> Tensor:
-        """NxD of ids at the positions of a grid."""
+    def forward(self, ids_N: Tensor, layout: PackedLayout) -> Tensor:
+        """NxD of ids at the positions of a layout."""
         words_ND = self.table(ids_N)
         if self.training and self.word_dropout:
             words_ND = words_ND * drop(torch.ones_like(words_ND[:, :1]), self.word_dropout)
         if self.positions is None:
             x_ND = words_ND * self.scale
         else:
-            positions_ND = self.positions(grid.positions, grid.num_positions)
+            positions_ND = self.positions(layout.positions, layout.num_positions)
             x_ND = torch.add(positions_ND.to(words_ND.dtype), words_ND, alpha=self.scale)
         return drop(x_ND, self.dropout) if self.training else x_ND
 
@@ -85,24 +85,24 @@ class Rotation(nn.Module):
         super().__init__()
         self.sinusoids = SinusoidalPositions(config.d_head)
 
-    def forward(self, grid: Grid) -> Grid:
-        """The grid with the turns of its rows, which all layers share."""
-        return replace(grid, turns=turns_of(self.sinusoids(grid.positions, grid.num_positions)))
+    def forward(self, layout: PackedLayout) -> PackedLayout:
+        """The layout with the rotary factors of its rows, which all layers share."""
+        return replace(layout, rotary_factors=rotary_factors(self.sinusoids(layout.positions, layout.num_positions)))
 
 
-def turns_of(sinusoids_NK: Tensor) -> Tensor:
+def rotary_factors(sinusoids_NK: Tensor) -> Tensor:
     """NxC complex numbers cos a + i sin a of the angles a whose sines and cosines alternate in NxK; C = K/2."""
     return torch.view_as_complex(sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2))
 
 
-def rotate(x_ND: Tensor, turns_NC: Tensor) -> Tensor:
-    """`x_ND` with the elements 2i and 2i+1 of each head, as a complex number, times turn i of the row.
+def rotate(x_ND: Tensor, factors_NC: Tensor) -> Tensor:
+    """`x_ND` with the elements 2i and 2i+1 of each head, as a complex number, times factor i of the row.
 
-    One row of turns serves all rows. The product of complex numbers, in fp32, takes half the time of the same in real
+    One row of factors serves all rows. The product of complex numbers, in fp32, takes half the time of the same in real
     numbers.
     """
-    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, turns_NC.shape[1], 2))
-    return torch.view_as_real(pairs_NHC * turns_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
+    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, factors_NC.shape[1], 2))
+    return torch.view_as_real(pairs_NHC * factors_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:

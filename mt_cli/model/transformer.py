@@ -4,8 +4,8 @@
     target ids > embedding, positions > decoder layers ──────────┴> hidden states > projection > logits
 
 Legend of the shapes: N target tokens, M source tokens, R rows of beams, B sentences, T target positions, D d_model,
-F d_ff, V vocabulary. Hidden states are rows, one for each token; a `Grid` says to which sentence and position a row
-belongs, and attention alone needs to know. Modules compute in the number format of their weights.
+F d_ff, V vocabulary. Hidden states are rows, one for each token. A `PackedLayout` maps rows to sentences and positions;
+attention alone needs it. Modules compute in the number format of their weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from mt_cli.batching.batches import Batch, Side
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
@@ -79,11 +79,11 @@ class Transformer(nn.Module):
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
-        grid = self.rotation(cache.advance())
-        x_RD = self.target_embedding(token_ids, grid)
+        layout = self.rotation(cache.advance())
+        x_RD = self.target_embedding(token_ids, layout)
         for index, layer in enumerate(self._decoder_layers):
             memory = Attended(cache.memory_bias, cache.memory[index])
-            x_RD = layer.decode(x_RD, grid, cache.bias, memory, partial(cache.append, index))
+            x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
     @property
@@ -91,20 +91,20 @@ class Transformer(nn.Module):
         return cast("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
-        grid = self.rotation(source.grid.of_heads(self.config.num_heads))
-        x_MD = self.source_embedding(source.ids, grid)
-        bias = bias_of(grid.mask[:, None, None])
+        layout = self.rotation(source.layout.with_heads(self.config.num_heads))
+        x_MD = self.source_embedding(source.ids, layout)
+        bias = bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = self._pass(layer, x_MD, grid, bias, weights)
-        return Memory(self.encoder_norm(x_MD), grid, bias)
+            x_MD = self._pass(layer, x_MD, layout, bias, weights)
+        return Memory(self.encoder_norm(x_MD), layout, bias)
 
     def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
         """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
-        grid = self.rotation(target.grid.of_heads(self.config.num_heads))
-        x_ND = self.target_embedding(target.ids, grid)
-        bias = bias_of(causal_mask(grid.num_positions, target.ids.device))
+        layout = self.rotation(target.layout.with_heads(self.config.num_heads))
+        x_ND = self.target_embedding(target.ids, layout)
+        bias = bias_of(causal_mask(layout.num_positions, target.ids.device))
         for layer in self.decoder:
-            x_ND = self._pass(layer, x_ND, grid, bias, memory, weights)
+            x_ND = self._pass(layer, x_ND, layout, bias, memory, weights)
         return self.decoder_norm(x_ND)
 
     def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
@@ -116,10 +116,10 @@ class Transformer(nn.Module):
 
 
 class Memory(NamedTuple):
-    """The encoder's output, as rows MxD, its grid of heads, and the bias of attention to them."""
+    """The encoder's output, as rows MxD, its layout of heads, and the bias of attention to them."""
 
     hidden: Tensor
-    grid: Grid
+    layout: PackedLayout
     bias: Tensor
 
 
@@ -133,10 +133,12 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor, weights: AttentionWeights | None = None) -> Tensor:
+    def forward(
+        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor, weights: AttentionWeights | None = None
+    ) -> Tensor:
         """MxD to MxD."""
         own, last = self.self_attention_residual, self.feed_forward_residual
-        x_MD = own.after(x_MD, self.self_attention(own.before(x_MD), grid, bias, weights=weights and weights.encoder))
+        x_MD = own.after(x_MD, self.self_attention(own.before(x_MD), layout, bias, weights=weights and weights.encoder))
         return last.after(x_MD, self.feed_forward(last.before(x_MD)))
 
 
@@ -153,20 +155,20 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
+        self, x_ND: Tensor, layout: PackedLayout, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
     ) -> Tensor:
         """NxD to NxD: makes keys and values of the memory, then attends to them as `decode`."""
         # Both in `forward`, in which alone a sharded layer has its weights, and a recomputed one keeps nothing.
-        return self.decode(x_ND, grid, bias, self.attended(memory), weights=weights)
+        return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
 
     def attended(self, memory: Memory) -> Attended:
         """What cross-attention attends to."""
-        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.grid))
+        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.layout))
 
     def decode(
         self,
         x_ND: Tensor,
-        grid: Grid,
+        layout: PackedLayout,
         bias: Tensor,
         memory: Attended,
         append: Append | None = None,
@@ -175,8 +177,8 @@ class DecoderLayer(nn.Module):
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
         own, cross, last = self.self_attention_residual, self.cross_attention_residual, self.feed_forward_residual
         own_weights, cross_weights = weights and weights.decoder, weights and weights.cross
-        x_ND = own.after(x_ND, self.self_attention(own.before(x_ND), grid, bias, None, append, own_weights))
-        x_ND = cross.after(x_ND, self.cross_attention(cross.before(x_ND), grid, *memory, weights=cross_weights))
+        x_ND = own.after(x_ND, self.self_attention(own.before(x_ND), layout, bias, None, append, own_weights))
+        x_ND = cross.after(x_ND, self.cross_attention(cross.before(x_ND), layout, *memory, weights=cross_weights))
         return last.after(x_ND, self.feed_forward(last.before(x_ND)))
 
 

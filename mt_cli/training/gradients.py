@@ -35,7 +35,7 @@ class _LossAndGradients(nn.Module):
         return replace(sums, objective=sums.objective.detach()), [gradient.float() for gradient in gradients]
 
 
-class Gradients:
+class GradientAccumulator:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
     Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed; those that are not
@@ -148,5 +148,5 @@ def fits_memory(
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
     objective.step = objective.r_drop_start_step  # The largest steps of the run.
-    gradients = Gradients(objective.train(), compute_dtype)
+    gradients = GradientAccumulator(objective.train(), compute_dtype)
     return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))

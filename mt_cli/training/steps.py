@@ -19,7 +19,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import set_rate, step_if
 
 
@@ -62,7 +62,7 @@ class StepReport:
 
 
 def optimization_steps(
-    gradients: Gradients,
+    gradients: GradientAccumulator,
     optimizer: torch.optim.Optimizer,
     pairs: TrainingPairs,
     config: TrainingConfig,
@@ -121,7 +121,7 @@ class _Step:
         num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
-    def collate(self, gradients: Gradients) -> _Step:
+    def collate(self, gradients: GradientAccumulator) -> _Step:
         batches = [
             collate(each.pairs, each.indices) for each in self.placed[gradients.group.rank :: gradients.group.size]
         ]
@@ -133,7 +133,7 @@ class _Step:
             micro_batches=[batch.pin_memory() for batch in batches] if gradients.device.type == "cuda" else batches,
         )
 
-    def seeded(self, seed: int, step: int, gradients: Gradients) -> Iterator[Batch]:
+    def seeded(self, seed: int, step: int, gradients: GradientAccumulator) -> Iterator[Batch]:
         """The micro-batches on a device; random numbers that follow one depend only on the seed and its place."""
         group, device = gradients.group, gradients.device
         for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):

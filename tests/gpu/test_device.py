@@ -20,7 +20,7 @@ from mt_cli.machine.devices import seed_device
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
+from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
@@ -77,7 +77,9 @@ def steps_of(model, dtype, pairs, **options):
     objective = Objective(model, config)
     mixed = MixedPairs(pairs, [1.0], config.tokens_per_batch, config.seed)
     optimizer = build_optimizer(objective, config)
-    return optimization_steps(Gradients(objective, dtype), optimizer, mixed, config, lambda step: 1e-3, Position())
+    return optimization_steps(
+        GradientAccumulator(objective, dtype), optimizer, mixed, config, lambda step: 1e-3, Position()
+    )
 
 
 def test_the_mode_that_forbids_waiting_notices_a_read():
@@ -154,7 +156,7 @@ def gradient_of(model, batch, **options):
     model.zero_grad()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    gradients = Gradients(Objective(model, TrainingConfig()).train(), torch.float32)
+    gradients = GradientAccumulator(Objective(model, TrainingConfig()).train(), torch.float32)
     gradients.accumulate([batch], batch.num_target_tokens)
     flat = torch.cat([weight.grad.flatten() for weight in gradients.parameters]).cpu()
     return flat, gradients.num_splits, torch.cuda.max_memory_allocated()
@@ -194,7 +196,7 @@ def test_the_largest_batch_that_fits_is_found_and_fits():
 def test_the_graph_of_a_step_has_the_gradient_of_the_step():
     model = a_model(dropout=0.0)
     batch = collate(some_pairs(50, 20, 500), range(50)).to(CUDA)
-    gradients = Gradients(Objective(model, TrainingConfig()).train(), torch.bfloat16)
+    gradients = GradientAccumulator(Objective(model, TrainingConfig()).train(), torch.bfloat16)
 
     def accumulate():
         model.zero_grad()

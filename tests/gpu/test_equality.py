@@ -15,7 +15,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_everything
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
@@ -46,7 +46,7 @@ def steps_on(device, number=5, dtype=torch.float32, **options):
     objective = an_objective(device, **options.pop("model", {}))
     config = TrainingConfig(batch_tokens=200, warmup_steps=0, **options)
     pairs = MixedPairs(some_pairs(), [1.0], config.tokens_per_batch, config.seed)
-    optimizer, gradients = build_optimizer(objective, config), Gradients(objective, dtype)
+    optimizer, gradients = build_optimizer(objective, config), GradientAccumulator(objective, dtype)
     steps = optimization_steps(gradients, optimizer, pairs, config, lambda step: 2e-3, Position())
     reports = list(itertools.islice(steps, number))
     losses = [report.cross_entropy.item() / report.num_target_tokens for report in reports]
@@ -161,9 +161,9 @@ def test_collated_batches_are_the_same_on_any_device(device):
     batch = collate(some_pairs(), range(9))
     moved = (batch.pin_memory() if device == "cuda" else batch).to(torch.device(device))
     for ours, theirs in ((moved.source, batch.source), (moved.target, batch.target)):
-        assert torch.equal(ours.ids.cpu(), theirs.ids) and torch.equal(ours.grid.rows.cpu(), theirs.grid.rows)
+        assert torch.equal(ours.ids.cpu(), theirs.ids) and torch.equal(ours.layout.rows.cpu(), theirs.layout.rows)
     assert torch.equal(moved.tgt_output_ids.cpu(), batch.tgt_output_ids)
-    assert torch.equal(moved.source.grid.padded(moved.source.ids).cpu(), batch.source.grid.padded(batch.source.ids))
+    assert torch.equal(moved.source.layout.padded(moved.source.ids).cpu(), batch.source.layout.padded(batch.source.ids))
     for half, expected in zip(moved.halves(), batch.halves(), strict=True):
         assert half.source.ids.device.type == device and torch.equal(half.source.ids.cpu(), expected.source.ids)
 

@@ -23,7 +23,7 @@ from mt_cli.run import loop
 from mt_cli.run.train import train as train_run
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.run.validation import Validator
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 
 
 def metrics(run):
@@ -66,14 +66,14 @@ def send(number):
 
 def overflow_at(monkeypatch, number):
     """Make the loss of one step of training, counted from 1, not a number."""
-    accumulate, calls = Gradients.accumulate, []
+    accumulate, calls = GradientAccumulator.accumulate, []
 
     def overflow_once(self, *batches):
         sums = accumulate(self, *batches)
         calls.append(1)
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if len(calls) == number else sums
 
-    monkeypatch.setattr(Gradients, "accumulate", overflow_once)
+    monkeypatch.setattr(GradientAccumulator, "accumulate", overflow_once)
 
 
 @pytest.fixture
@@ -155,13 +155,13 @@ def test_a_run_stopped_by_its_limits_ends_as_one_that_was_not(train, begin, asse
 @pytest.fixture
 def slow_steps(monkeypatch):
     """A clock of training that advances by half a second with each step, and by nothing else."""
-    accumulate, seconds = Gradients.accumulate, [0.0]
+    accumulate, seconds = GradientAccumulator.accumulate, [0.0]
 
     def tick(self, *batches):
         seconds[0] += 0.5
         return accumulate(self, *batches)
 
-    monkeypatch.setattr(Gradients, "accumulate", tick)
+    monkeypatch.setattr(GradientAccumulator, "accumulate", tick)
     monkeypatch.setattr("mt_cli.run.loop.time", SimpleNamespace(monotonic=lambda: seconds[0]))
 
 
@@ -390,7 +390,7 @@ def test_the_average_of_a_run_is_the_plain_recurrence_over_its_steps_skipped_one
 def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
     """As if the learning rate had been half from step 6 on: its state is the one that training returns to."""
     options = {"ema_decay": 0.9, "max_bad_steps": 2, "max_steps": 12, "warmup_steps": 0}
-    accumulate, calls = Gradients.accumulate, []
+    accumulate, calls = GradientAccumulator.accumulate, []
 
     def overflow_for_a_while(self, *batches):
         sums = accumulate(self, *batches)
@@ -398,7 +398,7 @@ def test_an_average_goes_back_with_the_weights(train, tmp_path, monkeypatch):
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if 9 <= len(calls) < 11 else sums
 
     with monkeypatch.context() as patch:
-        patch.setattr(Gradients, "accumulate", overflow_for_a_while)
+        patch.setattr(GradientAccumulator, "accumulate", overflow_for_a_while)
         assert "going back to step 6" in train("run", **options)[2]
     with monkeypatch.context() as patch:
         assert train("other", **options | {"max_steps": 6})[0] == 0
@@ -488,7 +488,7 @@ def test_states_saved_while_steps_are_skipped_never_replace_the_last_good_one(
 def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
     train, tmp_path, monkeypatch, keep_last, bad_from, is_stopped
 ):
-    accumulate, calls = Gradients.accumulate, []
+    accumulate, calls = GradientAccumulator.accumulate, []
     options = {"max_bad_steps": 12, "keep_last": keep_last, "validate_every_steps": 4}
     options |= {"max_steps": bad_from + 14, "max_epochs": 3}
 
@@ -498,7 +498,7 @@ def test_a_run_whose_steps_go_wrong_for_a_while_goes_back_before_that(
         is_bad = bad_from <= len(calls) < bad_from + 12
         return replace(sums, cross_entropy=sums.cross_entropy * float("nan")) if is_bad else sums
 
-    monkeypatch.setattr(Gradients, "accumulate", overflow_for_a_while)
+    monkeypatch.setattr(GradientAccumulator, "accumulate", overflow_for_a_while)
     if is_stopped:
         act_at(monkeypatch, bad_from + 5, send(signal.SIGTERM))
         assert train("run", **options)[0] == 130

@@ -53,7 +53,7 @@ def test_a_batch_of_several_pairs_stays_within_its_tokens(lengths, batch_tokens)
     pairs = mixed(lengths, batch_tokens)
     for placed in epoch_batches(pairs, batch_tokens, 1, 0):
         batch = collate(placed.pairs, placed.indices)
-        longest = int(max(grid.positions.max() for grid in (batch.source.grid, batch.target.grid))) + 1
+        longest = int(max(layout.positions.max() for layout in (batch.source.layout, batch.target.layout))) + 1
         assert len(placed.indices) == 1 or len(placed.indices) * longest <= batch_tokens
 
 
@@ -148,7 +148,7 @@ def test_temperature_leaves_an_epoch_its_length_and_evens_out_the_parts(sizes):
 def tensors_of(batch):
     """All tensors of a batch."""
     sides = batch.source, batch.target
-    values = [value for side in sides for value in (side.ids, side.output_ids, *vars(side.grid).values())]
+    values = [value for side in sides for value in (side.ids, side.output_ids, *vars(side.layout).values())]
     return [value for value in values if isinstance(value, torch.Tensor)]
 
 
@@ -186,7 +186,7 @@ def test_similar_lengths_share_a_batch():
     lengths = torch.randint(1, 40, (5_000, 1)).expand(-1, 2).tolist()
     pairs = mixed(lengths, 1_000)
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 1_000, 1, 0)]
-    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target.grid.mask.numel() for b in batches)
+    padding = 1 - sum(batch.num_target_tokens for batch in batches) / sum(b.target.layout.mask.numel() for b in batches)
     assert padding < 0.15
 
 
@@ -198,8 +198,8 @@ def test_both_sides_of_a_batch_are_of_similar_length():
     batches = [collate(placed.pairs, placed.indices) for placed in epoch_batches(pairs, 4_096, 1, 0)]
     num_tokens = sum(batch.num_source_tokens + batch.num_target_tokens for batch in batches)
     assert num_tokens / sum(batch.source.ids.numel() + batch.target.ids.numel() for batch in batches) > 0.97
-    cells = sum(grid.mask.numel() for batch in batches for grid in (batch.source.grid, batch.target.grid))
-    assert num_tokens / cells > 0.87
+    slots = sum(layout.mask.numel() for batch in batches for layout in (batch.source.layout, batch.target.layout))
+    assert num_tokens / slots > 0.87
 
 
 @pytest.mark.parametrize("lengths", [[], [(1, 1)]])

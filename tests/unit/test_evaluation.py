@@ -24,8 +24,10 @@ def test_token_scores_are_those_of_one_large_batch():
     scores = score_tokens(objective, pairs, batch_tokens=20)
     batch = collate(pairs, range(30))
     with torch.no_grad():
-        logits = objective.model(batch.source.grid.padded(batch.source.ids), batch.target.grid.padded(batch.target.ids))
-    tgt_output_ids = batch.target.grid.padded(batch.tgt_output_ids)
+        logits = objective.model(
+            batch.source.layout.padded(batch.source.ids), batch.target.layout.padded(batch.target.ids)
+        )
+    tgt_output_ids = batch.target.layout.padded(batch.tgt_output_ids)
     is_token = tgt_output_ids != 0
     expected = torch.nn.functional.cross_entropy(logits[is_token], tgt_output_ids[is_token])
     assert scores.loss == pytest.approx(expected.item(), rel=1e-4)

@@ -29,7 +29,7 @@ from mt_cli.run.report import notes_on_device
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport
@@ -197,7 +197,7 @@ def test_models_and_searches_ask_for_the_kind_of_device_in_one_place(root):
 
 def sums_and_gradients(objective, batch):
     objective.zero_grad()
-    sums = Gradients(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
+    sums = GradientAccumulator(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
     return sums, [weight.grad for weight in objective.parameters()]
 
 

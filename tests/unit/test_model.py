@@ -7,9 +7,9 @@ from torch import nn
 
 from mt_cli.batching.batches import collate
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import padded_grid
+from mt_cli.batching.packing import padded_layout
 from mt_cli.config.sections import ModelConfig
-from mt_cli.model.positions import Embedding, rotate, sinusoids, turns_of
+from mt_cli.model.positions import Embedding, rotary_factors, rotate, sinusoids
 from mt_cli.model.transformer import Transformer, causal_mask, outline
 
 ROTARY = {"positions": "rotary"}
@@ -70,7 +70,7 @@ def torch_twin(model, config):
             stack.norm = None
 
     def embed(embedding, ids):
-        return embedding(ids.flatten(), padded_grid(ids)).unflatten(0, ids.shape)
+        return embedding(ids.flatten(), padded_layout(ids)).unflatten(0, ids.shape)
 
     def forward(src_ids, tgt_ids):
         src_padding, tgt_padding = src_ids == 0, tgt_ids == 0
@@ -126,7 +126,7 @@ def test_packed_tokens_have_the_logits_and_gradients_of_padded_ones(norm_order, 
     model = tiny(norm_order=norm_order, **options)
     pairs = EncodedPairs.from_ids([[4, 5, 6, 7], [8, 9], [], [10] * 9], [[5], [6, 7, 8, 9], [4, 4], []])
     batch = collate(pairs, range(4))
-    source, target = batch.source.grid, batch.target.grid
+    source, target = batch.source.layout, batch.target.layout
     src_ids, tgt_ids = source.padded(batch.source.ids), target.padded(batch.target.ids)
     expected = model(src_ids, tgt_ids)[tgt_ids != 0]
     logits = model.projection(model.hidden_states(batch)[: target.num_tokens])
@@ -251,7 +251,7 @@ def test_the_table_of_sines_grows_with_the_sentence():
 def test_each_pair_of_a_head_turns_by_its_position_times_its_frequency():
     positions, d_head = torch.tensor([0, 3, 1, 99, 7]), 6
     x = torch.randn(5, 2 * d_head)
-    turned = rotate(x, turns_of(sinusoids(100, d_head)[positions]))
+    turned = rotate(x, rotary_factors(sinusoids(100, d_head)[positions]))
     for row, first in [(0, 0), (1, 0), (3, 2), (4, 4), (4, 10)]:
         angle = positions[row] / 10_000 ** ((first % d_head) / d_head)
         matrix = torch.tensor([[angle.cos(), -angle.sin()], [angle.sin(), angle.cos()]])
@@ -262,10 +262,12 @@ def rotary_attention(rows, positions):
     """The first self-attention of an encoder, of random rows at these positions of one sentence."""
     model = tiny(**ROTARY)
     attention = model.encoder[0].self_attention
-    grid = replace(padded_grid(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99)
+    layout = replace(
+        padded_layout(torch.ones(1, len(positions), dtype=torch.int64)), positions=positions, num_positions=99
+    )
     weights = []
     with torch.no_grad():
-        attention(rows, model.rotation(grid), torch.zeros(1), weights=weights)
+        attention(rows, model.rotation(layout), torch.zeros(1), weights=weights)
     return weights[0]
 
 
@@ -332,12 +334,12 @@ def test_word_dropout_drops_whole_words_and_keeps_the_mean():
     embedding = Embedding(config, 10)
     with torch.no_grad():
         embedding.table.weight.fill_(1.0)
-    grid = padded_grid(torch.full((1, 20_000), 5))
-    words = embedding.train()(torch.full((20_000,), 5), grid) - embedding.positions(grid.positions, 20_000)
+    layout = padded_layout(torch.full((1, 20_000), 5))
+    words = embedding.train()(torch.full((20_000,), 5), layout) - embedding.positions(layout.positions, 20_000)
     is_dropped = (words == 0).all(dim=1)
     assert is_dropped.float().mean().item() == pytest.approx(0.25, abs=0.02)
     assert torch.allclose(words[~is_dropped], torch.tensor(8**0.5 / 0.75), rtol=1e-3)
-    assert (embedding.eval()(torch.full((4,), 5), padded_grid(torch.full((1, 4), 5))) != 0).all()
+    assert (embedding.eval()(torch.full((4,), 5), padded_layout(torch.full((1, 4), 5))) != 0).all()
 
 
 def test_the_dropout_of_embeddings_is_that_of_sub_layers_unless_it_has_a_rate_of_its_own():

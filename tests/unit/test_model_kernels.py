@@ -116,7 +116,7 @@ def test_no_dropout_is_the_identity_and_uses_no_random_numbers():
 
 def test_taking_rows_is_indexing_with_its_gradient():
     x = torch.randn(6, 3)
-    rows, cells = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
-    ours = values_and_gradients(lambda x: take_rows(x, rows, cells), x)
+    rows, slots = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
+    ours = values_and_gradients(lambda x: take_rows(x, rows, slots), x)
     theirs = values_and_gradients(lambda x: x[rows], x)
     assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

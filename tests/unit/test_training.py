@@ -19,7 +19,7 @@ from mt_cli.errors import DeviceMemoryError, RunInterruptedError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.run.loop import TrainingLoop
-from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
+from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
 from mt_cli.training.steps import Position, StepReport, count_steps, optimization_steps
@@ -48,7 +48,7 @@ def add_up_gradients(gradients, batches):
 
 def gradient_of(objective, micro_batches, dtype=torch.float32):
     objective.zero_grad()
-    add_up_gradients(Gradients(objective, dtype), micro_batches)
+    add_up_gradients(GradientAccumulator(objective, dtype), micro_batches)
     return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
 
 
@@ -90,7 +90,7 @@ def fp16_steps(number, **options):
     """Steps in fp16, their scales of the loss after each, and the gradients that it had."""
     config = TrainingConfig(batch_tokens=40, warmup_steps=0, precision="fp16")
     objective = tiny_objective(dropout=0.0)
-    gradients = Gradients(objective, torch.float16)
+    gradients = GradientAccumulator(objective, torch.float16)
     gradients.scaler.load_state_dict(gradients.scaler.state_dict() | options)
     optimizer = build_optimizer(objective, config)
     steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-3, Position())
@@ -112,7 +112,7 @@ def test_small_gradients_are_lost_in_fp16_without_a_scale():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
     batch, shares = collate(pairs, range(40)), []
     for scale in (2.0**-13, 2.0**13):
-        gradients = Gradients(objective, torch.float16)
+        gradients = GradientAccumulator(objective, torch.float16)
         gradients.scaler.load_state_dict(gradients.scaler.state_dict() | {"scale": scale})
         objective.zero_grad()
         add_up_gradients(gradients, [batch])
@@ -150,8 +150,10 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
     batch = collate(pairs, range(12))
     ours = gradient_of(objective, [batch])
     objective.zero_grad()
-    src_ids = batch.source.grid.padded(batch.source.ids)
-    tgt_input_ids, tgt_output_ids = (batch.target.grid.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids))
+    src_ids = batch.source.layout.padded(batch.source.ids)
+    tgt_input_ids, tgt_output_ids = (
+        batch.target.layout.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids)
+    )
     logits = objective.model(src_ids, tgt_input_ids)
     torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), tgt_output_ids.flatten(), ignore_index=0, label_smoothing=0.1
@@ -192,7 +194,7 @@ def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(monkeypatch, num
     objective.zero_grad()
     scarce = Scarce(objective, num_pairs)
     monkeypatch.setattr(objective, "forward", scarce)
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     sums = add_up_gradients(gradients, [batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     for name, weight in objective.named_parameters():
@@ -207,7 +209,7 @@ def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
     pairs, objective = some_pairs(), tiny_objective()
     scarce = Scarce(objective, 20)
     monkeypatch.setattr(objective, "forward", scarce)
-    gradients = Gradients(objective, torch.float32)
+    gradients = GradientAccumulator(objective, torch.float32)
     for _ in range(3):
         add_up_gradients(gradients, [collate(pairs, range(40))])
     assert scarce.tried == [40] + [20] * 6
@@ -218,7 +220,7 @@ def test_a_single_pair_that_does_not_fit_in_memory_is_an_error(monkeypatch):
     objective = tiny_objective()
     monkeypatch.setattr(objective, "forward", Scarce(objective, 0))
     with pytest.raises(DeviceMemoryError, match=r"one pair of .* does not fit"):
-        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
+        add_up_gradients(GradientAccumulator(objective, torch.float32), [collate(some_pairs(), range(3))])
 
 
 def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
@@ -229,7 +231,7 @@ def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
 
     monkeypatch.setattr(objective, "forward", fail)
     with pytest.raises(RuntimeError, match="shapes"):
-        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
+        add_up_gradients(GradientAccumulator(objective, torch.float32), [collate(some_pairs(), range(3))])
 
 
 @given(st.integers(1, 100), st.integers(1, 10_000), st.integers(1, 10_000))
@@ -264,7 +266,7 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     objective = objective or tiny_objective()
     optimizer = optimizer or build_optimizer(objective, config)
     position = position or Position()
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position)
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
@@ -280,7 +282,7 @@ def loop_on_meta(dtype, fused, model=(), **options):
         for each in (optimizer.defaults, *optimizer.param_groups):
             each["fused"], each["foreach"] = True, False
     schedule, position = (lambda step: 1e-2), Position()
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     return optimization_steps(gradients, optimizer, mixed_pairs(config), config, schedule, position), optimizer
 
 
@@ -337,7 +339,7 @@ def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_bat
     reads = {"__bool__": lambda tensor: True} if is_muon else {}
     with Reads(**reads), OnMeta() as seen:
         reports = list(islice(steps, 2))
-    tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and cells of each side.
+    tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and slots of each side.
     assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 
@@ -353,7 +355,7 @@ def test_without_a_fused_optimizer_the_loop_reads_one_boolean(name):
 
 def test_training_and_validation_measure_the_same_loss():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
-    sums = add_up_gradients(Gradients(objective.train(), torch.float32), [collate(pairs, range(40))])
+    sums = add_up_gradients(GradientAccumulator(objective.train(), torch.float32), [collate(pairs, range(40))])
     scores, num_tokens = score_tokens(objective, pairs, 60), int(pairs.lengths()[1].sum()) + 40
     assert sums.cross_entropy.item() / num_tokens == pytest.approx(scores.loss, rel=1e-5)
     assert sums.num_correct.item() / num_tokens == pytest.approx(scores.token_accuracy)

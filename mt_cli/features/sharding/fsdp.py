@@ -22,7 +22,7 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import LossSums, Objective
 
 
@@ -39,7 +39,7 @@ class _MeanLoss(nn.Module):
         return sums.objective / num_target_tokens, replace(sums, objective=sums.objective.detach())
 
 
-class ShardedGradients(Gradients):
+class ShardedGradientAccumulator(GradientAccumulator):
     """Accumulates, in shards in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
     The weights of the objective, on `meta`, are replaced by uninitialised shards on `device`. A layer is gathered in

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.features.sharding.fsdp import ShardedGradients, scatter, whole
+from mt_cli.features.sharding.fsdp import ShardedGradientAccumulator, scatter, whole
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer, skeleton
 from mt_cli.training.averaging import MovingAverage, with_weights
@@ -43,7 +43,7 @@ class ShardedState(ReplicatedState):
         self._stored, self._stored_optimizer, self._stored_average = objective.model, optimizer, average
         self._dtype, self._group = dtype, group
         self._model = skeleton(self._stored)
-        self.gradients = ShardedGradients(Objective(self._model, config), device, dtype, group)
+        self.gradients = ShardedGradientAccumulator(Objective(self._model, config), device, dtype, group)
         for weight, shard in zip(self._stored.parameters(), self._model.parameters(), strict=True):
             scatter(group.on_main(weight.detach), shard)
         self.optimizer = build_optimizer(self._model, config)
