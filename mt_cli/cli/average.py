@@ -66,7 +66,7 @@ def average(
     paths = run_paths(runs)
     if len(paths) == 1 and output is None:
         spin_less_if_busy()
-        from mt_cli.run.averaging import average_run
+        from mt_cli.run.finish import average_run
 
         return show(*average_run(paths[0], last, best))
     if output is None or last is not None or best is not None:

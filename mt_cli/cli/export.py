@@ -155,7 +155,7 @@ def export(
     if kind == "huggingface":
         from mt_cli.features.exchange.card import model_card
         from mt_cli.features.exchange.huggingface import export_huggingface
-        from mt_cli.reporting.summary import RunSummary
+        from mt_cli.reporting.report import RunSummary
 
         agreement = export_huggingface(loaded, output, sentences, model_card(RunSummary.read(path), license_name))
         usage = f"Use it with transformers; {output}/README.md says how"

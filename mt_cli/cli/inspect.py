@@ -154,7 +154,7 @@ def report(
     path = run_path(run)
     from mt_cli.features.inspection.page import page_of
     from mt_cli.machine.storage import write_text
-    from mt_cli.reporting.summary import RunSummary
+    from mt_cli.reporting.report import RunSummary
 
     page = Output(output) if output else None
     runs = [RunSummary.read(each) for each in [path, *(against or []), *(compare or [])]]

@@ -14,7 +14,6 @@ from mt_cli.features.data_check.problems import Problem
 from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 from mt_cli.features.fine_tuning.replay import replayed_before, with_replay
 from mt_cli.features.recipes.auto import Circumstances, resolve_preset
-from mt_cli.run.memory import with_batch_tokens
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.replicas import ReplicatedState
 
@@ -59,6 +58,11 @@ def resumed_config(config: Config, previous: Config, tokenizers: TokenizerPair, 
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config
+
+
+def with_batch_tokens(config: Config, size: int) -> Config:
+    """Config with this number for `training.batch_tokens`."""
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
 
 
 def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Problem]:

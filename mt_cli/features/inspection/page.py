@@ -17,8 +17,7 @@ from mt_cli.features.inspection.figures import shown_token
 from mt_cli.features.inspection.line_charts import Chart, Curve, short_number
 from mt_cli.features.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
-from mt_cli.reporting.report import notes_on_comparison
-from mt_cli.reporting.summary import RunSummary
+from mt_cli.reporting.report import RunSummary, notes_on_comparison
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {

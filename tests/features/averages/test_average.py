@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.run import averaging
+from mt_cli.run import finish as averaging
 from mt_cli.run.validation import Validator
 
 
