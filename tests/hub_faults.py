@@ -2,13 +2,9 @@
 
 import contextlib
 import fnmatch
-import http.client
 import socket
-import socketserver
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
-from urllib.parse import urlsplit
 
 
 @dataclass
@@ -16,7 +12,7 @@ class Fault:
     """What goes wrong with requests whose path matches a pattern, for a number of times, or always."""
 
     kind: str
-    """`status` and `silence` replace the reply; `truncate`, `stall`, `corrupt` and `slow` change its body."""
+    """`status` and `silence` replace the reply; `truncate`, `stall` and `slow` change its body."""
     pattern: str
     times: int | None
     method: str | None
@@ -55,10 +51,6 @@ class Faults:
         """Send some bytes of a body and then nothing, without closing the connection; without `after`, no reply."""
         self._add("silence" if after is None else "stall", pattern, times, method, after=after)
 
-    def corrupt(self, pattern, times=None, method=None):
-        """Send wrong bytes of the right length."""
-        self._add("corrupt", pattern, times, method)
-
     def slow(self, pattern, bytes_per_second, times=None, method=None):
         self._add("slow", pattern, times, method, bytes_per_second=bytes_per_second)
 
@@ -79,7 +71,7 @@ class Faults:
 
     def during(self, method, path):
         """The fault of sending a body, or None; it is counted as used."""
-        return self._use(method, path, ("truncate", "stall", "corrupt", "slow"))
+        return self._use(method, path, ("truncate", "stall", "slow"))
 
     def _use(self, method, path, kinds):
         """The first fault of some kinds that a request meets."""
@@ -96,8 +88,6 @@ class Faults:
         released = self._released  # That of now: `clear` makes another.
         if fault is None:
             yield body
-        elif fault.kind == "corrupt":
-            yield bytes(byte ^ 1 for byte in body)
         elif fault.kind == "slow":
             size = max(1, int(fault.bytes_per_second / 20))
             for first in range(0, len(body), size):
@@ -127,44 +117,3 @@ def dead_proxy():
     """The address of a proxy that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-@contextlib.contextmanager
-def slow_proxy(delay):
-    """The address of a proxy that forwards each request after a delay in seconds, and the list of those requests."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy) as server:
-        server.daemon_threads = True
-        server.delay, server.addresses, server.stopped = delay, [], threading.Event()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", server.addresses
-        finally:
-            server.stopped.set()
-            server.shutdown()
-            thread.join()
-
-
-class _Proxy(BaseHTTPRequestHandler):
-    """Forwards a request over HTTP, one for each connection; HTTPS would need CONNECT, which it refuses."""
-
-    def do_GET(self):
-        self.server.addresses.append(self.path)
-        self.server.stopped.wait(self.server.delay)
-        address = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
-        target = http.client.HTTPConnection(address.hostname, address.port or 80)
-        with contextlib.closing(target), contextlib.suppress(OSError):  # A connection that is closed is the answer.
-            target.request(self.command, self.path.partition(address.netloc)[2], body, headers)
-            response = target.getresponse()
-            self.send_response(response.status)
-            for name, value in response.getheaders():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(response.read())
-
-    do_HEAD = do_POST = do_GET
-
-    def log_message(self, *arguments):
-        """Requests are in the list of the server."""

@@ -7,10 +7,10 @@ a redirect to another host holds the headers itself), `file_download.py:http_get
 
 import json
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 _HEXADECIMAL = set("0123456789abcdef")
-_OPERATIONS = {"revision", "tree", "paths-info", "refs", "auth-check"}
+_OPERATIONS = {"revision", "tree"}
 
 
 @dataclass
@@ -36,15 +36,13 @@ class Reply:
     """Whether the body is the content of a file, of which ranges can be requested."""
 
 
-def answer(hub, request, token, form):
-    """The reply to a request without faults; `form` has the fields of its body."""
+def answer(hub, request, token):
+    """Reply to a request without faults."""
     address = urlsplit(request.path)
     if request.from_cdn:
         return _from_cdn(hub, address.path)
     if token is not None and token not in hub.tokens:
         return error(401, None, "Invalid credentials in Authorization header")
-    if address.path == "/api/whoami-v2":
-        return to_json({"type": "user", "name": token}) if token else error(401, None, "Invalid username or password.")
     if address.path == "/api/agent-harnesses":  # For the name in `User-Agent`; the client keeps the reply for a day.
         return to_json({"standardEnvVars": [], "harnesses": {}})
     place = parse_path(address.path)
@@ -61,12 +59,16 @@ def answer(hub, request, token, form):
     commit = repository.find(revision)
     if commit is None:
         return error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
-    path, query = "/".join(rest[1:]), parse_qs(address.query) | form
+    path, query = "/".join(rest[1:]), parse_qs(address.query)
     if operation in ("resolve", "resolve-cache"):
         return resolve(hub, repository, commit, path, is_redirected=operation == "resolve-cache")
     if operation == "tree":
-        return tree(hub, address, repository, commit, path, query)
-    return _about(repository, commit, operation, query)
+        entries = repository.tree(commit, path, _is_true(query, "recursive"))
+        missing = error(404, "EntryNotFound", f"{path} does not exist on this revision")
+        return missing if entries is None else to_json(entries)
+    info = repository.info(commit, "blobs" in query)
+    keys = {"_id", "id", *query.get("expand", info)}
+    return to_json({key: value for key, value in info.items() if key in keys})
 
 
 def _from_cdn(hub, path):
@@ -90,23 +92,9 @@ def _refusal(repository, operation, token):
         if token is None:
             return error(401, "RepoNotFound", "Invalid username or password.")
         return error(404, "RepoNotFound", "Repository not found")
-    if repository.gated and not has_access and operation in ("resolve", "resolve-cache", "auth-check"):
+    if repository.gated and not has_access and operation in ("resolve", "resolve-cache"):
         return error(403 if token else 401, "GatedRepo", f"Access to {repository.id} is restricted.")
     return None
-
-
-def _about(repository, commit, operation, query):
-    """Information on a repository or on some of its paths."""
-    if operation == "paths-info":
-        found = [repository.entry(commit, path, _is_true(query, "expand")) for path in query.get("paths", [])]
-        return to_json([entry for entry in found if entry])
-    if operation == "refs":
-        return to_json(repository.refs())
-    if operation == "auth-check":
-        return Reply()
-    info = repository.info(commit, "blobs" in query)
-    chosen = {"_id", "id", *query.get("expand", info)}
-    return to_json({key: value for key, value in info.items() if key in chosen})
 
 
 def _is_true(query, name):
@@ -129,21 +117,6 @@ def resolve(hub, repository, commit, path, is_redirected):
         return Reply(302, headers | {"Location": location})
     location = f"/api/resolve-cache/{repository.kind}/{repository.id}/{commit.oid}/{quoted}"
     return Reply(307, headers | {"Location": location})
-
-
-def tree(hub, address, repository, commit, folder, query):
-    """A page of a listing, with the address of the next page (`utils/_pagination.py`)."""
-    recursive, expand = _is_true(query, "recursive"), _is_true(query, "expand")
-    entries = repository.tree(commit, folder, recursive, expand)
-    if entries is None:
-        return error(404, "EntryNotFound", f"{folder} does not exist on this revision")
-    first = int(query.get("cursor", ["0"])[0])
-    end = first + (min(hub.page_size, 50) if expand else hub.page_size)
-    reply = to_json(entries[first:end])
-    if end < len(entries):
-        options = urlencode({"recursive": str(recursive).lower(), "expand": str(expand).lower(), "cursor": end})
-        reply.headers["Link"] = f'<{hub.endpoint}{address.path}?{options}>; rel="next"'
-    return reply
 
 
 def parse_path(path):

@@ -1,7 +1,7 @@
 """Repositories of a hub in memory: commits, branches, tags, and what the hub's API says about them as JSON.
 
-Field names are those that the client reads: `DatasetInfo`, `ModelInfo`, `RepoSibling`, `RepoFile`, `RepoFolder` and
-`HfApi.list_repo_refs` in `huggingface_hub/hf_api.py`. Knows nothing of HTTP.
+Field names are those that the client reads: `DatasetInfo`, `ModelInfo`, `RepoSibling` and `RepoFile` in
+`huggingface_hub/hf_api.py`. Knows nothing of HTTP.
 """
 
 import hashlib
@@ -121,44 +121,22 @@ class Repository:
             "siblings": siblings,
         }
 
-    def tree(self, commit, folder="", recursive=False, expand=False):
-        """The files and folders below a folder, or None if it has none."""
+    def tree(self, commit, folder, is_recursive):
+        """Files and folders below a folder; None if it has none."""
         prefix = folder + "/" if folder else ""
         inside = [path for path in commit.files if path.startswith(prefix)]
         if not inside and folder:
             return None
         parents = {str(parent) for path in inside for parent in PurePosixPath(path).parents} - {"."}
         names = sorted([*inside, *(parent for parent in parents if parent.startswith(prefix))])
-        return [self.entry(commit, name, expand) for name in names if recursive or "/" not in name.removeprefix(prefix)]
+        return [self._entry(commit, name) for name in names if is_recursive or "/" not in name.removeprefix(prefix)]
 
-    def entry(self, commit, path, expand=False):
-        """A file or a folder of a listing, or None."""
+    def _entry(self, commit, path):
         blob = commit.files.get(path)
         if blob is None:
-            inside = [(name, each.oid) for name, each in commit.files.items() if name.startswith(path + "/")]
-            if not inside:
-                return None
-            entry = {"type": "directory", "oid": hashlib.sha1(repr(inside).encode()).hexdigest(), "size": 0}
-        else:
-            entry = {"type": "file", "oid": blob.oid, "size": len(blob.content), **blob.lfs_info("oid")}
-        if expand:
-            entry["lastCommit"] = {"id": commit.oid, "title": "a commit", "date": _DATE}
-            if blob is not None:
-                unscanned = {"status": "unscanned"}
-                entry["securityFileStatus"] = {**unscanned, "avScan": unscanned, "pickleImportScan": unscanned}
-        return {**entry, "path": path}
-
-    def refs(self):
-        return {
-            "branches": [_ref(name, "heads", oid) for name, oid in self.branches.items()],
-            "converts": [],
-            "tags": [_ref(name, "tags", oid) for name, oid in self.tags.items()],
-            "pullRequests": [],
-        }
-
-
-def _ref(name, folder, oid):
-    return {"name": name, "ref": f"refs/{folder}/{name}", "targetCommit": oid}
+            return {"type": "directory", "oid": hashlib.sha1(path.encode()).hexdigest(), "size": 0, "path": path}
+        size = len(blob.content)
+        return {"type": "file", "oid": blob.oid, "size": size, **blob.lfs_info("oid"), "path": path}
 
 
 def card_data(readme):

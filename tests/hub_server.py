@@ -18,7 +18,6 @@ import threading
 import traceback
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from hub_faults import Faults
 from hub_protocol import Reply, Request, answer, ranged
@@ -35,8 +34,6 @@ class Hub:
         """The new id of a repository, by kind and old id."""
         self.tokens = {"hf_reader", "hf_stranger"}
         """Tokens of users; a repository's `readers` are those with access to it."""
-        self.page_size = 1000
-        """Entries of a listing in one reply: the hub's own number (`HfApi._iter_repo_tree_pages`)."""
         self.requests: list[Request] = []
         self.errors: list[str] = []
         """Tracebacks of errors of the server itself."""
@@ -143,8 +140,6 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        length = int(self.headers.get("Content-Length", 0))
-        form = parse_qs(self.rfile.read(length).decode())
         token = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
         hub = self.server.hub
         request = Request(self.command, self.path, 0, 0, self.headers.get("Range"), bool(token), self.server.is_cdn)
@@ -154,13 +149,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             hub.faults.wait()
             return
-        reply = Reply(fault.status, fault.headers, fault.body) if fault else answer(hub, request, token, form)
+        reply = Reply(fault.status, fault.headers, fault.body) if fault else answer(hub, request, token)
         if reply.is_file:
             reply = ranged(reply, request.range)
         request.status = reply.status
         self._send(reply, request)
 
-    do_HEAD = do_POST = do_GET
+    do_HEAD = do_GET
 
     def _send(self, reply, request):
         self.send_response(reply.status)
