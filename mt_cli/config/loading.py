@@ -6,7 +6,6 @@ Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quot
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,21 +24,15 @@ from mt_cli.errors import ConfigError, one_line, reason
 S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
-_MAX_ALIASES = 30
-_MAX_EXPANDED = 2_000_000
-_MAX_DIGITS = 1_000
 _LONGEST_SHOWN = 80
 """Characters of a key in a message."""
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
     """YAML as PyYAML reads it, but booleans are those of YAML 1.2, 1e-3 is a number, and dates are text.
 
-    Keys are unique, and aliases are limited.
+    A key that occurs twice is an error, and so is an alias: a few lines of aliases expand to gigabytes.
     """
-
-    num_aliases = 0
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in (BOOLEAN_TAG, "tag:yaml.org,2002:timestamp")]
@@ -47,54 +40,21 @@ class _Loader(yaml.SafeLoader):
     }
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node; raises ComposerError for many aliases: a few lines of them could expand to millions of values."""
         if self.check_event(yaml.AliasEvent):
-            self.num_aliases += 1
-            if self.num_aliases > _MAX_ALIASES:
-                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, f"more than {_MAX_ALIASES} aliases", mark)
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"`*{event.anchor}` is an alias; write the value again", event.start_mark
+            )
         return super().compose_node(parent, index)
 
-    def get_single_node(self) -> yaml.Node | None:
-        """The tree; raises ComposerError if it is too large with each alias replaced by what it stands for."""
-        node = super().get_single_node()
-        if node is not None and _expanded_size(node, {}) > _MAX_EXPANDED:
-            problem = f"with its aliases, it has more than {_MAX_EXPANDED:,} characters"
-            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
-        return node
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """A scalar; raises ConstructorError for a number so long that converting it takes seconds."""
-        value = super().construct_scalar(node)
-        if node.tag in _NUMBERS and len(value) > _MAX_DIGITS:
-            problem = f"a number of more than {_MAX_DIGITS:,} characters"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return value
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A dict; raises ConstructorError for a repeated key."""
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+        names: set[str] = set()
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if key.value in names:
                 problem = f"the key `{_shown(key.value)}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
+            names.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
-    """The characters of a tree whose aliases are replaced; infinite if it contains itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf
-        if isinstance(node, yaml.ScalarNode):
-            size: float = len(node.value)
-        else:
-            pairs = node.value if isinstance(node, yaml.MappingNode) else [[child] for child in node.value]
-            size = sum(_expanded_size(child, known) for pair in pairs for child in pair)
-        known[id(node)] = 1 + size
-    return known[id(node)]
 
 
 _Loader.add_implicit_resolver(FLOAT_TAG, FLOAT, FLOAT_BEGINNINGS)
@@ -231,8 +191,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         section = tree.get(parent, {})
         if not isinstance(section, dict):
             raise ConfigError(f"--set {override}: `{parent}` has no keys")
-        tree[parent] = section = dict(section)  # With YAML aliases, it may be the value of other keys, too.
-        tree = section
+        tree = tree.setdefault(parent, section)
     tree[last] = parse_yaml(text, f"--set {override}")
 
 
