@@ -44,3 +44,15 @@ def format_json(item: Translation) -> str:
         "word_alignment": item.details.word_alignment,
     }
     return json.dumps(row, ensure_ascii=False)
+
+
+def format_texts(num_best: int, item: Translation) -> str:
+    """One line per hypothesis; missing hypotheses are empty lines, so that output lines match input lines."""
+    texts = [text for text, _ in item.hypotheses[:num_best]]
+    return "\n".join(texts + [""] * (num_best - len(texts)))
+
+
+def format_alignment(item: Translation) -> str:
+    """Word alignment of a translation as one line, such as `0-0 1-2`."""
+    assert item.details is not None
+    return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)

@@ -12,7 +12,7 @@ from mt_cli.corpus import cleaning, languages, slips
 from mt_cli.corpus.cache import Cache, digest_of_file, fingerprint
 from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.corpus import Corpus
-from mt_cli.errors import CorpusError
+from mt_cli.errors import CorpusError, InputError
 from mt_cli.features.data_check import contradictions, damage, marks, problems, scripts, sentences, usage
 from mt_cli.features.data_check.problems import Problem
 
@@ -41,6 +41,17 @@ def known_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) 
     paths = [*(Path(str(module.__file__)) for module in _MODULES), languages.TABLE]
     key = fingerprint(next(iter(corpora.values())).fingerprint, [digest_of_file(path) for path in paths])
     return [_as_note(each, config) for each in cache.entry(f"problems-{key}", examine, load)]
+
+
+def refuse_problems(problems: Sequence[Problem]) -> None:
+    """Raise InputError if training on the corpora would go wrong; the problems themselves have been reported."""
+    reasons = []
+    if any(problem.kind == "stretch" for problem in problems):
+        reasons.append("the corpora have problems, see above; check these lines before training on them")
+    if any(problem.is_refused for problem in problems):
+        reasons.append(f"corpus.train: the text is processed already, see above; {RAW_TEXT}, or {ACCEPT}")
+    if reasons:
+        raise InputError("\n".join(reasons))
 
 
 def refuse_processed(known: Sequence[Problem], way_out: str = ACCEPT) -> None:
