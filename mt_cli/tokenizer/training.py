@@ -18,7 +18,7 @@ from mt_cli.machine.console import Progress
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, check_model
+from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, sanitize
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75
@@ -59,7 +59,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequenc
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     try:
-        check_model(state["model"], SPECIAL_TOKENS)
+        sanitize(state["model"], state["model"]["type"])
     except ValueError as error:
         raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
