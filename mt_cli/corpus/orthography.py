@@ -121,8 +121,8 @@ def divergence(shares: Shares, other_shares: Shares) -> float:
     """Jensen-Shannon divergence of two distributions in bits, 0 to 1 (Lin 1991, equation 3.8)."""
     total = 0.0
     for letter in shares.keys() | other_shares.keys():
-        both = shares.get(letter, 0), other_shares.get(letter, 0)
-        total += sum(share * log2(2 * share / sum(both)) / 2 for share in both if share)
+        pair = shares.get(letter, 0), other_shares.get(letter, 0)
+        total += sum(share * log2(2 * share / sum(pair)) / 2 for share in pair if share)
     return total
 
 

@@ -146,9 +146,9 @@ def check_charsmap(charsmap: bytes) -> None:
     the place of the text that replaces a key.
     """
     size = int.from_bytes(charsmap[:4], "little")
-    units, texts = np.frombuffer(charsmap[4 : 4 + size // 4 * 4], "<u4").astype(np.int64), charsmap[4 + size :]
-    if len(charsmap) > _MAX_CHARSMAP_BYTES or size % 4 or not 0 < len(units) == size // 4:
+    if len(charsmap) > _MAX_CHARSMAP_BYTES or size % 4 or not 0 < size <= len(charsmap) - 4:
         raise ValueError(f"{_DAMAGED}: its table has another size")
+    units, texts = np.frombuffer(charsmap, "<u4", size // 4, offset=4).astype(np.int64), charsmap[4 + size :]
     texts.decode("utf-8")
     if max(map(len, texts.split(b"\0"))) > _MAX_REPLACEMENT_BYTES:
         raise ValueError(f"{_DAMAGED}: more than {_MAX_REPLACEMENT_BYTES} bytes for a key")

@@ -17,7 +17,7 @@ from mt_cli.features.data_check.damage import find_damage
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.stretches import find_stretches
 
-_CODE = [*Path(__file__).parent.glob("*.py"), *(Path(str(each.__file__)) for each in (cleaning, languages, slips))]
+_CODE = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in (cleaning, languages, slips))]
 """The code that decides what is a problem."""
 ACCEPT = "set corpus.accept_processed to true"
 RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
@@ -34,7 +34,7 @@ def find_problems(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -
         stored = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
         findings = [finding for name in stored for finding in find_stretches(name, stored[name], config.corpus)]
         findings += find_damage(stored, config.corpus)
-        (folder / "problems.json").write_text(json.dumps([asdict(each) for each in findings]), encoding="utf-8")
+        (folder / "problems.json").write_text(json.dumps([asdict(finding) for finding in findings]), encoding="utf-8")
 
     def load(folder: Path) -> list[Finding]:
         return [Finding(**tree) for tree in json.loads((folder / "problems.json").read_text(encoding="utf-8"))]

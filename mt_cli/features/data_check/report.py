@@ -23,7 +23,7 @@ _BAR, _WIDTH = "█", 30
 
 
 def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str, Any]:
-    """The report of `mt data check` as plain values."""
+    """Report of `mt data check` as plain values."""
     rows = report_on_data(data, config)
     return {
         "run": config.name,
@@ -52,7 +52,7 @@ def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str
 
 
 def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
-    """The pairs of `train` whose sides fit each other least, each with its place for people."""
+    """Pairs of `train` whose sides fit each other least, with their places for people."""
     pairs = odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD)
     places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
     for pair in pairs:
@@ -69,7 +69,7 @@ def _token_report(counts: SideStatistics) -> dict[str, Any]:
 
 
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of the report for people."""
+    """Lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)

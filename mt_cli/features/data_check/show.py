@@ -75,11 +75,11 @@ def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
 
 
 def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
-    """Mask of at most this many rows, of each status nearly as many as of the others, as far as there are enough."""
+    """Mask of at most `number` rows, with nearly as many rows of each status, as far as there are enough."""
     mask = np.zeros(len(statuses), dtype=bool)
-    found = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
-    for index, rows in enumerate(found):
-        share = min(-(-number // (len(found) - index)), len(rows))
+    rows_of_codes = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
+    for index, rows in enumerate(rows_of_codes):
+        share = min(-(-number // (len(rows_of_codes) - index)), len(rows))
         mask[rows[np.linspace(0, len(rows) - 1, share).astype(np.int64)]] = True
         number -= share
     return mask

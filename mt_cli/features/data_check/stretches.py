@@ -135,7 +135,7 @@ def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
 def _joined(findings: Sequence[Finding]) -> list[Finding]:
     """Findings of one corpus, in the order of their lines; neighbouring stretches with the same text are joined."""
     joined: list[Finding] = []
-    for finding in sorted(findings, key=lambda each: (each.part, each.text, each.first)):
+    for finding in sorted(findings, key=lambda item: (item.part, item.text, item.first)):
         previous = joined[-1] if joined else None
         is_next = previous is not None and finding.first <= previous.last + _WINDOW + 1
         if previous and is_next and (previous.part, previous.text) == (finding.part, finding.text):

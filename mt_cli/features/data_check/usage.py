@@ -109,7 +109,7 @@ def _mixed_scripts(name: str, language: str, usage: Usage, config: CorpusConfig)
     if len(tallies) < 2:
         return
     scripts = sorted(tallies, key=lambda script: -tallies[script].num)
-    counts = "; ".join(f"{tallies[each].num:,} in {each}, {tallies[each].shown(name, config)}" for each in scripts)
+    counts = "; ".join(f"{tallies[code].num:,} in {code}, {tallies[code].shown(name, config)}" for code in scripts)
     yield (
         f"sentences in {language} are in {len(scripts)} scripts: {counts}; a model of both writes either: to keep one, "
         f"name it in the code of the language ({code_with_script(language, scripts[0])}), so that "
@@ -184,7 +184,7 @@ def _expected_standard(language: str) -> str | None:
 
 def _num_characters(texts: pa.StringArray, kind: str) -> NDArray[np.int64]:
     """Number of characters of a kind, an RE2 class, in each text."""
-    others = f"[^{kind.removeprefix('[').removesuffix(']')}]+"
-    kept = pc.replace_substring_regex(texts, others, "")
+    rest = f"[^{kind.removeprefix('[').removesuffix(']')}]+"
+    kept = pc.replace_substring_regex(texts, rest, "")
     counts: NDArray[np.int64] = pc.utf8_length(kept).to_numpy(zero_copy_only=False)
     return counts

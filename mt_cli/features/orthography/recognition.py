@@ -68,10 +68,10 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_CONFIDENCE)
 
 
-def are_near(language: str, other: str) -> bool:
-    """Whether one language belongs to the other, as Egyptian to Arabic, or is easily taken for it."""
+def are_near(language: str, second: str) -> bool:
+    """Whether one of two languages belongs to the other, as Egyptian to Arabic, or is easily taken for it."""
     import langcodes
 
-    is_same = _WHOLES.get(language, language) == _WHOLES.get(other, other)
-    pairs = ((language, other), (other, language))  # The distance depends on the direction.
+    is_same = _WHOLES.get(language, language) == _WHOLES.get(second, second)
+    pairs = ((language, second), (second, language))  # The distance depends on the direction.
     return is_same or min(langcodes.tag_distance(*pair) for pair in pairs) < _NEAR

@@ -46,6 +46,32 @@ def test_clean_text_has_no_slips(script, separator, seed):
         assert not alignment.is_unrelated
 
 
+def random_words(number, seed):
+    generator = random.Random(seed)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return ["".join(generator.choices(letters, k=generator.randrange(3, 10))) for _ in range(number)]
+
+
+SENTENCES, TRANSLATIONS = sides(99)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets"),
+    [
+        *(([line] * 500, [line] * 500) for line in ("", "123", "a", "。")),
+        ([str(n) for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
+        ([f"what comes after {n}?" for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
+        (random_words(1_000, 5), random_words(1_000, 6)),  # Words do not recur.
+        (SENTENCES, TRANSLATIONS[1:]),  # There are too few lines.
+        ([], []),
+    ],
+)
+def test_lines_without_evidence_are_no_slip(sources, targets):
+    alignment = find_slips(sources, targets)
+    assert alignment.stretches == [] and not alignment.is_unrelated
+    assert first_misaligned_line(sources, targets) is None
+
+
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
 @pytest.mark.parametrize(
     ("place", "number"),
@@ -80,18 +106,6 @@ def test_sides_that_do_not_translate_each_other_are_unrelated():
     alignment = find_slips(sources, targets)
     assert alignment.is_unrelated
     assert alignment.stretches == []
-
-
-def test_too_few_lines_are_not_aligned():
-    sources, targets = sides(99)
-    assert find_slips(sources, targets[1:]).stretches == []
-    assert first_misaligned_line([], []) is None
-
-
-def test_equal_lines_and_lines_without_words_are_no_slip():
-    for line in ("", "123", "a", "。"):
-        alignment = find_slips([line] * 500, [line] * 500)
-        assert alignment.stretches == []
 
 
 def test_the_first_misaligned_line_is_that_of_the_lost_one():
@@ -194,22 +208,6 @@ def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(numb
     ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
     assert slip in (None, -number)
     assert last == 1_500 - number and abs(first - 1_391) <= number
-
-
-def test_lists_without_recurring_words_are_not_unrelated():
-    generator = random.Random(5)
-
-    def word():
-        return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10)))
-
-    alignment = find_slips([word() for _ in range(1_000)], [word() for _ in range(1_000)])
-    assert alignment.stretches == [] and not alignment.is_unrelated
-
-
-def test_numbers_alone_are_no_slip():
-    for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
-        alignment = find_slips([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
-        assert alignment.stretches == [] and not alignment.is_unrelated
 
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])
