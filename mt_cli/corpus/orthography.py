@@ -131,13 +131,33 @@ def _unlike(blocks: Sequence[Letters], compared: Sequence[str]) -> Iterator[tupl
     expected = _letters_of(compared)
     if expected.total() < _MIN_LETTERS:
         return
-    shares, texts = _shares(expected), _Texts(compared, sorted(expected))
-    is_unlike = [_differ(block, expected) and texts.share_like(_shares(block)) < _SHARE_OF_TEXTS for block in blocks]
-    for is_stretch, group in groupby(range(len(blocks)), key=is_unlike.__getitem__):
+    shares, letters = _shares(expected), sorted(expected)
+    counts = _count_texts(compared, letters)
+    bits = _bits(_shares(Counter(dict(zip(letters, counts.sum(axis=0), strict=True)))), letters)
+
+    def is_unlike(number: int) -> bool:
+        if not _differ(blocks[number], expected):
+            return False
+        gains = counts @ (bits - _bits(_shares(blocks[number]), letters)) / counts.sum(axis=1)
+        return not len(gains) or bool((gains > _BITS_A_LETTER).mean() < _SHARE_OF_TEXTS)
+
+    for is_stretch, group in groupby(range(len(blocks)), key=is_unlike):
         if is_stretch:
             numbers = list(group)
             total = sum((blocks[number] for number in numbers), Counter[str]())
             yield numbers[0], numbers[-1], _most_different(_shares(total), shares)
+
+
+def _count_texts(texts: Sequence[str], letters: Sequence[str]) -> NDArray[np.float32]:
+    """Number of each letter in each of at most 2,000 texts that have ten letters or more."""
+    rows = [Counter("".join(_words(text))) for text in texts[:: -(-len(texts) // _NUM_TEXTS)]]
+    counts = [[row[letter] for letter in letters] for row in rows if row.total() >= _MIN_LETTERS_OF_TEXT]
+    return np.array(counts, np.float32).reshape(-1, len(letters))
+
+
+def _bits(shares: Shares, letters: Sequence[str]) -> NDArray[np.float32]:
+    """Information of each letter."""
+    return -np.log2([max(shares.get(letter, 0), _SMALLEST_SHARE) for letter in letters], dtype=np.float32)
 
 
 def _letters_of(texts: Iterable[str]) -> Letters:
@@ -155,30 +175,6 @@ def _differ(block: Letters, expected: Letters) -> bool:
     # The mean of the divergence of two samples of one text, to the first order.
     by_chance = (len(block.keys() | expected.keys()) - 1) * (1 / block.total() + 1 / expected.total()) / (8 * log(2))
     return divergence(_shares(block), _shares(expected)) - by_chance >= _MIN_DIVERGENCE
-
-
-class _Texts:
-    """Texts that blocks of `train` are compared with."""
-
-    def __init__(self, texts: Sequence[str], letters: Sequence[str]) -> None:
-        step = -(-len(texts) // _NUM_TEXTS)
-        rows = [Counter("".join(_words(text))) for text in texts[::step]]
-        counts = [[row[letter] for letter in letters] for row in rows if row.total() >= _MIN_LETTERS_OF_TEXT]
-        self._letters = letters
-        self._counts = np.array(counts, np.float32).reshape(-1, len(letters))
-        """Number of each letter in each text."""
-        self._bits = self._information(_shares(Counter(dict(zip(letters, self._counts.sum(axis=0), strict=True)))))
-
-    def share_like(self, shares: Shares) -> float:
-        """Share of the texts, 0 to 1, whose letters are more probable by these shares than by all texts."""
-        if not len(self._counts):
-            return 0.0
-        gains = self._counts @ (self._bits - self._information(shares)) / self._counts.sum(axis=1)
-        return float((gains > _BITS_A_LETTER).mean())
-
-    def _information(self, shares: Shares) -> NDArray[np.float32]:
-        """Bits of each letter."""
-        return -np.log2([max(shares.get(letter, 0), _SMALLEST_SHARE) for letter in self._letters], dtype=np.float32)
 
 
 def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:

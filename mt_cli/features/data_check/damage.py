@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt_cli.batching.encoded import SIDES
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.rows import Languages
 from mt_cli.features.data_check.contradictions import notes_on_contradictions
-from mt_cli.features.data_check.findings import SIDES, Finding, Kind, Sentences, Tally, sentences_of
+from mt_cli.features.data_check.findings import Finding, Kind, Sentences, Tally, sentences_of
 from mt_cli.features.data_check.marks import DAMAGED, IN_MARKUP, PROCESSED, Detector
 from mt_cli.features.data_check.usage import Usage, Usages, count_usage, notes_on_usage
 

@@ -20,12 +20,10 @@ from mt_cli.corpus.sources import places_in
 Mask = NDArray[np.bool_]
 Kind = Literal["stretch", "processed", "segmented", "scripts", "text"]
 
-SIDES = ("source", "target")
 MIN_SENTENCES = 3
 """Number of sentences from which on something is reported; one or two are a slip."""
 _MAX_BLOCKS = 20
 _NUM_PLACES = 3
-_EXAMPLE_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -109,6 +107,9 @@ class Tally:
     def shown(self, name: str, config: CorpusConfig) -> str:
         """An example and the first places in the corpus of this name, for messages."""
         places = places_in(config, name, self.rows)
-        text = self.example
-        text = text if len(text) <= _EXAMPLE_WIDTH else f"{text[: _EXAMPLE_WIDTH - 1]}…"
-        return f"as in `{text}` ({', '.join(places[row] for row in self.rows)})"
+        return f"as in `{shorten(self.example, 80)}` ({', '.join(places[row] for row in self.rows)})"
+
+
+def shorten(text: str, width: int = 150) -> str:
+    """Text of at most `width` characters, with an ellipsis for the rest."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 
+from mt_cli.batching.encoded import SIDES
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cleaning import KEPT, STATUS_NAMES, clean
 from mt_cli.corpus.corpus import Corpus, SourceRows
@@ -18,7 +19,7 @@ from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.orthography import find_stretches
 from mt_cli.corpus.rows import Languages, Pair, Row, by_language, untagged
 from mt_cli.data.prepare import Data, sample, training_pair_hashes
-from mt_cli.features.data_check.findings import SIDES, Finding
+from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.orthography.apostrophes import mixed_spellings
 from mt_cli.features.orthography.letters import other_letters
 from mt_cli.features.orthography.recognition import other_language_of_texts

@@ -15,7 +15,7 @@ from mt_cli.data.describe import notes_on_overlap, notes_on_reading, report_on_d
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
 from mt_cli.features.data_check import notes
 from mt_cli.features.data_check.contradictions import contradictions_in
-from mt_cli.features.data_check.findings import Finding
+from mt_cli.features.data_check.findings import Finding, shorten
 from mt_cli.features.data_check.stretches import odd_pairs
 
 _NUM_ODD = 10
@@ -74,7 +74,9 @@ def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
     yield from _format_lengths(report["tokens"].get("train") or next(iter(report["tokens"].values())))
-    yield from _format_contradictions(report["contradictions"])
+    counts = report["contradictions"]
+    if number := counts["num_contradictory"]:
+        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
@@ -133,13 +135,3 @@ def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
         yield f"  {label:<18}{'  '.join(bars)}"
     yield ""
-
-
-def _format_contradictions(counts: Mapping[str, Any]) -> Iterator[str]:
-    if number := counts["num_contradictory"]:
-        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
-
-
-def shorten(text: str, width: int = 150) -> str:
-    """Text of at most `width` characters, with an ellipsis for the rest."""
-    return text if len(text) <= width else text[: width - 1] + "…"

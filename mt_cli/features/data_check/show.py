@@ -16,7 +16,7 @@ from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.prepare import Data
 from mt_cli.errors import InputError
-from mt_cli.features.data_check.report import shorten
+from mt_cli.features.data_check.findings import shorten
 from mt_cli.features.training_pairs import training_pairs
 from mt_cli.machine.storage import refusal
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from mt_cli.batching.encoded import SIDES
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, are_foreign, seem_swapped
 from mt_cli.corpus.corpus import Corpus, SourceRows
@@ -22,7 +23,7 @@ from mt_cli.corpus.languages import COMMON_WORDS, language_of, primary, words_of
 from mt_cli.corpus.rows import Languages, Row, untagged
 from mt_cli.corpus.slips import features_of, find_slips
 from mt_cli.corpus.sources import places_in
-from mt_cli.features.data_check.findings import SIDES, Finding
+from mt_cli.features.data_check.findings import Finding
 
 _LEFT_OUT = [STATUS_CODES[name] for name in ("other_orthography", "blank_pair", "blank_source", "blank_target")]
 """Statuses of rows that make no stretch a problem."""
