@@ -34,7 +34,7 @@ MAX_FILE_BYTES = 2**28
 
 
 class Tokenizer:
-    """A vocabulary, and the rules that split text into its entries.
+    """Vocabulary, and the rules that split text into its entries.
 
     Tags are entries too. A tag is recognised only at the beginning of a text, before a space or the end of the text.
     """
@@ -159,7 +159,7 @@ class Tokenizer:
 
 
 TokenizerPair = tuple[Tokenizer, Tokenizer]
-"""The tokenizers of the source and of the target; the same object if it is shared."""
+"""Tokenizers of the source and of the target; one object if it is shared."""
 _write: Callable[[Path, str], object] = partial(Path.write_text, encoding="utf-8")
 
 

@@ -26,9 +26,9 @@ class Contradictions:
     share_of_pairs: float
     """Share of the different pairs that such a source is in, 0 to 1."""
     most_targets: int
-    """Number of different targets of the source that has the most."""
+    """Largest number of different targets of one source."""
     example: str
-    """The source that has the most different targets."""
+    """Source with the most different targets."""
 
     def __str__(self) -> str:
         return (

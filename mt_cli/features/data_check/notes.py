@@ -35,7 +35,7 @@ _FACTOR, _MARGIN = 1.5, 0.02
 _MIN_WORDS = 200
 _WORDS_OF_ENTRY = 2
 _MANY_ENTRIES, _FEW_ENTRIES = 0.05, 0.25
-"""The share of entries in `train` to speak of, if an evaluation set has less than a quarter of it."""
+"""Share of entries in `train` that is noted if an evaluation set has less than a quarter of it."""
 
 Texts = Mapping[str, Sequence[str]]
 """Texts by language."""

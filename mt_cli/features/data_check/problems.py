@@ -18,7 +18,7 @@ from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.stretches import find_stretches
 
 _CODE = [*Path(__file__).parent.glob("*.py"), *(Path(str(module.__file__)) for module in (cleaning, languages, slips))]
-"""The code that decides what is a problem."""
+"""Files of the code that decides what is a problem."""
 ACCEPT = "set corpus.accept_processed to true"
 RAW_TEXT = "give the raw text (join subwords, detokenise, and remove tags, which the option `tag` of a corpus adds)"
 
@@ -54,7 +54,7 @@ def refuse_processed(problems: Sequence[Finding], way_out: str = ACCEPT) -> None
 
 
 def _as_note(finding: Finding, config: Config) -> Finding:
-    """The finding as a note if it is no problem for this config."""
+    """Make a note of a finding that is no problem for this config."""
     is_accepted = config.corpus.accept_processed or finding.corpus != "train"
     is_needed = finding.kind == "segmented" and config.tokenizer.algorithm == "word_level"
     if finding.kind == "stretch" or not (is_accepted or is_needed):

@@ -120,7 +120,7 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A histogram of both sides, with bins up to the 99th percentile."""
+    """Histogram of both sides, with bins up to the 99th percentile."""
     counts = [np.array(sides[side]["length_counts"], int) for side in SIDES]
     longest = max(map(len, counts))
     counts = [np.pad(side, (0, longest - len(side))) for side in counts]

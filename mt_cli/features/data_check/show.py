@@ -24,7 +24,7 @@ _FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
 def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
-    """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
+    """Lines that show pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
 
     With `any` there are, where possible, equally many pairs of each filter. Raises InputError if the corpus or the
     status does not exist.
@@ -53,7 +53,7 @@ def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str
 
 
 def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
-    """The first pairs of an epoch of training, the first one being 1, in the order in which batches are made of them.
+    """Lines that show the first pairs of an epoch of training, from epoch 1, in the order in which they are batched.
 
     Segmentations are sampled and pairs are changed as the options of the config say. Raises InputError if the size of a
     batch, on which this depends, is not known before training.

@@ -119,7 +119,7 @@ def _foreign_stretches(block: Sequence[Row], languages: Languages) -> Iterator[_
 
 
 def _prevailing_language(texts: Iterable[str], expected: str) -> str | None:
-    """The language of most texts by their common words; None if unclear."""
+    """Language of most texts by their common words; None if unclear."""
     guesses = [language_of(words_of(text)) for text in texts]
     votes = Counter(code for code in guesses if code is not None)
     for code, number in votes.most_common(1):
@@ -147,7 +147,7 @@ def _joined(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def odd_pairs(corpus: Corpus, config: CorpusConfig, number: int) -> list[OddPair]:
-    """The most suspicious of the kept pairs of `train` that are examined, worst first."""
+    """Most suspicious kept pairs of `train`, worst first; of a large corpus, evenly spread blocks are examined."""
     worst: list[OddPair] = []
     languages = config.languages_of("train")
     for part, expected in ((corpus.parts[number], languages[number]) for number in config.once("train")):

@@ -57,7 +57,7 @@ class Usage:
 
     @property
     def main_script(self) -> str | None:
-        """The script of most sentences."""
+        """Script of most sentences."""
         return max(self.scripts, key=lambda name: self.scripts[name].num, default=None)
 
     def least(self) -> float:
@@ -174,7 +174,7 @@ def _candidates(texts: Sequence[str], language: str) -> list[str]:
 
 
 def _expected_standard(language: str) -> str | None:
-    """The standard of Chinese characters that the script or region of a code names, as in `zh_Hant` or `zh-TW`."""
+    """Standard of Chinese characters that the script or region of a code names, as in `zh_Hant` or `zh-TW`."""
     subtags = {*language.replace("_", "-").lower().split("-")[1:]} if primary(language) in CHINESE else set()
     for name, codes in zip(_HAN, ({"hans", "cn", "sg"}, {"hant", "tw", "hk", "mo"}), strict=True):
         if subtags & codes:

@@ -1,4 +1,4 @@
-"""The language of texts: by common words, by script, and by the package `py3langid`, which knows 139 languages.
+"""Recognition of languages: by common words, by script, and by the package `py3langid`, which knows 139 languages.
 
 `py3langid` takes a language that it does not know for its nearest neighbour, so a result for a line counts only if
 nearly all lines agree. Only `mt init` and `mt data check` use this module: training never depends on it.
