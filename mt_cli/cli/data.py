@@ -47,13 +47,14 @@ def data_check(
         raise InputError(f"{clean}: exists already; give the clean pairs a new name")
     check_output(clean)
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.known import known_problems, refuse_problems
-    from mt_cli.features.data_check.report import examine, format_examination, write_clean
+    from mt_cli.features.data_check.problems import find_problems, refuse_problems
+    from mt_cli.features.data_check.report import examine, format_examination
+    from mt_cli.features.data_check.show import write_clean
     from mt_cli.run.compose import prepare_new
 
     cache = Cache(RUNS / ".cache", say)
     loaded, data, _ = prepare_new(loaded, cache, stream_rows=loaded.corpus.shuffle_buffer)
-    problems = known_problems(data.corpora, loaded, cache)
+    problems = find_problems(data.corpora, loaded, cache)
     report = examine(data, loaded, problems)
     show(*([json.dumps(report, ensure_ascii=False)] if as_json else format_examination(report)))
     if clean is not None:
@@ -90,7 +91,7 @@ def data_show(
         raise InputError("--epoch: shows pairs of training; leave out --dropped and --split")
     loaded = _load(config, folder, overrides)
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.report import pairs_of_epoch, shown_pairs
+    from mt_cli.features.data_check.show import pairs_of_epoch, shown_pairs
     from mt_cli.run.compose import prepare_new
 
     stream_rows = loaded.corpus.shuffle_buffer if epoch is None else None

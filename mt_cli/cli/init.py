@@ -96,7 +96,7 @@ def init(
     if output is not None or name is not None:
         _check_new(output or Path(f"{name}.yaml"))
     from mt_cli.corpus.cache import Cache
-    from mt_cli.features.data_check.known import refuse_processed
+    from mt_cli.features.data_check.problems import refuse_processed
     from mt_cli.features.recipes.new_config import new_config
 
     source = source_of(kind, {kind: given[kind], **details})

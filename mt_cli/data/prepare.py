@@ -26,7 +26,7 @@ from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.tokenizer.spacing import spelling_of
+from mt_cli.tokenizer.spelling import spelling_of
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
 

@@ -18,7 +18,7 @@ from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_t
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
-from mt_cli.tokenizer.spacing import respelled
+from mt_cli.tokenizer.spelling import respelled
 from mt_cli.translation.repetition import note_on_repetition
 from mt_cli.translation.translator import Translator
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
-from mt_cli.features.data_check.known import known_problems
-from mt_cli.features.data_check.problems import Problem
+from mt_cli.features.data_check.findings import Finding
+from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 from mt_cli.features.fine_tuning.replay import replayed_before, with_replay
 from mt_cli.features.recipes.auto import Circumstances, resolve_preset
@@ -65,9 +65,9 @@ def with_batch_tokens(config: Config, size: int) -> Config:
     return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
 
 
-def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Problem]:
+def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Finding]:
     """Problems and notes on the text of a run; those on single texts are left to `mt data check`."""
-    return [problem for problem in known_problems(data.corpora, config, cache) if problem.kind != "text"]
+    return [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
 
 
 def trained_state(context: TrainingContext) -> ReplicatedState:

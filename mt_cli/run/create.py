@@ -15,7 +15,7 @@ from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.identity import PairHashes, pair_hashes
 from mt_cli.data.prepare import Data, read, training_pair_hashes
 from mt_cli.errors import DeviceMemoryError
-from mt_cli.features.data_check.known import known_problems, refuse_processed
+from mt_cli.features.data_check.problems import find_problems, refuse_processed
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import memory_of, pick_precision
@@ -75,7 +75,7 @@ def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.
 
 def _refuse_processed(config: Config, cache: Cache) -> None:
     """Raise CorpusError if the training text, or the beginning of a stream, is processed already and not accepted."""
-    refuse_processed(known_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
+    refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
 
 
 def _notes_on_leaks(data: Data, config: Config, parent: ParentRun) -> Iterator[str]:

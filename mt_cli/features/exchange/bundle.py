@@ -18,7 +18,7 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 from mt_cli.translation.exported import DESCRIPTION, Description, describe
 
 
@@ -47,8 +47,7 @@ def read_bundle(folder: Path, name: str, languages: Sequence[str | None]) -> tup
     corpus = {"source": both[0], "target": both[1], "max_tokens": found.most_tokens or found.max_tokens}
     tree = {"name": name, "corpus": corpus | unknown_corpus(found.tagging), "tokenizer": found.tokenizer}
     config = parse_config(tree | {"model": found.model, "decoding": found.decoding.model_dump(mode="json")}, str(path))
-    source = Tokenizer.load(folder / "tokenizer.source.json", found.tags)
-    target = Tokenizer.load(folder / "tokenizer.target.json")
+    source, target = load_pair(folder, config.tokenizer, found.tags)
     if config.tokenizer.is_single:
         if target.to_json() != source.to_json():
             raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")

@@ -24,7 +24,7 @@ from torch import Tensor
 from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_pickle, read_safetensors
 from mt_cli.config.sections import ModelConfig
 from mt_cli.errors import InputError, reason
-from mt_cli.features.exchange.exported_tokenizer import read_exported_tokenizer, tokenizer_options
+from mt_cli.features.exchange.exported_tokenizer import read_exported_tokenizer
 from mt_cli.features.exchange.marian_files import is_native, read_native
 from mt_cli.features.exchange.marian_names import interleaved, reordered, their_name
 from mt_cli.features.exchange.sentencepiece import Pieces, missing_pieces, read_pieces, tokenizer_of
@@ -153,11 +153,11 @@ def _read_exported(folder: Path, found: _Description, weights: Mapping[str, Tens
     ids = found.pad_token_id, found.decoder_start_token_id, found.eos_token_id
     if ids != (PAD_ID, SOS_ID, EOS_ID):
         raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
-    tokenizer, tags = read_exported_tokenizer(folder / "tokenizer.json")
+    tokenizer, tags, options = read_exported_tokenizer(folder / "tokenizer.json")
     size = tokenizer.vocab_size
     side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size)
     model = _filled(folder, found, weights, side, side, [size, size])
-    return Imported(model, (tokenizer, tokenizer), tokenizer_options(tokenizer), tags, found.num_beams, UNK_ID)
+    return Imported(model, (tokenizer, tokenizer), options, tags, found.num_beams, UNK_ID)
 
 
 def _filled(

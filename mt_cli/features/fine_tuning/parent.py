@@ -84,8 +84,10 @@ def adopt(
                 f"{advice}"
             )
         check_trainable(run.model, config.init)
-        is_kept = config.init.vocabulary == "keep"
-        tokenizers = RunDirectory(parent_path).tokenizers(config) if is_kept else run.tokenizers
+        is_kept, tokenizers = config.init.vocabulary == "keep", run.tokenizers
+        if is_kept:  # With the tags of the child.
+            of_parent = config.model_copy(update={"tokenizer": run.config.tokenizer})
+            tokenizers = RunDirectory(parent_path).tokenizers(of_parent)
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
     if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:

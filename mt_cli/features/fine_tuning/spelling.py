@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
+
+import tokenizers
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.tokenizer.spacing import untrained_backend
@@ -21,4 +22,4 @@ def with_spelling(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[s
 
 def _with_normalizer(tokenizer: Tokenizer, normalizer: object, tags: Sequence[str] = ()) -> Tokenizer:
     state = json.loads(tokenizer.to_json()) | {"normalizer": normalizer}
-    return Tokenizer.parse(json.dumps(state).encode("utf-8"), Path("tokenizer.json"), tags)
+    return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)

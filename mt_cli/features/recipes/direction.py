@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from mt_cli.config.sources import FilesSource, Source
 from mt_cli.corpus.languages import primary
-from mt_cli.corpus.recognition import language_of_texts
 from mt_cli.corpus.rows import Row
 from mt_cli.corpus.sources import read_rows
 from mt_cli.corpus.varieties import variety_of
+from mt_cli.features.orthography.recognition import language_of_texts
 from mt_cli.features.recipes.naming import Found, is_gettext, title_of
 from mt_cli.features.recipes.sides import target_of_catalogues
 

@@ -15,12 +15,12 @@ from mt_cli.config import presets
 from mt_cli.config.sections import Config
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
-from mt_cli.corpus.letters import letters_to_replace
 from mt_cli.corpus.rows import Pair, by_language
-from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.notes import is_short
+from mt_cli.features.orthography.apostrophes import spellings_to_normalize
+from mt_cli.features.orthography.letters import letters_to_replace
 from mt_cli.machine.devices import pick_device
 
 _PAIRS_EXAMINED = 50_000

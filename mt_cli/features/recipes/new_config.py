@@ -24,8 +24,8 @@ from mt_cli.corpus.sources import read_rows
 from mt_cli.data.describe import notes_on_reading
 from mt_cli.data.prepare import read
 from mt_cli.errors import ColumnError, CorpusError, InputError
-from mt_cli.features.data_check.known import known_problems
-from mt_cli.features.data_check.problems import Problem
+from mt_cli.features.data_check.findings import Finding
+from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.exchange.huggingface import unsupported
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.recipes.auto import Choice, Decision, decide, describe
@@ -58,7 +58,7 @@ class NewConfig:
     text: str
     lines: Sequence[str]
     """What was chosen and why, for people."""
-    problems: Sequence[Problem] = ()
+    problems: Sequence[Finding] = ()
     """What is wrong with the text, or worth a note."""
 
 
@@ -141,8 +141,8 @@ def _check_written(text: str, config: Config, has_parent: bool, title: str) -> N
         raise InputError(f"{title}: its names cannot be written in a config; rename them, or use other ones")
 
 
-def _problems(config: Config, cache: Cache) -> list[Problem]:
-    return known_problems(read(config, cache), config, cache)
+def _problems(config: Config, cache: Cache) -> list[Finding]:
+    return find_problems(read(config, cache), config, cache)
 
 
 def _other_orthography(corpora: Mapping[str, Corpus], config: CorpusConfig) -> tuple[list[Stretch], bool]:

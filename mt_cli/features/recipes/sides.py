@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from mt_cli.config.sources import FilesSource, Source
 from mt_cli.corpus.delimited import ROLES
 from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_common, is_known, primary
-from mt_cli.corpus.recognition import are_near, language_of_texts, other_language_of_texts
 from mt_cli.corpus.rows import Columns, Languages, Row
 from mt_cli.corpus.varieties import is_same_variety, is_variety_of, varieties_for
 from mt_cli.errors import InputError
+from mt_cli.features.orthography.recognition import are_near, language_of_texts, other_language_of_texts
 from mt_cli.features.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
 from mt_cli.features.recipes.naming import Found, has_format, is_gettext, title_of
 from mt_cli.features.recipes.varieties import SIDES, sides_of_memory

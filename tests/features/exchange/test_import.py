@@ -712,8 +712,11 @@ def with_description(section="model", **changes):
     ("damage", "message"),
     [
         (with_description(d_model=65536, d_ff=2**20), "the model that is described has"),
-        (with_description("tokenizer", algorithm="sentencepiece"), "not of tokenizer.algorithm: sentencepiece"),
-        (with_description("tokenizer", algorithm="bpe"), "not of tokenizer.algorithm: bpe"),
+        (
+            with_description("tokenizer", algorithm="sentencepiece"),
+            "tokenizer.source.json: not a tokenizer of this model",
+        ),
+        (with_description("tokenizer", algorithm="bpe"), "tokenizer.source.json: not a tokenizer of this model"),
         (with_description(**{"a\nb": 1}), "model.'a\\nb': unknown key"),
         (with_description(num_encoder_layers=2), "cannot be imported: error(s) in loading state_dict"),
         (with_complex_weights, "model.safetensors: cannot be read: "),

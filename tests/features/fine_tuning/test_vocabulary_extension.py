@@ -25,8 +25,13 @@ CONFIGS = [
 
 
 @pytest.fixture(params=CONFIGS, ids=lambda config: f"{config.algorithm}, bytes {config.byte_fallback}")
-def old(request):
-    return train_tokenizer(OLD * 3, request.param, ["<2xx>"])
+def config(request):
+    return request.param
+
+
+@pytest.fixture
+def old(config):
+    return train_tokenizer(OLD * 3, config, ["<2xx>"])
 
 
 def test_an_extended_vocabulary_changes_no_id_of_old_text(old):
@@ -45,10 +50,10 @@ def test_an_extended_vocabulary_has_entries_for_the_new_text(old):
     assert not any(token.startswith("<0x") for text in NEW for token in new.pieces(text))
 
 
-def test_an_extended_tokenizer_is_saved_and_loaded(old, tmp_path):
+def test_an_extended_tokenizer_is_saved_and_loaded(old, config, tmp_path):
     new = extended(old, NEW, ["<2zh>"], 500)
     (tmp_path / "tokenizer.json").write_text(new.to_json(), encoding="utf-8")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json", ["<2zh>"])
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json", config, ["<2zh>"])
     assert loaded.encode(["<2zh> the 狗", *NEW]) == new.encode(["<2zh> the 狗", *NEW])
     assert len(loaded.encode(["<2zh>"])[0]) == 1
 

@@ -1,6 +1,6 @@
 """Letters that a training text has where the text that it is compared with has others. Knows no language.
 
-`tokenizer.letters` replaces them. Letters are those of distinct words, so that a name that is often repeated counts
+`tokenizer.letters` replaces them. Letters are counted in distinct words, so that a name that is often repeated counts
 once. Nothing is changed here.
 """
 
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from math import sqrt
 
 from mt_cli.config.sections import ALL_APOSTROPHES
-from mt_cli.corpus.spelling import INSIDE
+from mt_cli.features.orthography.apostrophes import INSIDE
 
 _MIN_EXPECTED, _MAX_SEEN = 20, 0.05
-"""A letter is missing in a text if it should occur so often by its share in the other one, and occurs at most in this
-share of that number. Of 27 texts that are spelled like the text that they are compared with, none lacks a letter."""
+"""A letter is missing in a text if this many are expected by its share in the training text, and at most this share of
+them occurs. Of 27 texts with the spelling of the text that they are compared with, none lacks a letter."""
 _MIN_GAIN, _MIN_DEVIATIONS = 0.5, 3.0
-"""Another letter stands for it if it occurs more often than expected by this share of what is missing, and by so many
-standard deviations."""
+"""A letter replaces a missing one if it occurs more often than expected by this share of what is missing, and by so
+many standard deviations."""
 _MIN_GAIN_WITHOUT_MARKS = 0.15
 """A letter without marks must occur more often by this share of its own number: by its subject, a text of one language
 has up to 8 % more of a letter than another."""
 _MAX_FOREIGN = 0.02
 """Another language does not need a letter of which it has at most this share, as in names."""
 _MAX_APOSTROPHES = 0.1
-"""A text leaves apostrophes out if it has at most this share of those that it would have by the training text."""
+"""A text leaves apostrophes out if it has at most this share of the number that the training text lets expect."""
 _MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff"
 _LETTER = re.compile(rf"[^\W\d_][{_MARKS}]*")
 _WITH_MARKS = re.compile(rf".[{_MARKS}]*")
@@ -45,100 +45,105 @@ class OtherLetter:
     new: str
     """Empty for an apostrophe that is left out."""
     share: float
-    """Of the letters of the distinct words of the training text; of an apostrophe: of its characters."""
+    """Share of the letters in the distinct words of the training text; of an apostrophe: of its characters."""
     num_words: int
     """Distinct words of the training text with the old letter."""
     examples: tuple[str, ...]
-    """Some of them."""
+    """Some of these words."""
 
 
 def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:
-    """The letters of a training text that another text in the same language writes otherwise.
+    """Letters of a training text that another text in the same language writes otherwise.
 
     These are letters with marks that it never has, where it has one with other marks or without, as in Guarani `tetã`
     and `tetâ`; and apostrophes where it has none or, always, another one.
     """
     words = _distinct_words(train)
-    before, after = _letters(words), _letters(_distinct_words(compared))
-    num_letters, share = max(1, before.total()), _share_of_apostrophes(train)
-    found = {old: (new, before[old] / num_letters) for old, new in _substitutes(before, after).items()}
-    found |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
+    counts, compared_counts = _count_letters(words), _count_letters(_distinct_words(compared))
+    share = _share_of_apostrophes(train)
+    replaced = {old: (new, counts[old] / counts.total()) for old, new in _substitutes(counts, compared_counts).items()}
+    replaced |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
     result = []
-    for old, (new, share) in sorted(found.items()):
-        having = sorted(word for word in words if old in word)
-        shown = tuple(word.strip(_PUNCTUATION) for word in having[:: len(having) // _NUM_EXAMPLES + 1])
-        result.append(OtherLetter(old, new, share, len(having), shown))
+    for old, (new, share) in sorted(replaced.items()):
+        examples = sorted(word for word in words if old in word)
+        shown = tuple(word.strip(_PUNCTUATION) for word in examples[:: len(examples) // _NUM_EXAMPLES + 1])
+        result.append(OtherLetter(old, new, share, len(examples), shown))
     return result
 
 
 def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:
-    """`tokenizer.letters` for the training text of each language and what it is compared with.
+    """Value of `tokenizer.letters` for the training text of each language and the text that it is compared with.
 
     A letter stays if the compared text of another language, or without any its training text, has it.
     """
     texts = [compared or train for train, compared in sides]
-    letters = [_letters(_distinct_words(each)) for each in texts]
-    found: dict[str, str] = {}
+    counts = [_count_letters(_distinct_words(side)) for side in texts]
+    shares = [_share_of_apostrophes(side) for side in texts]
+
+    def has(number: int, letter: OtherLetter) -> bool:
+        limit = _MAX_FOREIGN * letter.share
+        if letter.old in ALL_APOSTROPHES:
+            return shares[number] > limit
+        return counts[number][letter.old] > limit * counts[number].total()
+
+    replaced: dict[str, str] = {}
     for index, (train, compared) in enumerate(sides):
-        others = [number for number in range(len(sides)) if number != index]
-        for each in other_letters(train, compared):
-            if each.old in ALL_APOSTROPHES:
-                is_own = all(_share_of_apostrophes(texts[n]) <= _MAX_FOREIGN * each.share for n in others)
-            else:
-                is_own = all(letters[n][each.old] <= _MAX_FOREIGN * each.share * letters[n].total() for n in others)
-            if is_own:
-                found.setdefault(each.old, each.new)
-    return {old: new for old, new in found.items() if new not in found}
+        for letter in other_letters(train, compared):
+            if not any(has(number, letter) for number in range(len(sides)) if number != index):
+                replaced.setdefault(letter.old, letter.new)
+    return {old: new for old, new in replaced.items() if new not in replaced}
 
 
 def _distinct_words(texts: Sequence[str]) -> set[str]:
     return {word for text in texts for word in unicodedata.normalize("NFC", text).lower().split()}
 
 
-def _letters(words: Iterable[str]) -> Counter[str]:
-    """The letters of words, with their marks."""
+def _count_letters(words: Iterable[str]) -> Counter[str]:
+    """Number of each letter of words, with its marks."""
     return Counter(letter for word in words for letter in _LETTER.findall(word))
 
 
 def _parts(letter: str) -> tuple[str, frozenset[str]]:
-    """The base of a letter and its marks; what is composed of anything else, as in Korean, has no marks."""
+    """Base of a letter, and its marks; what is composed of anything else, as in Korean, has no marks."""
     parts = unicodedata.normalize("NFD", letter)
     return (parts[0], frozenset(parts[1:])) if _WITH_MARKS.fullmatch(parts) else (letter, frozenset())
 
 
-def _substitutes(before: Counter[str], after: Counter[str]) -> dict[str, str]:
-    """For letters with marks that a text lacks, the letters that it has instead.
+def _substitutes(counts: Counter[str], compared_counts: Counter[str]) -> dict[str, str]:
+    """For letters with marks that the compared text lacks, the letters that it has instead.
 
     A letter that lost some of its marks comes first, then one with other marks, if only one letter with the same base
-    is left to be explained. What a letter gained explains others only once.
+    is left to be explained. The gain of a letter explains others only once.
     """
-    scale = after.total() / max(1, before.total())
-    expected = {letter: scale * count for letter, count in before.items()}
-    gains = {letter: after[letter] - expected.get(letter, 0) for letter in after}
+    scale = compared_counts.total() / max(1, counts.total())
+    expected = {letter: scale * count for letter, count in counts.items()}
+    gains = {letter: count - expected.get(letter, 0) for letter, count in compared_counts.items()}
     missing = [
         letter
         for letter in sorted(expected, key=expected.__getitem__, reverse=True)
-        if _parts(letter)[1] and expected[letter] >= _MIN_EXPECTED and after[letter] <= _MAX_SEEN * expected[letter]
+        if _parts(letter)[1]
+        and expected[letter] >= _MIN_EXPECTED
+        and compared_counts[letter] <= _MAX_SEEN * expected[letter]
     ]
-    found: dict[str, str] = {}
+    substitutes: dict[str, str] = {}
     for with_fewer in (True, False):
-        bases = Counter(_parts(old)[0] for old in missing if old not in found)
-        for old in (each for each in missing if each not in found):
+        bases = Counter(_parts(old)[0] for old in missing if old not in substitutes)
+        for old in [letter for letter in missing if letter not in substitutes]:
             base, marks = _parts(old)
             rivals = [new for new in gains if _parts(new)[0] == base and (_parts(new)[1] < marks) == with_fewer]
             enough = [new for new in rivals if new != old and _is_enough(new, expected[old], gains, expected)]
             if enough and (with_fewer or bases[base] == 1):
-                new = max(enough, key=lambda each: (len(_parts(each)[1]) if with_fewer else 0, gains[each]))
-                found[old] = new
+                new = max(enough, key=lambda letter: (len(_parts(letter)[1]) if with_fewer else 0, gains[letter]))
+                substitutes[old] = new
                 gains[new] -= expected[old]
-    return found
+    return substitutes
 
 
 def _is_enough(new: str, missing: float, gains: Mapping[str, float], expected: Mapping[str, float]) -> bool:
-    """Whether a letter gained enough to stand for a missing one."""
-    own = expected.get(new, 0)
-    least = max(_MIN_GAIN * missing, _MIN_DEVIATIONS * sqrt(max(own, missing)))
-    return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * own))
+    """Whether a letter gained enough to replace a missing one."""
+    before = expected.get(new, 0)
+    least = max(_MIN_GAIN * missing, _MIN_DEVIATIONS * sqrt(max(before, missing)))
+    return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * before))
 
 
 def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str]) -> dict[str, str]:
@@ -148,7 +153,7 @@ def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str])
     result is empty if the training text has them, too: what is mixed, `tokenizer.normalize` makes equal.
     """
     here, there = (
-        Counter(mark for word in each for mark in INSIDE.findall(word)) for each in (words, _distinct_words(compared))
+        Counter(mark for word in side for mark in INSIDE.findall(word)) for side in (words, _distinct_words(compared))
     )
     expected = sum(map(len, compared)) / max(1, sum(map(len, train))) * here.total()
     if expected < _MIN_EXPECTED:
@@ -159,9 +164,9 @@ def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str])
     is_other = (
         unicodedata.category(new)[0] == "L"
         and here[new] <= _MAX_SEEN * here.total()
-        and number >= (1 - _MAX_SEEN) * there.total()
+        and number >= max((1 - _MAX_SEEN) * there.total(), _MIN_GAIN * expected)
     )
-    return dict.fromkeys(here - Counter({new: here[new]}), new) if is_other and number >= _MIN_GAIN * expected else {}
+    return {old: new for old in here if old != new} if is_other else {}
 
 
 def _share_of_apostrophes(texts: Sequence[str]) -> float:

@@ -1,10 +1,11 @@
-"""Sentences of a corpus as arrays, and tallies of those that have something in common, with their places."""
+"""Findings on the text of a corpus, and the sentences that they are counted in, with their places."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,43 @@ from mt_cli.corpus.corpus import ROWS_PER_BLOCK, Corpus, SourceRows
 from mt_cli.corpus.sources import places_in
 
 Mask = NDArray[np.bool_]
+Kind = Literal["stretch", "processed", "segmented", "scripts", "text"]
 
-SIDES = ("source", "target")
 MIN_SENTENCES = 3
-"""Sentences from which on something is reported; one or two are a slip."""
+"""Number of sentences from which on something is reported; one or two are a slip."""
 _MAX_BLOCKS = 20
 _NUM_PLACES = 3
-_EXAMPLE_WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Lines of a corpus that the user should check: a problem, or only a note."""
+
+    corpus: str
+    part: str
+    """Name of the source; empty for the whole corpus."""
+    first: int
+    last: int
+    """Numbers of the first and the last line."""
+    text: str
+    kind: Kind = "stretch"
+    """`stretch`: neighbouring lines; the others: sentences anywhere, whose places are in `text`."""
+    is_note: bool = False
+    """Whether it is worth a note, and no reason to stop."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it is text that another program has processed, on which no new run begins."""
+        return self.kind in ("processed", "segmented") and not self.is_note
+
+    @property
+    def message(self) -> str:
+        """Place and text."""
+        lines = f", lines {self.first:,} to {self.last:,}" if self.kind == "stretch" else ""
+        return f"{self.corpus}: {self.part}{lines}: {self.text}" if self.part else f"{self.corpus}: {self.text}"
+
+    def __str__(self) -> str:
+        return f"{'note: ' if self.is_note else 'PROBLEM in '}{self.message}"
 
 
 @dataclass(frozen=True)
@@ -31,19 +62,14 @@ class Sentences:
     """A block of pairs of a source of a corpus, with the numbers of their lines."""
 
     numbers: Sequence[int]
-    source: pa.StringArray
-    target: pa.StringArray
+    sides: tuple[pa.StringArray, pa.StringArray]
 
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def side(self, name: str) -> pa.StringArray:
-        """The texts of a side, `source` or `target`."""
-        return self.source if name == SIDES[0] else self.target
-
 
 def sentences_of(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Iterator[Sentences]:
-    """The kept and held-out pairs of a source without these tags, in at most 20 blocks evenly spread over it."""
+    """Kept and held-out pairs of a source without these tags, in at most 20 blocks evenly spread over it."""
     num_blocks = -(-part.num_rows // ROWS_PER_BLOCK)
     mask = np.zeros(len(corpus.statuses), dtype=bool)
     for index in np.unique(np.linspace(0, num_blocks - 1, min(num_blocks, _MAX_BLOCKS)).astype(int)).tolist():
@@ -54,7 +80,7 @@ def sentences_of(corpus: Corpus, part: SourceRows, tags: Sequence[str]) -> Itera
         numbers, source, target = block.columns
         if tags:
             source = pc.replace_substring_regex(source, rf"^(?:(?:{'|'.join(map(re.escape, tags))}) )+", "")
-        yield Sentences(numbers.to_pylist(), source, target)
+        yield Sentences(numbers.to_pylist(), (source, target))
 
 
 @dataclass
@@ -70,9 +96,9 @@ class Tally:
 
     def add(self, part: str, numbers: Sequence[int], texts: pa.StringArray, mask: Mask) -> None:
         """Count the marked sentences of a block."""
-        if not mask.any():
-            return
         indices = np.flatnonzero(mask).tolist()
+        if not indices:
+            return
         self.num += len(indices)
         self.last = numbers[indices[-1]]
         self.example = self.example or texts[indices[0]].as_py()
@@ -81,6 +107,9 @@ class Tally:
     def shown(self, name: str, config: CorpusConfig) -> str:
         """An example and the first places in the corpus of this name, for messages."""
         places = places_in(config, name, self.rows)
-        text = self.example
-        text = text if len(text) <= _EXAMPLE_WIDTH else f"{text[: _EXAMPLE_WIDTH - 1]}…"
-        return f"as in `{text}` ({', '.join(places[row] for row in self.rows)})"
+        return f"as in `{shorten(self.example, 80)}` ({', '.join(places[row] for row in self.rows)})"
+
+
+def shorten(text: str, width: int = 150) -> str:
+    """Text of at most `width` characters, with an ellipsis for the rest."""
+    return text if len(text) <= width else f"{text[: width - 1]}…"
