@@ -14,8 +14,8 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.directions import mean_scores, sampled_rows, scores_by_direction
-from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
+from mt_cli.evaluation.directions import sampled_rows, score_directions
+from mt_cli.evaluation.texts import Score, Scorer, best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.features.inspection.training_pictures import attention_pictures
 from mt_cli.machine.console import Progress, fitted
@@ -95,10 +95,8 @@ class Validator:
             tagging = corpus.tagging.of_corpora
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, tagging, corpus.languages, most)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
-        names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
-        directions = scores_by_direction(self._scorer, languages, hypotheses, references, _QUICK_METRICS)
-        scores = mean_scores(directions) if directions else self._scorer.score(hypotheses, references, names)
+        scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         samples = [(*pairs[row], hypotheses[row]) for row in sampled_rows(languages, config.training.num_samples)]
         metrics = {
             "valid/loss": tokens.loss,
@@ -131,6 +129,10 @@ class Validator:
                 losses[name] = score_tokens(objective, pairs, batch_tokens, indices, group).loss
             start += size
         return losses
+
+
+def _quick_scores(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
+    return scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS])
 
 
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:

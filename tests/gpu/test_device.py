@@ -15,7 +15,7 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.constraints import FREE, Constraints
-from mt_cli.decoding.search import Beams, Paths
+from mt_cli.decoding.search import Beams, Samples
 from mt_cli.machine.devices import seed_device
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
@@ -125,7 +125,7 @@ def test_a_step_of_a_search_never_waits_for_the_device(dtype, options):
     if num_beams == 1:
         scores = torch.zeros(5, 1, device=CUDA)
         ids = torch.zeros(5, 1, 0, dtype=torch.int64, device=CUDA)
-        state = Paths(ids, scores, scores == 0, scores.new_empty(5, 1, 0))
+        state = Samples(ids, scores, scores == 0, scores.new_empty(5, 1, 0))
     with torch.inference_mode():
         cache = model.start(torch.full((5, 7), EOS_ID, device=CUDA), num_beams)
         tokens = torch.full((5 * num_beams,), SOS_ID, device=CUDA)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 import pytest
-import torch
 import yaml
 from safetensors import safe_open
 
@@ -367,22 +366,6 @@ def test_unknown_words_are_copied_kept_or_avoided(mt, names_run):
     assert status == 2 and "copy" in err
 
 
-def test_a_tag_is_never_copied_for_an_unknown_word():
-    """The model attends to the tag most of all."""
-    from mt_cli.config.directions import Tagging
-    from mt_cli.config.sections import DecodingConfig, TokenizerConfig
-    from mt_cli.tokenizer.training import train_tokenizer
-    from mt_cli.translation.lines import Segment
-    from mt_cli.translation.translator import Translator
-
-    tokenizer = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"), ("<2it>",))
-    translator = Translator(None, (tokenizer, tokenizer), DecodingConfig(), 9, Tagging(("<2it>",)))
-    text = "<2it> one two"
-    segment = Segment(text, tokenizer.encode([text])[0], (), 0, "")
-    words = translator._attended_words(segment, torch.tensor([[0.8, 0.0, 0.2], [0.8, 0.2, 0.0]]))
-    assert words == {0: "two", 1: "one"}
-
-
 def test_lines_that_end_at_carriage_returns_alone_are_refused(mt, trained, tmp_path):
     (tmp_path / "in.txt").write_bytes(b"one.\rtwo.\rthree.\r")
     status, out, err = mt("translate", "--run", trained, "--input", "in.txt")
@@ -476,19 +459,6 @@ def test_the_number_of_random_samples_of_an_interval_is_an_option(mt, trained, t
     assert interval() == interval("--num-resamples", 10) != interval("--num-resamples", 1000)
     for number in (0, 100_001):
         assert mt(*evaluate, "--num-resamples", number)[0] == 2
-
-
-def test_a_confidence_interval_holds_the_score_of_most_halves(trained, corpus):
-    from mt_cli.evaluation.texts import Scorer
-
-    scorer = Scorer.of("en")
-
-    references = [" ".join(random.Random(n).choices("abcdefgh", k=8)) for n in range(400)]
-    hypotheses = [text if n % 3 else text[::-1] for n, text in enumerate(references)]
-    whole = scorer.score(hypotheses, references, ("bleu",))["bleu"].score
-    half = scorer.score(hypotheses[::2], references[::2], ("bleu",))["bleu"].score
-    assert 0.5 < scorer.confidence(hypotheses, references)["bleu"] < 8
-    assert abs(whole - half) < 3 * scorer.confidence(hypotheses[::2], references[::2])["bleu"]
 
 
 def test_a_run_directory_that_cannot_be_written_is_still_scored(mt, trained, tmp_path):

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, Allowed, Constraints
+from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints, TokenMask
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.next_tokens import largest, sampled_tokens
-from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
+from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search, worth_keeping
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
@@ -52,7 +52,7 @@ def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
     constraints = Constraints.of(src_ids, decoding, (), None)
-    greedy = run_search(model, src_ids, constraints, Paths.start(src_ids, constraints))
+    greedy = run_search(model, src_ids, constraints, Samples.start(src_ids, constraints))
     beams = run_search(model, src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
     for (ours,), (beam,) in zip(greedy, beams, strict=True):
         assert ours.ids == beam.ids
@@ -267,7 +267,7 @@ def test_the_narrowest_sampling_is_greedy(narrow):
 @pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
 def test_a_token_that_is_not_allowed_is_never_sampled(narrow, number):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
-    allowed = Allowed(forbidden=(0, *range(200, 300)))  # At both ends.
+    allowed = TokenMask(forbidden=(0, *range(200, 300)))  # At both ends.
     options = DecodingConfig(sample=True, **narrow)
     log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, allowed)
     assert log_probs.isfinite().all() and ((tokens > 0) & (tokens < 200)).all()
@@ -289,11 +289,11 @@ def test_reading_a_translation_gives_its_probabilities_whatever_is_in_the_batch(
     model, sources = tiny(seed=4), some_sources(9)
     pairs = [(source, source[::-1][: len(source) // 2]) for source in sources]
     engine = TransformerEngine(model)
-    for (source, target), reading in zip(pairs, engine.read(pairs), strict=True):
+    for (source, target), reading in zip(pairs, engine.force_decode(pairs), strict=True):
         assert sum(reading.log_probs) == pytest.approx(log_probability(model, source, target), abs=1e-4)
         assert reading.attention.shape == (len(target) + 1, len(source) + 1)
         assert torch.allclose(reading.attention.sum(dim=1), torch.ones(len(target) + 1))
-        assert torch.allclose(reading.attention, engine.read([(source, target)])[0].attention, atol=1e-6)
+        assert torch.allclose(reading.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_models", [1, 2])
@@ -302,7 +302,7 @@ def test_two_threads_that_read_with_one_model_at_once_get_what_each_gets_alone(n
     models = [tiny(seed=seed) for seed in range(num_models)]
     engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
     pairs = [([4, 5, 6], [5, 4]), ([6], [4, 4, 5, 6])]
-    alone = [engine.read([pair]) for pair in pairs]
+    alone = [engine.force_decode([pair]) for pair in pairs]
     barrier = Barrier(2, timeout=60)
 
     def wait(*call):
@@ -310,7 +310,7 @@ def test_two_threads_that_read_with_one_model_at_once_get_what_each_gets_alone(n
 
     models[0].source_embedding.register_forward_hook(wait)
     with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(engine.read, [[pair] for pair in pairs]))
+        together = list(pool.map(engine.force_decode, [[pair] for pair in pairs]))
     for (ours,), (expected,) in zip(together, alone, strict=True):
         assert ours.log_probs == expected.log_probs
         assert torch.equal(ours.attention, expected.attention)

@@ -8,7 +8,7 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
+from mt_cli.evaluation.directions import rows_by_direction, sampled_rows, score_directions
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
 
 
@@ -125,14 +125,14 @@ def test_scores_of_directions_are_those_of_their_pairs_alone():
     languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
     hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
     scorer = Scorer.of("gn", num_resamples=10)
-    found = scores_by_direction(scorer, languages, hypotheses, references)
+    mean, found = score_directions(scorer, languages, (hypotheses, references), Scorer.score)
     assert list(found) == ["es-gn", "gn-es", "es-ja"]
     assert found["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])
     assert found["es-ja"] == Scorer.of("ja").score(hypotheses[3:], references[3:])
-    mean = mean_scores(found)
     assert mean["chrf"].score == pytest.approx(sum(each["chrf"].score for each in found.values()) / 3, abs=1e-4)
     assert mean["chrf"].signature.startswith("mean:3|") and "wer" not in mean
-    assert not rows_by_direction(languages[:1]) and not scores_by_direction(scorer, [], ["a"], ["a"])
+    assert not rows_by_direction(languages[:1])
+    assert score_directions(scorer, [], (["a"], ["a"]), Scorer.score) == (scorer.score(["a"], ["a"]), {})
 
 
 def test_the_best_checkpoint_of_several_directions_has_the_best_mean():

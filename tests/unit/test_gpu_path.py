@@ -16,9 +16,9 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
-from mt_cli.decoding.constraints import FREE, Allowed, Constraints
+from mt_cli.decoding.constraints import FREE, Constraints, TokenMask
 from mt_cli.decoding.next_tokens import best_tokens
-from mt_cli.decoding.search import Beams, Paths, search
+from mt_cli.decoding.search import Beams, Samples, search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_device
@@ -104,7 +104,7 @@ def started(decoding, num_sentences, device):
     if decoding.sample or decoding.beam_size == 1:
         scores = torch.zeros(num_sentences, 2, device=device)
         random_numbers = torch.zeros(num_sentences, 2, 4, device=device)
-        return constraints, Paths(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+        return constraints, Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
     return constraints, Beams.start(num_sentences, decoding.beam_size, device)
 
 
@@ -250,7 +250,7 @@ def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_wit
 def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced, monkeypatch):
     logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
     forced_R[3], forced_R[20] = 7, EOS_ID
-    allowed = Allowed((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
+    allowed = TokenMask((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
     monkeypatch.setattr(next_tokens, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
     expected = best_tokens(logits, 4, allowed)
     forced()

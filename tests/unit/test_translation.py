@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.decoding.engine import Reading
+from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.lines import Segment
 from mt_cli.translation.repetition import note_on_repetition, repeats_itself
 from mt_cli.translation.sentences import has_words, sentences_of, split_point, symbol_ends, units
 from mt_cli.translation.translator import Translator
+from mt_cli.translation.unknown_words import attended_words
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 
@@ -144,10 +146,10 @@ class Parrot:
         repeated = ([index for index in ids if index not in self.tag_ids] for ids in sources)
         return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in repeated]
 
-    def read(self, pairs):
+    def force_decode(self, pairs):
         self.num_read.append(len(pairs))
         shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-        return [Reading([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+        return [ForcedDecoding([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
 
 
 TEXTS = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
@@ -344,6 +346,14 @@ def test_emoji_of_the_vocabulary_are_translated():
     translator = Translator(liar, (known, known), DecodingConfig(), 50)
     assert translator.translate(["ab 👍"]) == ["abba"]
     assert liar.searched == known.encode(["ab 👍"])
+
+
+def test_a_tag_is_never_copied_for_an_unknown_word():
+    """The model attends to the tag most of all."""
+    words = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"), ("<2it>",))
+    segment = Segment("<2it> one two", words.encode(["<2it> one two"])[0], (), 0, "")
+    weights = torch.tensor([[0.8, 0.0, 0.2], [0.8, 0.2, 0.0]])
+    assert attended_words(segment, weights, words, ("<2it>",)) == {0: "two", 1: "one"}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: Deco
     pairs = list(zip(sources, expected, strict=True))
     differences = [
         abs(log_prob - other)
-        for reading, their_reading in zip(ours.read(pairs), theirs.read(pairs), strict=True)
+        for reading, their_reading in zip(ours.force_decode(pairs), theirs.force_decode(pairs), strict=True)
         for log_prob, other in zip(reading.log_probs, their_reading.log_probs, strict=True)
     ]
     changed = [
@@ -102,7 +102,7 @@ def _gaps(engine: Engine, changed: Sequence[tuple[Ids, Ids, Ids]]) -> tuple[floa
     In nats, by the engine; both have the same tokens before. The end of a translation is a token, too.
     """
     ours, theirs = (
-        engine.read([(source, each[side]) for source, *each in changed]) if changed else [] for side in (0, 1)
+        engine.force_decode([(source, each[side]) for source, *each in changed]) if changed else [] for side in (0, 1)
     )
     gaps = []
     for (_, one, other), reading, their_reading in zip(changed, ours, theirs, strict=True):

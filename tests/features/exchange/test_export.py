@@ -89,9 +89,9 @@ def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
 
 
 def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):
-    run, read = TrainedRun.load(trained), TransformerEngine.read
+    run, read = TrainedRun.load(trained), TransformerEngine.force_decode
     worse = lambda *options: [replace(each, log_probs=[-9.0] * len(each.log_probs)) for each in read(*options)]  # noqa: E731
-    monkeypatch.setattr(TransformerEngine, "read", worse)
+    monkeypatch.setattr(TransformerEngine, "force_decode", worse)
     with pytest.raises(MtError, match="disagrees with ours"):
         export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
     assert not (tmp_path / "model").exists()

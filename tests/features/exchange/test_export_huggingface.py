@@ -160,7 +160,7 @@ def test_the_card_says_what_transformers_divides_log_probabilities_by(shared_run
         source = torch.tensor([[*ids, EOS_ID]])
         found = model.generate(source, max_length=20, return_dict_in_generate=True, output_scores=True)
         target = [index for index in found.sequences[0].tolist()[1:] if index not in (EOS_ID, PAD_ID)]
-        (reading,) = TransformerEngine(run.model).read([(ids, target)])
+        (reading,) = TransformerEngine(run.model).force_decode([(ids, target)])
         assert len(target) < 19  # It has an end.
         ours = sum(reading.log_probs) / (len(target) + 1) ** 1.5
         assert float(found.sequences_scores[0]) == pytest.approx(ours, rel=1e-4)
