@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mt_cli.model.trainable import own_weights
+from mt_cli.model.trainable import saved_weights
 from mt_cli.model.transformer import Transformer
 
 
@@ -24,7 +24,7 @@ class MovingAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._model, self._decay = model, decay
-        current = {name: weight.detach() for name, weight in own_weights(model).items()}
+        current = {name: weight.detach() for name, weight in saved_weights(model).items()}
         self._current = list(current.values())
         self.weights: dict[str, Tensor] = {name: weight.clone() for name, weight in current.items()}
         """The averages by the names of the weights."""
@@ -57,7 +57,7 @@ def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tenso
 @contextmanager
 def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
     """Context manager inside which a model has other weights, by name; afterwards its own, equal to the last bit."""
-    named = own_weights(model)
+    named = saved_weights(model)
     kept = {name: weight.detach().clone() for name, weight in named.items()}
     try:
         _copy(named, weights)
