@@ -7,13 +7,11 @@ the rows from the slots, which costs no more than the copy that splitting heads 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -45,13 +43,8 @@ class PackedLayout:
     slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
     rotary_factors: Tensor | None = None  # NxC complex numbers, which rotate the C pairs of elements of each row.
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> PackedLayout:
-        """The layout with each tensor moved, such as to a device."""
-        tensors: dict[str, Any] = {name: move(each) for name, each in vars(self).items() if isinstance(each, Tensor)}
-        return replace(self, **tensors)
-
     def twice(self) -> PackedLayout:
-        """The packed layout followed by a copy of it, each with its padding rows and empty sequences."""
+        """Packed layout followed by a copy of it, each with its padding rows and empty sequences."""
         assert self.rows is not None and self.slots is not None
         num_rows = len(self.positions)
         return PackedLayout(
@@ -64,24 +57,8 @@ class PackedLayout:
             torch.cat([self.slots, self.slots + self.rows.numel()]),
         )
 
-    def halves(self, middle: int) -> tuple[PackedLayout, PackedLayout]:
-        """The packed layouts of the sequences before `middle` and of the others, on the same device."""
-        lengths = self.mask[: self.num_sequences].sum(dim=1).cpu().numpy()
-        device = self.mask.device
-        first, second = (
-            packed_layout(each).moved(lambda x: x.to(device)) for each in (lengths[:middle], lengths[middle:])
-        )
-        return first, second
-
-    def split_ids(self, ids: Tensor, halves: tuple[PackedLayout, PackedLayout]) -> tuple[Tensor, Tensor]:
-        """The packed ids of two halves of this layout."""
-        start = halves[0].num_tokens
-        first, second = ids[:start], ids[start : self.num_tokens]
-        paddings = [(0, len(half.positions) - half.num_tokens) for half in halves]
-        return F.pad(first, paddings[0], value=PAD_ID), F.pad(second, paddings[1], value=PAD_ID)
-
     def padded(self, ids: Tensor) -> Tensor:
-        """Packed ids as a matrix with a row for each sequence, padded on the right."""
+        """Matrix of packed ids with a row for each sequence, padded on the right."""
         return ids[self.rows][: self.num_sequences]
 
     def with_heads(self, num_heads: int) -> PackedLayout:
@@ -96,50 +73,48 @@ class PackedLayout:
 
 
 def padded_layout(ids_BT: Tensor) -> PackedLayout:
-    """The layout of padded ids."""
+    """Layout of padded ids."""
     num_sequences, length = ids_BT.shape
     positions = torch.arange(length, device=ids_BT.device).repeat(num_sequences)
     return PackedLayout(positions, length, ids_BT != PAD_ID, num_sequences * length, num_sequences)
 
 
 def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
-    """The packed layout of sequences with these lengths: at least one sequence, none of them empty."""
+    """Packed layout of sequences with these lengths: at least one sequence, none of them empty."""
     num_sequences, num_tokens = len(lengths), int(lengths.sum())
     num_rows = round_up(num_tokens + 1, _TOKENS_PER_OCTAVE)
     num_columns = -(-int(lengths.max()) // _MULTIPLE_OF_POSITIONS) * _MULTIPLE_OF_POSITIONS
-    num_layout_rows = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
+    num_all_sequences = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
     positions = np.zeros(num_rows, dtype=np.int64)
     slots = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
     positions[:num_tokens] = np.arange(num_tokens) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     slots[:num_tokens] = np.repeat(np.arange(num_sequences) * num_columns, lengths) + positions[:num_tokens]
-    rows = np.full((num_layout_rows, num_columns), num_tokens, dtype=np.int64)
+    rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
     rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
     mask[num_sequences:, 0] = True
-    tensors = [torch.from_numpy(each) for each in (positions, mask, rows, slots)]
-    return PackedLayout(tensors[0], num_columns, tensors[1], num_tokens, num_sequences, *tensors[2:])
+    return PackedLayout(
+        torch.from_numpy(positions),
+        num_columns,
+        torch.from_numpy(mask),
+        num_tokens,
+        num_sequences,
+        torch.from_numpy(rows),
+        torch.from_numpy(slots),
+    )
 
 
 def round_up(number: int, sizes_per_octave: int) -> int:
-    """The next multiple of 8, or of a step that leaves `sizes_per_octave` sizes between a number and its double."""
+    """Next multiple of 8, or of a step that leaves `sizes_per_octave` sizes between a number and its double."""
     multiple: int = max(8, 2 ** (number.bit_length() - 1) // sizes_per_octave)
     return -(-number // multiple) * multiple
 
 
-def pack(
-    ids: NDArray[np.integer[Any]], layout: PackedLayout, start: int | None = None, end: int | None = None
-) -> Tensor:
-    """N ids (int64) of the sequences of a packed layout, each between an optional start and end, then padding.
-
-    `ids` are those of all sequences, one after the other, without start and end.
-    """
+def pack(ids: NDArray[np.integer[Any]], layout: PackedLayout, special: int, at_end: bool) -> Tensor:
+    """N ids (int64): consecutive sequences, each with the id `special` at its end or else at its start, and padding."""
+    is_first = layout.positions.numpy()[: layout.num_tokens] == 0
+    is_special = np.append(is_first[1:], True) if at_end else is_first
     packed = np.full(len(layout.positions), PAD_ID, dtype=np.int64)
     tokens = packed[: layout.num_tokens]
-    is_first = layout.positions.numpy()[: layout.num_tokens] == 0
-    is_id = np.ones(layout.num_tokens, dtype=bool)
-    for special, is_place in ((start, is_first), (end, np.append(is_first[1:], True))):
-        if special is not None:
-            tokens[is_place] = special
-            is_id &= ~is_place
-    tokens[is_id] = ids
+    tokens[is_special], tokens[~is_special] = special, ids
     return torch.from_numpy(packed)

@@ -26,7 +26,7 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.checkpoint.untrusted_weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.machine.storage import check_regular, write_atomically
-from mt_cli.model.trainable import own_weights
+from mt_cli.model.trainable import saved_weights
 
 FORMAT = 2
 """Version of the checkpoint format; raised when older checkpoints can no longer be read."""
@@ -52,7 +52,7 @@ def save_checkpoint(
 
     Raises MtError if it cannot be written; the previous file is then untouched.
     """
-    tensors = {f"model.{name}": weight.detach() for name, weight in own_weights(model).items()}
+    tensors = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
     tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
     metadata = {"format": str(FORMAT), "sha256": _NO_CHECKSUM, "state": json.dumps(dict(state))}
     if optimizer is not None:
@@ -116,9 +116,9 @@ class Checkpoint:
         return self._metadata["sha256"]
 
     def check_fits(self, model: nn.Module) -> None:
-        """Raise RunError unless every weight of `own_weights` is there in its shape; the model may be on `meta`."""
+        """Raise RunError unless every weight of `saved_weights` is there in its shape; the model may be on `meta`."""
         for kind in ("model", "average") if self._has_average else ("model",):
-            for name, weight in own_weights(model).items():
+            for name, weight in saved_weights(model).items():
                 saved, expected = self._shapes.get(f"{kind}.{name}"), list(weight.shape)
                 if saved is None:
                     raise RunError(f"{self.path}: no weight {name} in it; the config next to it is of another model")
@@ -131,7 +131,7 @@ class Checkpoint:
         Raises RunError as `check_fits`.
         """
         self.check_fits(model)
-        self._copy("average" if self._has_average else "model", own_weights(model))
+        self._copy("average" if self._has_average else "model", saved_weights(model))
 
     def restore(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
@@ -141,7 +141,7 @@ class Checkpoint:
         Raises RunError as `check_fits`.
         """
         self.check_fits(model)
-        self._copy("model", own_weights(model))
+        self._copy("model", saved_weights(model))
         self._copy("average", average or {})
         self._fill_optimizer(optimizer)
         self._set_random_states(next(model.parameters()).device)

@@ -15,7 +15,7 @@ from mt_cli.training.objective import Objective
 
 
 class ReplicatedState:
-    """Weights and optimizer of a run, of which every process trains its own copy. All processes call it alike."""
+    """Weights and optimizer of a run, with a copy in every process. All processes must call the same methods."""
 
     gradients: GradientAccumulator
     optimizer: torch.optim.Optimizer
@@ -40,4 +40,4 @@ class ReplicatedState:
             yield self._stored
 
     def store(self) -> None:
-        """Copy what training has changed to the weights that are saved: here nothing, because these are trained."""
+        """Copy trained weights to the ones that are saved: nothing to do, because they are the same here."""

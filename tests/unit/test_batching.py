@@ -147,9 +147,9 @@ def test_temperature_leaves_an_epoch_its_length_and_evens_out_the_parts(sizes):
 
 def tensors_of(batch):
     """All tensors of a batch."""
-    sides = batch.source, batch.target
-    values = [value for side in sides for value in (side.ids, side.output_ids, *vars(side.layout).values())]
-    return [value for value in values if isinstance(value, torch.Tensor)]
+    layouts = batch.source.layout, batch.target.layout
+    values = [value for layout in layouts for value in vars(layout).values() if isinstance(value, torch.Tensor)]
+    return [batch.source.ids, batch.target.ids, batch.tgt_output_ids, *values]
 
 
 def test_a_batch_reads_a_prefix_and_predicts_the_next_token():
