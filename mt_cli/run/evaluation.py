@@ -88,7 +88,7 @@ def _compare(
     hypotheses: Sequence[str],
     against: Path,
     load: Callable[[Path], Translator],
-) -> scoring.Rival:
+) -> scoring.Baseline:
     """Scores of the baseline, with p-values of the differences."""
     sources, references = map(list, zip(*test_set.pairs, strict=True))
     reports = []
