@@ -521,6 +521,8 @@ def dialogue(fork_server, trained, tmp_path):
         program.write_text(
             "import os, sys; from mt_cli.cli import main as cli\n"
             "os.dup2(os.open('out', os.O_WRONLY), 1); os.dup2(os.open('in', os.O_RDONLY), 0)\n"
+            "sys.stdin = sys.__stdin__ = open(0, closefd=False)\n"
+            "sys.stdout = sys.__stdout__ = open(1, 'w', closefd=False)\n"
             f"sys.argv = {['mt', 'translate', '--run', str(trained), *options]}; cli.main()",
             encoding="utf-8",
         )
