@@ -264,35 +264,15 @@ def test_a_file_that_is_too_large_is_not_read(attempt, run, commands):
         assert status == (2 if name == "config.yaml" else 0)
 
 
-@pytest.mark.parametrize(
-    "parts",
-    [
-        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}},
-        {"normalizer": {"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}, "content": "a"}},
-        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "a" * 999}] * 999}},
-        {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 999}},
-        {"post_processor": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}},
-        {"truncation": {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0}},
-    ],
-    ids=lambda parts: next(iter(parts)),
-)
-def test_a_tokenizer_that_splits_and_joins_otherwise_than_ours_is_refused(attempt, run, commands, parts):
+def test_every_command_refuses_an_untrusted_tokenizer(attempt, run, commands):
+    """`tests/unit/test_tokenizer_trust.py` has more of them."""
+    pattern = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     path = run / "tokenizer.source.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | parts), encoding="utf-8")
-    line = "a" * 40 + "b"
-    status, err = attempt("tokenize", line, "--run", run)
-    assert status == 2 and f"tokenizer.source.json: not a tokenizer of this model: its {next(iter(parts))} " in err
-
-
-def test_every_command_refuses_a_tokenizer_with_a_piece_of_a_million_characters(attempt, run, commands):
-    """The library would end the process: its recursion over the characters has no limit."""
-    entries = ["[PAD]", "[UNK]", "[SOS]", "[EOS]", "x" * 10**6]
-    model = {"type": "WordLevel", "vocab": {entry: index for index, entry in enumerate(entries)}}
-    path = run / "tokenizer.source.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | {"model": model}), encoding="utf-8")
+    tree = json.loads(path.read_text(encoding="utf-8")) | {"pre_tokenizer": pattern}
+    path.write_text(json.dumps(tree), encoding="utf-8")
     for name in ("translate", "tokenize", "evaluate", "inspect", "export", "train"):
         status, err = attempt(*commands[name])
-        assert status == 2 and "tokenizer.source.json: not a tokenizer of this model: its entry 'xx" in err, name
+        assert status == 2 and "tokenizer.source.json: " in err, name
     assert attempt(*commands["doctor"])[0] == 1
 
 

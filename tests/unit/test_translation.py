@@ -11,6 +11,7 @@ from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
+from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.translation.lines import Segment
 from mt_cli.translation.repetition import note_on_repetition, repeats_itself
@@ -346,6 +347,22 @@ def test_emoji_of_the_vocabulary_are_translated():
     translator = Translator(liar, (known, known), DecodingConfig(), 50)
     assert translator.translate(["ab 👍"]) == ["abba"]
     assert liar.searched == known.encode(["ab 👍"])
+
+
+@pytest.mark.parametrize(
+    ("unk", "prefix", "expected"),
+    [
+        ("copy", "", "one Xerxes"),
+        ("keep", "", "one [UNK]"),
+        ("copy", "one Ada", "one Ada"),
+        ("keep", "Ada", "Ada [UNK]"),
+    ],
+)
+def test_unknown_words_are_copied_from_the_source_and_the_prefix(unk, prefix, expected):
+    words = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"))
+    parrot = Parrot(words.encode([prefix])[0] + [UNK_ID] if prefix == "Ada" else None)
+    translator = Translator(parrot, (words, words), DecodingConfig(), 9)
+    assert translator.translate(["one Xerxes"], unk=unk, prefix=prefix) == [expected]
 
 
 def test_a_tag_is_never_copied_for_an_unknown_word():
