@@ -75,7 +75,7 @@ def _lineage(run: Path, checkpoint: str | None) -> list[str]:
     """Lines on the runs that the weights of a run come from, and an empty line after them."""
     from mt_cli.checkpoint.directory import RunDirectory
     from mt_cli.checkpoint.files import open_checkpoint
-    from mt_cli.checkpoint.lineage import describe_lineage
+    from mt_cli.checkpoint.state import describe_lineage
 
     with open_checkpoint(RunDirectory(run).path_of(checkpoint)) as saved:
         lines = list(describe_lineage(saved.state.parents))

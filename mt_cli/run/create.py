@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import ancestor_of
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.identity import PairHashes, pair_hashes
@@ -69,7 +68,7 @@ def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.
         directory.save_training_pairs(hashes)
     plan = replace(plan, config=config, tokenizers=data.tokenizers)
     if parent is not None:
-        plan = replace(plan, parents=[ancestor_of(parent.run)], longest_source=parent.run.max_tokens)
+        plan = replace(plan, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
     return NewRun(plan, data, parent)
 
 

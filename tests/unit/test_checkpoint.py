@@ -243,7 +243,6 @@ def test_where_a_file_system_has_no_locks_a_run_says_so_and_is_trained(tmp_path,
     for _ in range(2):  # The second is a run that resumes: a lock of the first would be in its way.
         with RunDirectory(tmp_path / "run").locked():
             (tmp_path / "run" / "kept").touch()
-            assert str(os.getpid()) in (tmp_path / "run" / ".lock").read_text()
     message = capsys.readouterr().err
     assert "cannot lock files" in message and os.strerror(code).lower() in message.lower()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "kept"]

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
-from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage
-from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.machine.storage import real_path
@@ -105,7 +104,7 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     runs = load_together(paths, "a mean")
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
         raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")
-    ancestors = [set(_digests([ancestor_of(run)])) for run in runs]
+    ancestors = [set(_digests([run.ancestor])) for run in runs]
     for path, theirs in zip(paths[1:], ancestors[1:], strict=True):
         if not ancestors[0] & theirs:
             raise InputError(
@@ -113,7 +112,7 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
             )
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
-    longest, parents = max(run.max_tokens for run in runs), [ancestor_of(run) for run in runs]
+    longest, parents = max(run.max_tokens for run in runs), [run.ancestor for run in runs]
     hashes = [RunDirectory(path).training_pairs() for path in paths]
     known = [each for each in hashes if each is not None]
     pairs = np.concatenate(known) if len(known) == len(hashes) else None
