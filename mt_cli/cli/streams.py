@@ -23,7 +23,7 @@ import typer
 from mt_cli.corpus.documents import MOST_LINES, Document, document_by_content, document_by_name
 from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
 from mt_cli.errors import InputError, MtError, reason
-from mt_cli.machine.console import harmless, say
+from mt_cli.machine.console import sanitize, say
 from mt_cli.machine.storage import refusal
 
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
@@ -82,7 +82,7 @@ class _Notices(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         end = _CURSOR_MOVES.match(text).end()  # type: ignore[union-attr]
-        super().write(text[:end] + "\n".join(map(harmless, text[end:].split("\n"))))
+        super().write(text[:end] + "\n".join(map(sanitize, text[end:].split("\n"))))
         return len(text)
 
 

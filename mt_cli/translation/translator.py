@@ -1,6 +1,6 @@
 """Text to text with a trained run: the Python API.
 
-from mt_cli.translator import Translator
+from mt_cli import Translator
 Translator.load("runs/quickstart").translate(["The old doctor sleeps."])
 """
 
