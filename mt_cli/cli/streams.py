@@ -16,7 +16,7 @@ import typer
 
 from mt_cli.corpus.plain_text import input_lines
 from mt_cli.errors import InputError, MtError, reason
-from mt_cli.machine.console import harmless, say
+from mt_cli.machine.console import sanitize, say
 from mt_cli.machine.storage import refusal
 
 _CURSOR_MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
@@ -40,7 +40,7 @@ class _Notices(io.TextIOWrapper):
     def write(self, text: str) -> int:
         end = _CURSOR_MOVES.match(text).end()  # type: ignore[union-attr]
         with suppress(OSError):
-            super().write(text[:end] + "\n".join(map(harmless, text[end:].split("\n"))))
+            super().write(text[:end] + "\n".join(map(sanitize, text[end:].split("\n"))))
         return len(text)
 
     def flush(self) -> None:

@@ -167,7 +167,7 @@ class Dataset:
                 if known is not None:
                     raise known from error
             # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
-            hint = "" if self.repository is None else f"; delete {self.root} to download it again"
+            hint = "" if self.repository is None else f"; delete {self.root.parents[1] / 'blobs'} to download it again"
             raise CorpusError(f"{where}: cannot be read: {one_line(error)}{hint}") from error
 
 

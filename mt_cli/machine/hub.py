@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.machine.console import has_bars, say
-from mt_cli.machine.hub_errors import Kind, hub_errors, is_transient, problem_of, seconds_asked_for, status_of
+from mt_cli.machine.hub_errors import Kind, hub_errors, is_transient, network_cause, problem_of, status_of, wait_in
 from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
 
 T = TypeVar("T")
@@ -117,21 +117,20 @@ def _download_file(repository: Repository, name: str) -> None:
     from huggingface_hub import hf_hub_download
 
     path, size = repository.downloads / name, repository.files[name].size
-    is_damaged = os.path.lexists(path)
-    if is_damaged:
+    for is_forced in (os.path.lexists(path), True):
         remove(path)  # The client keeps a link, which may lead to any file.
-    options: dict[str, Any] = {"repo_type": repository.kind, "revision": repository.commit}
-    try:
-        retry(lambda: hf_hub_download(repository.id, name, force_download=is_damaged, **options))
-    except OSError as error:
-        if "Consistency check" not in str(error) and status_of(error) != 416:
-            raise
-        for partial in _folder(repository.kind, repository.id).glob("blobs/*.incomplete"):
-            remove(partial)  # Old clients would continue the wrong file.
-    if _size(path) != size:
-        remove(path)
-        hint = "a network that asks to log in may have answered: run the command again"
-        raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {hint}")
+        options: dict[str, Any] = {"revision": repository.commit, "force_download": is_forced}
+        try:
+            retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
+        except OSError as error:
+            if "Consistency check" not in str(error) and status_of(error) != 416:
+                raise
+        if _size(path) == size:
+            return
+    for incomplete in _folder(repository.kind, repository.id).glob("blobs/*.incomplete"):
+        remove(incomplete)  # Old clients would continue it.
+    hint = "a network that asks to log in may have answered: run the command again"
+    raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {hint}")
 
 
 def start_client() -> None:
@@ -168,7 +167,7 @@ def _refuse_long_waits(response: Any) -> None:
     """Raise the client's error for a hub that asks to wait longer than a minute: the client would wait for hours."""
     from huggingface_hub.utils import hf_raise_for_status
 
-    if response.status_code == 429 and (seconds := seconds_asked_for(response)) is not None:
+    if response.status_code == 429 and (seconds := wait_in(response)) is not None:
         if seconds > _MAX_WAIT_SECONDS:
             hf_raise_for_status(response)
         say(f"the hub allows no more requests for {seconds} s; waiting")
@@ -181,12 +180,13 @@ def retry(request: Callable[[], T]) -> T:
         try:
             return request()
         except Exception as error:
-            asked = seconds_asked_for(getattr(error, "response", None))
+            cause = network_cause(error)
+            asked = wait_in(getattr(cause, "response", None))
             seconds = wait if asked is None else asked
             is_late = time.monotonic() - started_at > _MAX_RETRY_SECONDS
-            if not is_transient(error) or seconds > _MAX_WAIT_SECONDS or is_late:
+            if not is_transient(cause) or seconds > _MAX_WAIT_SECONDS or is_late:
                 raise
-            say(f"{problem_of(error)}; next attempt in {seconds} s")
+            say(f"{problem_of(cause)}; next attempt in {seconds} s")
         time.sleep(seconds)
     return request()
 

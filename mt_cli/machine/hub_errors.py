@@ -84,7 +84,14 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
         raise
 
 
-def is_transient(error: Exception) -> bool:
+def network_cause(error: BaseException) -> BaseException:
+    """First cause of an error that is about a response or a connection, or else the error itself."""
+    kind = _http_library().TransportError
+    causes = (cause for cause in _causes(error) if status_of(cause) is not None or isinstance(cause, kind))
+    return next(causes, error)
+
+
+def is_transient(error: BaseException) -> bool:
     """Whether another attempt may help: the hub was busy, or a connection was lost.
 
     A silent hub is not asked again: there may be no network, and the client has repeated a download already.
@@ -104,13 +111,12 @@ def status_of(error: BaseException) -> int | None:
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
-def seconds_asked_for(response: Any) -> int | None:
-    """Time that a response asks to wait: `Retry-After: 30`, or `t` in `RateLimit: "api";r=0;t=30`."""
+def wait_in(response: Any) -> int | None:
+    """Seconds that a response asks to wait: `Retry-After: 30`, or `t` in `RateLimit: "api";r=0;t=30`."""
     headers = getattr(response, "headers", {})
-    match = re.search(r"^\d+$", headers.get("retry-after", "")) or re.search(
-        r"(?<=\bt=)\d+", headers.get("ratelimit", "")
-    )
-    return int(match[0]) if match else None
+    text = f"t={headers.get('retry-after', '')} {headers.get('ratelimit', '')}"
+    match = re.search(r"\bt=(\d+)", text)
+    return int(match[1]) if match else None
 
 
 def problem_of(error: BaseException) -> str:
@@ -118,7 +124,7 @@ def problem_of(error: BaseException) -> str:
     host = _endpoint().partition("//")[2]
     status = status_of(error)
     if status == 429:
-        seconds = seconds_asked_for(getattr(error, "response", None))
+        seconds = wait_in(getattr(error, "response", None))
         return f"{host} allows no more requests {'for now' if seconds is None else f'for {seconds} s'}"
     if status is not None:
         return f"{host} answered with status {status}"

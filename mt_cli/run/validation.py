@@ -18,7 +18,7 @@ from mt_cli.evaluation.directions import sampled_rows, score_directions
 from mt_cli.evaluation.texts import Score, Scorer, best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.features.inspection.training_pictures import attention_pictures
-from mt_cli.machine.console import Progress, fitted
+from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import Sample
@@ -146,4 +146,4 @@ def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:
     """First samples as lines for a terminal of this width."""
     labels = ("source", "reference", "hypothesis")
     pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
-    return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]
+    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]
