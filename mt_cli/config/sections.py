@@ -318,8 +318,8 @@ class Config(Section):
                 f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
             )
         for tag in self.decoding.length_penalties.keys() - set(self.corpus.tags):
-            known = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
-            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {known}"
+            tags = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
+            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {tags}"
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
                 yield "training.validate_every_steps: missing; an epoch of a stream may never end"

@@ -57,9 +57,9 @@ def test_the_text_of_both_directions_is_once_that_of_its_source():
 
 
 def test_directions_that_are_written_out_round_trip():
-    for given in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
-        found = config(**given)
-        assert parse_config(found.model_dump(mode="json"), "again") == found
+    for options in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
+        written = config(**options)
+        assert parse_config(written.model_dump(mode="json"), "again") == written
 
 
 def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
@@ -92,24 +92,26 @@ def test_sentences_of_valid_are_dropped_from_the_reversed_corpus(tmp_path):
     assert [corpora["train"].counts(part)["overlap"] for part in corpora["train"].parts] == [1, 1]
 
 
-def test_both_directions_without_a_tag_are_refused():
-    with pytest.raises(ConfigError, match="set `tag: to_target`"):
-        config(both_directions=True)
-    assert config(
-        both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1}
-    ).corpus.has_reverse
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        {"both_directions": True},
+        {"both_directions": "both"},
+        {"tag": "gn"},
+        {"train": 3, "both_directions": True},
+    ],
+)
+def test_wrong_values_and_directions_without_a_tag_are_refused(corpus):
+    with pytest.raises(ConfigError, match="corpus"):
+        config(**corpus)
+    tagged = {"train": {"file": "a.tsv", "tag": "<x>"}, "valid": {"fraction": 0.1}}
+    assert config(both_directions=True, **tagged).corpus.has_reverse
 
 
 def test_samples_are_of_all_directions_in_turn():
     languages = [("es", "gn")] * 4 + [("gn", "es")] * 2
     assert sampled_rows(languages, 5) == [0, 4, 1, 5, 2]
     assert sampled_rows(languages[:4], 3) == [0, 1, 2] and sampled_rows([], 3) == []
-
-
-@pytest.mark.parametrize("bad", [{"both_directions": "both"}, {"tag": "gn"}, {"train": 3, "both_directions": True}])
-def test_wrong_values_are_explained(bad):
-    with pytest.raises(ConfigError):
-        config(**bad)
 
 
 def test_temperature_counts_the_corpora_of_one_direction_as_one():

@@ -635,11 +635,11 @@ def with_options_of_marian(key, value):
             "mt: opus-en-de: not supported: num_beams: input should be greater",
         ),
         (with_options_of_marian("dim-emb", ".inf"), "not supported: dim-emb inf"),
-        (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML: a number of more than 1,000 characters"),
+        (with_options_of_marian("enc-depth", "9" * 5000), "not valid YAML"),
         (with_options_of_marian("dec-depth", "[" * 3000), "not valid YAML"),
         (with_options_of_marian("dim-emb", '"\\UFFFFFFFF"'), "not valid YAML"),
         (with_options_of_marian("dim-emb", "!!timestamp abc"), "not valid YAML"),
-        (with_options_of_marian("x", "&a [1]\n" + "".join(f"x{n}: *a\n" for n in range(40))), "more than 30 aliases"),
+        (with_options_of_marian("x", "&a [1]\n" + "".join(f"x{n}: *a\n" for n in range(2))), "is an alias"),
         (lambda folder: (folder / "decoder.yml").write_text("models: " + "x" * 300_000), "larger than 262,144 bytes"),
     ],
 )
