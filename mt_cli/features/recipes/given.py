@@ -27,9 +27,6 @@ def chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = 
 
     `given_once` names the options, given once, that may be given twice; their second file may be among `paths`.
     """
-    first, second = given["files"] or ("", "")
-    if second.startswith("-"):
-        raise InputError(f"--files {first} {second}: give two files, the source and the target")
     if paths and (len(paths) > 2 or any(value is not None for value in given.values())):
         twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])
         raise InputError(f"{paths[-1] if len(paths) > 2 else paths[0]}: {_WAYS}{twice}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,14 @@ from mt_cli.errors import InputError
 from mt_cli.features.recipes.given import chosen, evaluation_sources, is_memory, source_of
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import refusal
+
+_KINDS_OF_OPTIONS: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("subset", "split", "revision", "data_files"), ("dataset",)),
+    "columns": ("file", "dataset"),
+    "format": ("file",),
+}
+"""Kinds of sources that have an option."""
+_NOT_FOR_EXAMPLES = ("name", "source_language", "target_language", "valid", "test", "begin_with", "accept_processed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +51,11 @@ class InitOptions:
     output: Path | None = None
 
 
-def write_config(options: InitOptions, runs: Path) -> Path:
-    """Write the config for some text, or an example, into a new file; print the choices and return the file.
+def write_config(options: InitOptions, runs: Path, show_line: Callable[[str], None] = say) -> Path:
+    """Write the config for some text, or an example, into a new file, and return the file.
 
-    `runs` is the folder of the runs and of the cache. Raises InputError for options that do not fit together or files
-    that exist already, and the errors of `new_config`.
+    `runs` is the folder of the runs and of the cache; `show_line` is called with each line about the choices. Raises
+    InputError for options that do not fit together or files that exist already, and the errors of `new_config`.
     """
     given: dict[str, Any] = {key: getattr(options, key) for key in ("files", "file", "dataset", "example")}
     evaluation = {"valid": options.valid, "test": options.test}
@@ -80,59 +88,40 @@ def write_config(options: InitOptions, runs: Path) -> Path:
     path = options.output or Path(f"{new.config.name}.yaml")
     _check_new(path)
     for line in new.lines:
-        say(line)
+        show_line(line)
     return _write(path, new.text)
 
 
 def _check_options(options: InitOptions, kind: str, value: Any) -> None:
     """Raise InputError for options that this kind of source does not have, and for values that nothing can have."""
-    for key in ("subset", "split", "revision", "data_files"):
-        if getattr(options, key) is not None and kind != "dataset":
-            raise InputError(f"--{key.replace('_', '-')}: only a --dataset has it")
-    if options.columns is not None and kind not in ("file", "dataset"):
-        raise InputError("--columns: only a --file or a --dataset has columns")
-    if options.columns is not None and options.columns[0] == options.columns[1]:
-        raise InputError(f"--columns {' '.join(options.columns)}: give two columns, the source and the target")
-    if options.format is not None and kind != "file":
-        raise InputError("--format: only a --file has it; for a folder, write a config with `format` (docs/data.md)")
+    for key, kinds in _KINDS_OF_OPTIONS.items():
+        if getattr(options, key) is not None and kind not in kinds:
+            names = " or a ".join(f"--{name}" for name in kinds)
+            raise InputError(f"--{key.replace('_', '-')}: only a {names} has it; see docs/data.md")
     if options.skip_damaged and (options.format is not None or not (kind == "folder" or is_memory(value))):
         raise InputError("--skip-damaged: only a folder or a .tmx file has parts that can be skipped")
-    is_changed = any(
-        (
-            *(options.name, options.source_language, options.target_language, options.valid, options.test),
-            *(options.begin_with, options.accept_processed),
-        )
-    )
-    if kind == "example" and is_changed:
+    if kind == "example" and any(getattr(options, key) for key in _NOT_FOR_EXAMPLES):
         raise InputError("--example: an example has a name, languages and text; give --output alone beside it")
     if options.output == Path():
         raise InputError("--output: give the name of a new file")
-    _check_names(options)
-
-
-def _check_names(options: InitOptions) -> None:
-    """Raise InputError for a format, a name or languages that cannot be."""
-    if options.format is not None:
-        from mt_cli.corpus.formats import NAMED_FORMATS
-
-        if options.format not in NAMED_FORMATS:
-            *names, last = NAMED_FORMATS
-            raise InputError(f"--format {options.format}: use {', '.join(names)} or {last}")
+    if options.columns is not None and options.columns[0] == options.columns[1]:
+        raise InputError(f"--columns {' '.join(options.columns)}: give two columns, the source and the target")
     from mt_cli.config.sections import RUN_NAME, RUN_NAME_RULE
+    from mt_cli.corpus.formats import NAMED_FORMATS
+    from mt_cli.corpus.languages import LANGUAGE_CODE
+    from mt_cli.corpus.varieties import is_same_variety
 
+    if options.format is not None and options.format not in NAMED_FORMATS:
+        *formats, last = NAMED_FORMATS
+        raise InputError(f"--format {options.format}: use {', '.join(formats)} or {last}")
     if options.name is not None and not RUN_NAME.fullmatch(options.name):
         raise InputError(f"--name {options.name!r:.120}: use {RUN_NAME_RULE}")
-    from mt_cli.corpus.languages import LANGUAGE_CODE
-
     source, target = options.source_language, options.target_language
     for side, code in (("source", source), ("target", target)):
         if code is not None and not LANGUAGE_CODE.fullmatch(code):
             raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
-    if source and target:
-        from mt_cli.corpus.varieties import is_same_variety
-
-        if is_same_variety(source, target):
-            raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
+    if source and target and is_same_variety(source, target):
+        raise InputError(f"--source-language {source} --target-language {target}: are one language; give two")
 
 
 def _example(name: str) -> str:

@@ -25,7 +25,6 @@ from mt_cli.data.prepare import read
 from mt_cli.errors import ColumnError, CorpusError, InputError
 from mt_cli.features.data_check.findings import Finding
 from mt_cli.features.data_check.problems import find_problems
-from mt_cli.features.exchange.huggingface import unsupported
 from mt_cli.features.fine_tuning.parent import inherited
 from mt_cli.features.recipes.auto import Decision, decide, describe
 from mt_cli.features.recipes.child import begun_with, notes_on_parents
@@ -165,8 +164,7 @@ def _corpora_described(config: Config, given: Mapping[str, Source]) -> Iterator[
 def _corpus_of(source: Source, given: Given, evaluation: Mapping[str, Source]) -> tuple[Tree, Detected]:
     """Section `corpus` for a source, and its languages."""
     title, sides, by_name = title_of(source), resolve_sides(source, given), text_for_evaluation(source)
-    train = _as_tree(source, sides)
-    rows, num_rows = _beginning(train, sides)
+    rows, num_rows = _beginning(source, sides)
     if rows and all(first == second for _, first, second in rows):
         raise CorpusError(f"{title}: both sides are the same text")
     if num_rows < _MIN_PAIRS and "valid" not in {*by_name, *evaluation}:
@@ -209,19 +207,16 @@ def _evaluation_tree(source: Source, languages: Languages, train: Sides) -> Tree
     if train.columns and not isinstance(source, FilesSource) and sides.has_columns(train.columns):
         source = source.model_copy(update={"columns": train.columns})
         sides = resolve_sides(source, languages)
-    rows, _ = _beginning(_as_tree(source, sides), sides)
+    rows, _ = _beginning(source, sides)
     return _as_tree(source, sides, detect_languages(languages, sides, rows, source).is_exchanged)
 
 
-def _beginning(tree: Tree, sides: Sides) -> tuple[list[Row], int]:
+def _beginning(source: Source, sides: Sides) -> tuple[list[Row], int]:
     """First rows with text on both sides, and number of all rows; raises CorpusError if there are none."""
-    (source,) = parse_config(
-        {"name": "new", "corpus": {"source": "en", "target": "it", "train": tree, "valid": {"fraction": 0.1}}},
-        "mt init",
-    ).corpus.train
+    with_columns = type(source).model_validate(_as_tree(source, sides))
     num_rows, beginning = 0, list[Row]()
     try:
-        for row in read_rows(source, (sides.languages[0] or "source", sides.languages[1] or "target")):
+        for row in read_rows(with_columns, (sides.languages[0] or "source", sides.languages[1] or "target")):
             num_rows += 1
             if len(beginning) < _ROWS_EXAMINED and row[1].strip() and row[2].strip():
                 beginning.append(row)
@@ -269,12 +264,9 @@ def _as_yaml(tree: Tree, decision: Decision, languages: Languages, parent: Path 
     lines.append("corpus:")
     for key, value in tree["corpus"].items():
         lines.append(f"  {key}: {on_one_line(value)}" + (f"  # {comments[key]}" if key in comments else ""))
-    exportable = {problem.key: problem.instead for problem in unsupported(decision.config)}
     for section, chosen in decision.choices.items():
         lines.append(f"{section}:")
         for key, choice in chosen.items():
             if (section, key) != ("training", "max_steps") or choice.value is not None:
-                instead = exportable.get(f"{section}.{key}")
-                note = f"; mt export --format huggingface needs {instead}" if instead else ""
-                lines.append(f"  {key}: {on_one_line(choice.value)}  # {choice.why}{note}")
+                lines.append(f"  {key}: {on_one_line(choice.value)}  # {choice.why}")
     return "\n".join(lines) + "\n"

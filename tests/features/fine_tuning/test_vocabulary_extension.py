@@ -44,7 +44,7 @@ def test_an_extended_vocabulary_changes_no_id_of_old_text(old):
 def test_an_extended_vocabulary_has_entries_for_the_new_text(old):
     new = extended(old, NEW * 3, ["<2xx>"], 500)
     ids = new.encode(NEW)
-    assert not any(UNK_ID in each for each in ids)
+    assert not any(UNK_ID in line for line in ids)
     assert new.decode(ids) == NEW
     assert sum(map(len, ids)) <= sum(map(len, old.encode(NEW)))
     assert not any(token.startswith("<0x") for text in NEW for token in new.pieces(text))
@@ -65,9 +65,9 @@ def test_no_more_entries_are_added_than_asked_for(old):
 
 def test_new_entries_are_spelled_by_old_ones(old):
     new = extended(old, NEW * 3, ["<2zh>"], 500)
-    found = old_ids_of_entries(old, new)
-    assert len(found) == new.vocab_size - old.vocab_size
-    assert all(ids and max(ids) < old.vocab_size for ids in found)
+    spellings = old_ids_of_entries(old, new)
+    assert len(spellings) == new.vocab_size - old.vocab_size
+    assert all(ids and max(ids) < old.vocab_size for ids in spellings)
 
 
 def test_markers_in_text_never_become_entries(old):

@@ -56,16 +56,6 @@ def files_with_neighbours(folder):
     }
 
 
-def compressed_files(folder):
-    write_files(folder, "pairs", pairs(90), ("en.gz", "de.gz"))
-    return ("--files", "pairs.en.gz", "pairs.de.gz"), {"train": {"files": ["pairs.en.gz", "pairs.de.gz"]}}
-
-
-def files_named_after_nothing(folder):
-    write_files(folder, "left", pairs(90), ("txt", "ref"))
-    return ("--files", "left.txt", "left.ref"), {"train": {"files": ["left.txt", "left.ref"]}}
-
-
 def memory(folder):
     def unit(row):
         sides = zip(("en-US", "de-DE"), row, strict=True)
@@ -82,24 +72,6 @@ def table_with_languages(folder):
     return ("--file", "t.tsv.gz", "--source-language", "en"), {"train": {"file": "t.tsv.gz"}}
 
 
-def table_with_other_heading(folder):
-    (folder / "train.csv").write_text("".join(f"{a},{b}\n" for a, b in [("source", "target"), *pairs(90)]))
-    (folder / "dev.csv").write_text("".join(f"{a},{b}\n" for a, b in [("source", "target"), *pairs(9, 100)]))
-    columns = {"columns": ["source", "target"]}
-    return ("--file", "train.csv"), {"train": {"file": "train.csv", **columns}, "valid": {"file": "dev.csv", **columns}}
-
-
-def table_without_heading(folder):
-    (folder / "t.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs(90)))
-    return ("t.tsv",), {"train": {"file": "t.tsv"}}
-
-
-def parquet_of_two_columns(folder):
-    sources, targets = zip(*pairs(90), strict=True)
-    parquet.write_table(pa.table({"question": sources, "answer": targets}), folder / "t.parquet")
-    return ("--file", "t.parquet"), {"train": {"file": "t.parquet", "columns": ["question", "answer"]}}
-
-
 def hub_folder(folder):
     """Files as `Helsinki-NLP/opus_books` has them, with more splits."""
     (folder / "books" / "en-de").mkdir(parents=True)
@@ -111,22 +83,7 @@ def hub_folder(folder):
     return ("--dataset", "books", "--subset", "en-de"), {role: {**data, "split": s} for role, s in splits.items()}
 
 
-SLOW = (
-    compressed_files,
-    files_named_after_nothing,
-    table_with_other_heading,
-    table_without_heading,
-    parquet_of_two_columns,
-)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        *(files_with_neighbours, memory, table_with_languages, hub_folder),
-        *(pytest.param(make, marks=pytest.mark.slow) for make in SLOW),
-    ],
-)
+@pytest.mark.parametrize("make", [files_with_neighbours, memory, table_with_languages, hub_folder])
 def test_the_config_that_init_wrote_trains_without_an_edit(mt, tmp_path, make):
     arguments, expected = make(tmp_path)
     status, out, err = mt("init", *arguments, "--name", "new")
@@ -177,16 +134,6 @@ def test_init_never_overwrites_a_file(mt, tmp_path):
         assert (status, out, "reading" in err) == (2, "", False) and ".yaml: exists already" in err
     assert (tmp_path / "new.yaml").read_text(encoding="utf-8") == "mine"
     assert not (tmp_path / "missing").exists()
-
-
-def test_init_takes_other_files_for_evaluation_and_one_for_each_side(init, tmp_path):
-    for names in (("books.en.txt", "books.de.txt"), ("test.en", "test.de")):
-        for name, lines in zip(names, zip(*pairs(90), strict=True), strict=True):
-            (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    (tmp_path / "dev.txt").write_text("one file\n" * 90)
-    for names in (("books.en.txt", "books.de.txt"), ("test.en", "test.de")):
-        _, corpus = init("--files", *names)
-        assert corpus.valid == (HeldOut(fraction=0.1, seed=1),) and corpus.test is None
 
 
 def test_two_files_are_two_sides_and_one_file_has_both(init, tmp_path):
@@ -260,7 +207,6 @@ def test_every_shipped_config_can_be_written_as_an_example(mt, root, tmp_path):
         (("a.en", "--dataset", "x"), "a.en"),
         (("train.en", "train.de", "train.fr"), "train.fr"),
         (("--files", "train.en", "train.de", "--valid", "v.en", "v.de"), "--valid v.de"),
-        (("--files", "a.en", "-h"), "--files a.en -h"),
         (("--files", "train.en"), "--files"),
         (("--file", "a.tsv", "--example", "quickstart"), "--example"),
         (("--file", "a.tsv", "--subset", "x"), "--subset"),

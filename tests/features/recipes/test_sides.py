@@ -248,7 +248,17 @@ def test_words_never_overrule_a_column_like_a_code(init, pairs_of, tmp_path, kin
     assert corpus.train[0].columns is None and corpus.languages == ("en", "xqz")
 
 
-def test_the_only_two_columns_are_the_sides(init, pairs_of, tmp_path):
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+def test_columns_are_called_by_their_role_or_the_only_two(init, pairs_of, tmp_path, kind):
+    for columns in (("source", "target"), ("src", "trg"), ("question", "answer")):
+        if kind != "csv" or columns[0] != "question":  # The first line of a table may be text.
+            write_columns(tmp_path / f"t.{kind}", dict(zip(columns, (ENGLISH, ITALIAN), strict=True)))
+            _, corpus = init("--file", f"t.{kind}")
+            assert (corpus.languages, corpus.train[0].columns) == (("en", "it"), columns)
+            assert pairs_of(corpus) == PAIRS
+
+
+def test_one_of_two_columns_tells_the_other(init, tmp_path):
     write_columns(tmp_path / "a.jsonl", {"xqz": MADE_UP, "en": ENGLISH})
     _, corpus = init("--file", "a.jsonl", "--target-language", "xq")
     assert (corpus.languages, corpus.train[0].columns) == (("en", "xq"), ("en", "xqz"))
