@@ -281,7 +281,7 @@ def _cell(trial: Mapping[str, Any] | None, longest: float) -> str:
     """A score in the table; a star marks translations that are too long."""
     if trial is None:
         return " " * 8
-    return f"{trial['score']:>7.2f}{'*' if trial['length_ratio'] > longest else ' '}"
+    return f"{trial['score']:.2f}{'*' if trial['length_ratio'] > longest else ''}".rjust(8)
 
 
 def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
