@@ -91,7 +91,7 @@ class Translation:
     """A line and its translation, segment by segment."""
 
     source: str
-    """The line as it was given."""
+    """The line before any change."""
     normalised: str
     """The line with one space between words and none at the ends."""
     segments: Sequence[Segment]
@@ -132,7 +132,7 @@ class Translation:
 
     @cached_property
     def repeats_itself(self) -> bool:
-        """Whether the best translation repeats some words again and again, and the line does not."""
+        """Whether the best translation repeats the same words again and again, and the line does not."""
         return repeats_itself(self.plain, self.text)
 
     @property

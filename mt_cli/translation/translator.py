@@ -201,7 +201,7 @@ class Translator:
 
     def _with_details(self, lines: Sequence[Translation]) -> list[Translation]:
         segments = [segment for line in lines for segment in line.searched]
-        decoded = self._force_decode([(each.ids, each.hypotheses[0].hypothesis.ids) for each in segments])
+        decoded = self._force_decode([(segment.ids, segment.hypotheses[0].hypothesis.ids) for segment in segments])
         return [replace(line, details=details_of(line, decoded, self.tokenizers, self.tags)) for line in lines]
 
     def _search(

@@ -43,6 +43,11 @@ class Trial:
     no_repeat_ngram: int | None = None
 
     @property
+    def search(self) -> tuple[int, int | None]:
+        """Options other than the length penalty."""
+        return self.beam_size, self.no_repeat_ngram
+
+    @property
     def num_defaults(self) -> int:
         """Number of options, besides the beam size, with their default value."""
         return (self.length_penalty == _DEFAULT_PENALTY) + (self.no_repeat_ngram is None)
@@ -177,16 +182,13 @@ def tune(
     chosen = choose(list(trials), margin, longest)
     tags, penalties, hypotheses = dict[str, list[Trial]](), dict[str, float](), trials[chosen]
     if chosen.beam_size > 1:
-        search = chosen.beam_size, chosen.no_repeat_ngram
-        alike = {trial: trials[trial] for trial in trials if (trial.beam_size, trial.no_repeat_ngram) == search}
+        alike = {trial: texts for trial, texts in trials.items() if trial.search == chosen.search}
         tags = compared.trials_by_tag(alike, translator.tags)
-        own_penalties = {tag: choose(tag_trials, margin, longest).length_penalty for tag, tag_trials in tags.items()}
-        texts = {trial.length_penalty: alike[trial] for trial in alike}
-        penalty_of_rows = [own_penalties.get(tag, chosen.length_penalty) for tag in compared.tags]
-        mixed = [texts[penalty][row] for row, penalty in enumerate(penalty_of_rows)]
+        tag_penalties = {tag: choose(tag_trials, margin, longest).length_penalty for tag, tag_trials in tags.items()}
+        mixed = _mixed(compared.tags, alike, tag_penalties, chosen.length_penalty)
         for_all = max(trial.score for trial in fitting(list(trials), longest) if trial.beam_size == chosen.beam_size)
-        if own_penalties and compared.score(mixed).score >= for_all:
-            penalties, hypotheses = own_penalties, mixed
+        if tag_penalties and compared.score(mixed).score >= for_all:
+            penalties, hypotheses = tag_penalties, mixed
     score, metric = compared.score(hypotheses), compared.metric
     interval = compared.scorer.score_with_confidence(hypotheses, compared.references, [metric])[metric].confidence_95
     return {
@@ -209,6 +211,14 @@ def tune(
     }
 
 
+def _mixed(
+    tags: Sequence[str], trials: Mapping[Trial, list[str]], penalties: Mapping[str, float], default: float
+) -> list[str]:
+    """The translation of each pair with the penalty of its tag, otherwise with the default."""
+    by_penalty = {trial.length_penalty: texts for trial, texts in trials.items()}
+    return [by_penalty[penalties.get(tag, default)][row] for row, tag in enumerate(tags)]
+
+
 class OutOfTimeError(Exception):
     """The time for tuning is over before any setting was tried on all pairs."""
 
@@ -221,7 +231,10 @@ def _trials(
     The length penalty does not change greedy search, which is done once. With other beams, each penalty needs a search
     because it decides when a search ends.
     """
-    keys = [(each.beam_size, each.no_repeat_ngram, each.length_penalty * (each.beam_size > 1)) for each in settings]
+    keys = [
+        (setting.beam_size, setting.no_repeat_ngram, setting.length_penalty * (setting.beam_size > 1))
+        for setting in settings
+    ]
     by_key = dict(zip(keys, settings, strict=True))
     results: dict[tuple[int, int | None, float], tuple[float, float, float, list[str]]] = {}
     ends_at = time.monotonic() + max_seconds
@@ -268,7 +281,7 @@ def _cell(trial: Mapping[str, Any] | None, longest: float) -> str:
     """A score in the table; a star marks translations that are too long."""
     if trial is None:
         return " " * 8
-    return f"{trial['score']:>7.2f}{'*' if trial['length_ratio'] > longest else ' '}"
+    return f"{trial['score']:.2f}{'*' if trial['length_ratio'] > longest else ''}".rjust(8)
 
 
 def format_tuning(result: Mapping[str, Any], longest: float = inf) -> str:
