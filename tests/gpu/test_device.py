@@ -192,34 +192,6 @@ def test_the_largest_batch_that_fits_is_found_and_fits():
     assert fits(found) and all(weight.grad is None for weight in model.parameters())
 
 
-def test_the_graph_of_a_step_has_the_gradient_of_the_step():
-    model = a_model(dropout=0.0)
-    batch = collate(some_pairs(50, 20, 500), range(50)).to(CUDA)
-    gradients = GradientAccumulator(Objective(model, TrainingConfig()).train(), torch.bfloat16)
-
-    def accumulate():
-        model.zero_grad()
-        gradients.accumulate([batch], batch.num_target_tokens)
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # As the documentation of `torch.cuda.graph` says, before a capture.
-        for _ in range(3):
-            accumulate()
-    torch.cuda.current_stream().wait_stream(stream)
-    expected = [weight.grad.clone() for weight in gradients.parameters]
-    graph = torch.cuda.CUDAGraph()
-    model.zero_grad()
-    with torch.cuda.graph(graph):
-        accumulate()
-    for weight in gradients.parameters:
-        weight.grad.zero_()
-    graph.replay()
-    torch.cuda.synchronize()
-    for weight, other in zip(gradients.parameters, expected, strict=True):
-        assert torch.allclose(weight.grad, other, atol=1e-4, rtol=1e-2)
-
-
 @NEEDS_TWO
 def test_two_gpus_do_the_steps_of_one(run, tmp_path, tiny_tree):
     tiny_tree["model"] |= {"qkv_bias": False, "dropout": 0.1}

@@ -8,7 +8,7 @@ import torch
 import yaml
 from run_content import checkpoint_content
 
-from mt_cli.batching.batches import MixedPairs, collate
+from mt_cli.batching.batches import MixedPairs
 from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
@@ -144,15 +144,3 @@ def test_automatic_batches_have_a_size_that_fits(mt, tiny_config, tmp_path, devi
     assert status == 0 and "batch_tokens: auto is" in err
     config = yaml.safe_load((tmp_path / "runs/tiny/config.yaml").read_text(encoding="utf-8"))
     assert config["training"]["batch_tokens"] >= 4096
-
-
-@DEVICES
-def test_collated_batches_are_the_same_on_any_device(device):
-    batch = collate(some_pairs(), range(9))
-    moved = (batch.pin_memory() if device == "cuda" else batch).to(torch.device(device))
-    for ours, theirs in ((moved.source, batch.source), (moved.target, batch.target)):
-        assert torch.equal(ours.ids.cpu(), theirs.ids) and torch.equal(ours.layout.rows.cpu(), theirs.layout.rows)
-    assert torch.equal(moved.tgt_output_ids.cpu(), batch.tgt_output_ids)
-    assert torch.equal(moved.source.layout.padded(moved.source.ids).cpu(), batch.source.layout.padded(batch.source.ids))
-    for half, expected in zip(moved.halves(), batch.halves(), strict=True):
-        assert half.source.ids.device.type == device and torch.equal(half.source.ids.cpu(), expected.source.ids)
