@@ -63,5 +63,5 @@ class EnsembleCache:
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    log_probs = (each.float().log_softmax(dim=-1) for each in logits)
+    log_probs = (logits_of_model.float().log_softmax(dim=-1) for logits_of_model in logits)
     return reduce(torch.logaddexp, log_probs) - math.log(len(logits))

@@ -16,7 +16,6 @@ from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.constraints import FREE, Constraints
 from mt_cli.decoding.search import Beams, Samples
-from mt_cli.machine.devices import seed_device
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
@@ -191,49 +190,6 @@ def test_the_largest_batch_that_fits_is_found_and_fits():
         found = largest_batch(fits, 1_024, 2**20)
         assert 1_024 <= found < 2**20 and not fits(2 * found)
     assert fits(found) and all(weight.grad is None for weight in model.parameters())
-
-
-def test_the_graph_of_a_step_has_the_gradient_of_the_step():
-    model = a_model(dropout=0.0)
-    batch = collate(some_pairs(50, 20, 500), range(50)).to(CUDA)
-    gradients = GradientAccumulator(Objective(model, TrainingConfig()).train(), torch.bfloat16)
-
-    def accumulate():
-        model.zero_grad()
-        gradients.accumulate([batch], batch.num_target_tokens)
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # As the documentation of `torch.cuda.graph` says, before a capture.
-        for _ in range(3):
-            accumulate()
-    torch.cuda.current_stream().wait_stream(stream)
-    expected = [weight.grad.clone() for weight in gradients.parameters]
-    graph = torch.cuda.CUDAGraph()
-    model.zero_grad()
-    with torch.cuda.graph(graph):
-        accumulate()
-    for weight in gradients.parameters:
-        weight.grad.zero_()
-    graph.replay()
-    torch.cuda.synchronize()
-    for weight, other in zip(gradients.parameters, expected, strict=True):
-        assert torch.allclose(weight.grad, other, atol=1e-4, rtol=1e-2)
-
-
-def test_doctor_shows_the_device(mt):
-    _, out, err = mt("doctor")
-    assert "cuda:0" in out + err and torch.cuda.get_device_properties(0).name in out + err
-
-
-@NEEDS_TWO
-@pytest.mark.parametrize("index", [0, 1])
-def test_random_numbers_of_a_step_are_those_of_its_own_device(index):
-    device, numbers = torch.device("cuda", index), []
-    for _ in range(2):
-        seed_device(device, 1, 2, 3)
-        numbers.append(torch.rand(5, device=device))
-    assert torch.equal(*numbers)
 
 
 @NEEDS_TWO

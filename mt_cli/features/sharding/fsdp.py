@@ -9,6 +9,7 @@ or files.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -69,8 +70,7 @@ class ShardedGradientAccumulator(GradientAccumulator):
                 f"a batch does not fit in the memory of {self.device}, and with training.shard_model it is not split; "
                 "lower training.batch_tokens"
             ) from None
-        found: LossSums = sums
-        return found
+        return cast("LossSums", sums)
 
     def _all_reduce(self, sums: LossSums) -> LossSums:
         values = torch.stack([value.float() for value in vars(sums).values()])
