@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from mt_cli.cli.notices import LineNotices
+from mt_cli.translation.notices import LineNotices
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
