@@ -154,6 +154,9 @@ class TrainingPairs(Protocol):
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
+    def release(self) -> None:
+        """Release memory of the pairs that were read; they can be read again."""
+
 
 class ChangedPairs:
     """Base class for training pairs derived from other pairs, pool by pool; a subclass defines `pools`."""
@@ -171,8 +174,12 @@ class ChangedPairs:
         """Counts of the rows of a stream, for each corpus."""
         return self.pairs.counts
 
+    def release(self) -> None:
+        """Release memory of the pairs that were read."""
+        self.pairs.release()
+
     def first_place(self, pool: int) -> int:
-        """The place of the first pair of a pool in the order of an epoch."""
+        """Number of the first pair of a pool."""
         return self.pairs.first_place(pool)
 
 
@@ -204,8 +211,12 @@ class MixedPairs:
         for pool in range(first, self.num_pools):
             yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
 
+    def release(self) -> None:
+        """Release the pages of the file that were read."""
+        self.pairs.release()
+
     def first_place(self, pool: int) -> int:
-        """The place of the first pair of a pool in the order of an epoch."""
+        """Place of the first pair of a pool in the order of an epoch."""
         return len(self) * pool // self.num_pools
 
     def _order(self, epoch: int) -> Indices:

@@ -35,9 +35,6 @@ Ids = NDArray[np.unsignedinteger[Any]]
 SIDES = ("source", "target")
 _Chunk = list[tuple[NDArray[np.int32], Ids]]
 """Offsets and ids of each side of a record batch."""
-
-_PAIRS_BEFORE_RELEASE = 200
-"""Reading a pair can bring up to 128 kB into memory, since the system maps the neighbouring pages too."""
 _MAX_COUNTED_LENGTH = 1_000
 
 
@@ -86,7 +83,7 @@ class EncodedPairs:
         self.part_sizes = tuple(part_sizes)
         self._chunks = [[_offsets_and_ids(column) for column in batch.columns] for batch in batches]
         self._bounds = list(accumulate((len(offsets) - 1 for (offsets, _), _ in self._chunks), initial=0))
-        self._mapping, self._num_read = mapping, 0
+        self._mapping = mapping
 
     @classmethod
     def from_ids(cls, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> EncodedPairs:
@@ -107,7 +104,6 @@ class EncodedPairs:
 
     def __getitem__(self, index: int) -> tuple[Ids, Ids]:
         """Source and target ids of a pair."""
-        self._count_read(1)
         chunk = bisect_right(self._bounds, index) - 1
         row = index - self._bounds[chunk]
         source, target = (ids[offsets[row] : offsets[row + 1]] for offsets, ids in self._chunks[chunk])
@@ -138,15 +134,14 @@ class EncodedPairs:
         for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
             if end > start:
                 yield chunk, indices[start:end] - first_row, slice(start, end)
-                self._count_read(end - start)
 
-    def _count_read(self, num_pairs: int) -> None:
-        """Count pairs that were read; sometimes release the pages of the file, which the system still caches."""
-        self._num_read += num_pairs
-        if self._num_read > _PAIRS_BEFORE_RELEASE and self._mapping is not None:
-            self._num_read = 0
-            if hasattr(mmap, "MADV_DONTNEED"):
-                self._mapping.madvise(mmap.MADV_DONTNEED)
+    def release(self) -> None:
+        """Release the pages of the file that were read; the system still caches them.
+
+        Reading a pair can map up to 128 kB, since the system maps the neighbouring pages too.
+        """
+        if self._mapping is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._mapping.madvise(mmap.MADV_DONTNEED)
 
 
 def ragged(values: NDArray[Any], starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[Any]:

@@ -51,6 +51,9 @@ class StreamedPairs:
         """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
         return pool << 32
 
+    def release(self) -> None:
+        """Do nothing: a buffer is forgotten with its pool."""
+
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
         """Pools of an epoch from number `first` on."""
         records = [Record() for _ in self._config.train]

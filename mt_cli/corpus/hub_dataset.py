@@ -114,8 +114,8 @@ class Dataset:
             is_quoted = not self._is_remote and all(quoting_of(self.root / name).is_quoted for name in names)
             config.quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
         config.features = self.builder.info.features = None
-        config.nrows = 1  # The columns are known from the first row.
-        heading: dict[str, Any] = next(iter(self.builder.as_streaming_dataset(split)), {})
+        config.nrows = 1  # The columns are known from the first row. Read to the end, the file is closed.
+        heading: dict[str, Any] = next(iter([*self.builder.as_streaming_dataset(split)]), {})
         config.nrows = None
         config.features = self.builder.info.features = Features({name: Value("string") for name in heading}) or None
 

@@ -176,7 +176,7 @@ def bytes_in_memory(path):
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux reports the memory of mapped files")
-def test_reading_all_pairs_leaves_little_of_their_file_in_memory(tmp_path):
+def test_released_pairs_leave_little_of_their_file_in_memory(tmp_path):
     path = tmp_path / "ids.arrow"
     column = pa.array([range(3_000)] * 100, pa.list_(pa.uint16()))
     batch = pa.record_batch([column, column], SIDES)
@@ -185,6 +185,8 @@ def test_reading_all_pairs_leaves_little_of_their_file_in_memory(tmp_path):
             writer.write_batch(batch)
     pairs = EncodedPairs.open(path, [2_000])
     assert sum(int(ids[-1]) for index in range(2_000) for ids in pairs[index]) == 2 * 2_000 * 2_999
+    assert bytes_in_memory(path) > path.stat().st_size / 4
+    pairs.release()
     assert bytes_in_memory(path) < path.stat().st_size / 4
     pairs = EncodedPairs.open(path, [2_000])
     assert pairs.lengths().sum() == 2 * 2_000 * 3_000
