@@ -163,9 +163,9 @@ class Dataset:
             raise
         except Exception as error:
             if self._is_remote and self.repository is not None:
-                known = hub_error(error, "dataset", self.repository.id)
-                if known is not None:
-                    raise known from error
+                described = hub_error(error, "dataset", self.repository.id)
+                if described is not None:
+                    raise described from error
             # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
             hint = "" if self.repository is None else f"; delete {self.root.parents[1] / 'blobs'} to download it again"
             raise CorpusError(f"{where}: cannot be read: {one_line(error)}{hint}") from error

@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.errors import InputError, MtError
 from mt_cli.machine.console import has_bars, say
-from mt_cli.machine.hub_errors import Kind, hub_errors, is_transient, network_cause, problem_of, status_of, wait_in
+from mt_cli.machine.hub_errors import LOGIN_HINT, MAX_WAIT_SECONDS, Kind, hub_errors, retry, status_of, wait_in
 from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
 
-T = TypeVar("T")
-
 _MAX_RECORD_BYTES = 2**26
-_WAITS = (1, 2, 4)
-"""Seconds before each further attempt, unless the hub names another time."""
-_MAX_WAIT_SECONDS = 60
-_MAX_RETRY_SECONDS = 120
 _NOTICE_BYTES = 1_000_000
 _ANNOUNCED: set[str] = set()
 """Commits that this process has printed."""
@@ -129,8 +123,7 @@ def _download_file(repository: Repository, name: str) -> None:
             return
     for incomplete in _folder(repository.kind, repository.id).glob("blobs/*.incomplete"):
         remove(incomplete)  # Old clients would continue it.
-    hint = "a network that asks to log in may have answered: run the command again"
-    raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {hint}")
+    raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {LOGIN_HINT}")
 
 
 def start_client() -> None:
@@ -168,27 +161,9 @@ def _refuse_long_waits(response: Any) -> None:
     from huggingface_hub.utils import hf_raise_for_status
 
     if response.status_code == 429 and (seconds := wait_in(response)) is not None:
-        if seconds > _MAX_WAIT_SECONDS:
+        if seconds > MAX_WAIT_SECONDS:
             hf_raise_for_status(response)
         say(f"the hub allows no more requests for {seconds} s; waiting")
-
-
-def retry(request: Callable[[], T]) -> T:
-    """Result of a request, which is repeated up to three times while the hub is busy or connections are lost."""
-    started_at = time.monotonic()
-    for wait in _WAITS:
-        try:
-            return request()
-        except Exception as error:
-            cause = network_cause(error)
-            asked = wait_in(getattr(cause, "response", None))
-            seconds = wait if asked is None else asked
-            is_late = time.monotonic() - started_at > _MAX_RETRY_SECONDS
-            if not is_transient(cause) or seconds > _MAX_WAIT_SECONDS or is_late:
-                raise
-            say(f"{problem_of(cause)}; next attempt in {seconds} s")
-        time.sleep(seconds)
-    return request()
 
 
 def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
@@ -212,8 +187,7 @@ def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
             downloaded_on=time.strftime("%Y-%m-%d"),
         )
     except (TypeError, KeyError, ValueError) as error:
-        hint = "a network that asks to log in may have answered: run the command again"
-        raise MtError(f"{kind} {name}: the answer is not that of a hub ({one_line(error)}); {hint}") from error
+        raise MtError(f"{kind} {name}: the answer is not that of a hub; {LOGIN_HINT}") from error
     if repository.id != name:
         say(f"{kind} {name} is called {repository.id} now: use this name")
     return repository

@@ -1,23 +1,31 @@
-"""Errors of the Hugging Face hub's client as one-line messages, each with the way out. Makes no requests."""
+"""Errors of the Hugging Face hub's client: which requests are repeated, and one-line messages with the way out."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mt_cli.errors import InputError, MtError, one_line
+from mt_cli.machine.console import say
 
 Kind = Literal["dataset", "model"]
+T = TypeVar("T")
 
+MAX_WAIT_SECONDS = 60
+"""Longest wait for which the hub may ask."""
+_WAITS = (1, 2, 4)
+"""Seconds before each further attempt, unless the hub asks for another time."""
+_MAX_RETRY_SECONDS = 120
 _BUSY = (408, 429, 500, 502, 503, 504)
 _AGAIN = "{problem}; run the command again"
-_LOGIN = "a network that asks to log in may have answered: run the command again"
+LOGIN_HINT = "a network that asks to log in may have answered: run the command again"
 
 
 def _messages() -> list[tuple[Any, type[MtError], str]]:
@@ -41,19 +49,19 @@ def _messages() -> list[tuple[Any, type[MtError], str]]:
         (errors.HFValidationError, InputError, "not an id of the hub, which has the form `owner/name`{note}"),
         (401, InputError, "the hub refuses the token (HF_TOKEN, or the saved one); use a valid one, or none"),
         (429, MtError, "{problem}; with a token (HF_TOKEN) it allows more"),
-        (416, MtError, f"a file on the hub has another size than its description; {_LOGIN}"),
+        (416, MtError, f"a file on the hub has another size than its description; {LOGIN_HINT}"),
         (errors.HfHubHTTPError, MtError, _AGAIN),
         (no_address, InputError, "HF_ENDPOINT is not an address such as https://huggingface.co"),
         (silent, MtError, "{problem}; check the network, and run the command again{note}"),
         (http.TransportError, MtError, _AGAIN),
-        (not_a_hub, MtError, f"the answer is not that of a hub; {_LOGIN}"),
+        (not_a_hub, MtError, f"the answer is not that of a hub; {LOGIN_HINT}"),
         (UnicodeEncodeError, InputError, "HF_TOKEN, or the saved token, has a character that no token has"),
         (xet, MtError, "the download failed ({text}); run the command again"),
     ]
 
 
 def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> MtError | None:
-    """InputError or MtError for an error of the client, or for its first cause that is known; None if there is none.
+    """InputError or MtError for an error of the client, or for the first cause in the table; None for other errors.
 
     `note` ends messages about a repository that was not found.
     """
@@ -66,7 +74,7 @@ def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> Mt
     for cause in _causes(error):
         for key, error_class, message in _messages():
             if status_of(cause) == key if isinstance(key, int) else isinstance(cause, key):
-                text = {"problem": problem_of(cause), "text": one_line(cause), "page": page, "token": token}
+                text = {"problem": _problem_of(cause), "text": one_line(cause), "page": page, "token": token}
                 return error_class(f"{kind} {name}: {message.format(note=note, **text)}")
     return None
 
@@ -79,24 +87,43 @@ def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
     except MtError:
         raise
     except Exception as error:
-        if (known := hub_error(error, kind, name, note)) is not None:
-            raise known from error
+        if (described := hub_error(error, kind, name, note)) is not None:
+            raise described from error
         raise
 
 
-def network_cause(error: BaseException) -> BaseException:
+def retry(request: Callable[[], T]) -> T:
+    """Result of a request, which is repeated up to three times while the hub is busy or connections are lost."""
+    started_at = time.monotonic()
+    for wait in _WAITS:
+        try:
+            return request()
+        except Exception as error:
+            cause = _network_cause(error)
+            asked = wait_in(getattr(cause, "response", None))
+            seconds = wait if asked is None else asked
+            is_late = time.monotonic() - started_at > _MAX_RETRY_SECONDS
+            if not _is_transient(cause) or seconds > MAX_WAIT_SECONDS or is_late:
+                raise
+            say(f"{_problem_of(cause)}; next attempt in {seconds} s")
+        time.sleep(seconds)
+    return request()
+
+
+def _network_cause(error: BaseException) -> BaseException:
     """First cause of an error that is about a response or a connection, or else the error itself."""
     kind = _http_library().TransportError
     causes = (cause for cause in _causes(error) if status_of(cause) is not None or isinstance(cause, kind))
     return next(causes, error)
 
 
-def is_transient(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     """Whether another attempt may help: the hub was busy, or a connection was lost.
 
     A silent hub is not asked again: there may be no network, and the client has repeated a download already.
     """
-    is_lost = isinstance(error, _http_library().TransportError) and not is_timeout(error)
+    http = _http_library()
+    is_lost = isinstance(error, http.NetworkError | http.RemoteProtocolError) and not is_timeout(error)
     return is_lost or status_of(error) in _BUSY
 
 
@@ -119,7 +146,7 @@ def wait_in(response: Any) -> int | None:
     return int(match[1]) if match else None
 
 
-def problem_of(error: BaseException) -> str:
+def _problem_of(error: BaseException) -> str:
     """Reason why a request failed, with the name of the hub."""
     host = _endpoint().partition("//")[2]
     status = status_of(error)

@@ -59,7 +59,7 @@ def real_path(path: Path) -> Path:
 def reading(path: Path, error_class: type[MtError] = InputError) -> Iterator[None]:
     """Context manager that turns an OSError into an `error_class` that names the path and the reason.
 
-    So does a name that no file can have: the content of a file may give it.
+    Invalid file names raise it too, because names can come from file contents.
     """
     try:
         yield
