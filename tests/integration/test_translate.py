@@ -11,10 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from mt_cli.translation.notices import LineNotices
 from safetensors import safe_open
 
 from mt_cli.errors import InputError
+from mt_cli.translation.notices import LineNotices
 from mt_cli.translation.translator import Translator
 
 
