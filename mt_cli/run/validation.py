@@ -17,7 +17,7 @@ from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.directions import mean_scores, sampled_rows, scores_by_direction
 from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.features.inspection.training_pictures import attention_pictures
+from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, fitted
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
