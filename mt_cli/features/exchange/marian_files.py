@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,17 @@ _MAX_OPTIONS_BYTES = 2**18
 _MAX_VOCABULARY_BYTES = 2**24
 _PAD = "<pad>"
 _Size = Annotated[int, Field(gt=0, lt=2**31, strict=True)]
+_Weights = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+\.npz$")]
+_Vocabulary = Annotated[str, Field(pattern=r"^[^/\x00-\x1f\x7f]+\.ya?ml$")]
+T = TypeVar("T", bound=BaseModel)
+
+
+class _Decoder(BaseModel):
+    """Keys of `decoder.yml` that are needed: names of files beside it. An ensemble has several models."""
+
+    models: tuple[_Weights]
+    vocabs: tuple[_Vocabulary, _Vocabulary]
+    num_beams: int = Field(default=6, alias="beam-size", ge=1, le=1000)
 
 
 class _Options(BaseModel, alias_generator=lambda name: name.replace("_", "-")):
@@ -67,10 +78,10 @@ def read_native(folder: Path) -> tuple[MarianConfig, list[dict[str, int]], dict[
     """
     decoder_path = folder / "decoder.yml"
     with reading(decoder_path):
-        decoder = _mapping(read_regular(decoder_path, _MAX_OPTIONS_BYTES), str(decoder_path))
-    path = folder / _file_name(decoder_path, decoder, "models")
-    vocabulary_names = dict.fromkeys(_file_name(decoder_path, decoder, "vocabs", index) for index in range(2))
-    vocabularies = [read_vocabulary(folder / name) for name in vocabulary_names]
+        content = read_regular(decoder_path, _MAX_OPTIONS_BYTES)
+    decoder = _parse(content, str(decoder_path), _Decoder)
+    vocabularies = [read_vocabulary(folder / name) for name in dict.fromkeys(decoder.vocabs)]
+    path = folder / decoder.models[0]
     arrays = read_arrays(path)
     options = _options(path, arrays)
     left = {name: torch.from_numpy(array) for name, array in arrays.items() if array.dtype == np.float32}
@@ -85,14 +96,14 @@ def read_native(folder: Path) -> tuple[MarianConfig, list[dict[str, int]], dict[
     for vocabulary in vocabularies:
         vocabulary[_PAD] = len(vocabulary)
     try:
-        config = _config_of(options, vocabularies, weights, decoder.get("beam-size", 6))
+        config = _config_of(options, vocabularies, weights, decoder.num_beams)
     except ValueError as error:
         raise InputError(f"{folder}: not supported: {reason(error)}") from None
     return config, vocabularies, weights
 
 
 def _config_of(
-    options: _Options, vocabularies: list[dict[str, int]], weights: Mapping[str, Tensor], num_beams: object
+    options: _Options, vocabularies: list[dict[str, int]], weights: Mapping[str, Tensor], num_beams: int
 ) -> MarianConfig:
     """Keys of `config.json`; raises ValueError if a run cannot have such a model."""
     source, target = vocabularies[0], vocabularies[-1]
@@ -112,27 +123,12 @@ def _config_of(
     return MarianConfig.model_validate(tree)
 
 
-def _mapping(content: bytes, origin: str) -> dict[str, Any]:
-    """The mapping in the content of a YAML file; raises InputError, which begins with `origin`."""
+def _parse(content: bytes, origin: str, kind: type[T]) -> T:
+    """Options in the content of a YAML file; raises InputError, which begins with `origin`, for other values."""
     try:
-        tree = parse_yaml(content.decode("utf-8"), origin)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{origin}: not UTF-8 at byte {error.start}") from None
-    if not isinstance(tree, dict):
-        raise InputError(f"{origin}: not a mapping")
-    return tree
-
-
-def _file_name(path: Path, decoder: Mapping[str, Any], key: str, index: int = 0) -> str:
-    """A file name in `decoder.yml`; raises InputError unless the file lies beside it."""
-    values = decoder.get(key)
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or len(values) <= index:
-        raise InputError(f"{path}: names no {key}")
-    if key == "models" and len(values) > 1:
-        raise InputError(f"{path}: an ensemble of {len(values)} models; import them one by one")
-    if Path(values[index]).name != values[index] or not values[index].isprintable():
-        raise InputError(f"{path}: {values[index]!r:.120} is not the name of a file beside it")
-    return str(values[index])
+        return kind.model_validate(parse_yaml(content.decode("utf-8"), origin))
+    except ValueError as error:
+        raise InputError(f"{origin}: not supported: {reason(error)}") from None
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -140,8 +136,6 @@ def read_vocabulary(path: Path) -> dict[str, int]:
 
     It is read as events, which is fast, does not recurse, and leaves all entries text: `no` and `7` too.
     """
-    if path.suffix not in (".yml", ".yaml"):
-        raise InputError(f"{path}: not supported: a vocabulary that is not a YAML file")
     with reading(path):
         content = read_regular(path, _MAX_VOCABULARY_BYTES)
     scalars: list[str] = []
@@ -180,11 +174,7 @@ def _options(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> _Options
         raise InputError(f"{path}: has no description of the model ({name})")
     if arrays[name].nbytes > _MAX_OPTIONS_BYTES:
         raise InputError(f"{path}: {name} is larger than {_MAX_OPTIONS_BYTES:,} bytes")
-    tree = _mapping(arrays[name].tobytes().rstrip(b"\0"), f"{path}: {name}")
-    try:
-        return _Options.model_validate(tree)
-    except ValueError as error:
-        raise InputError(f"{path}: not supported: {reason(error)}") from None
+    return _parse(arrays[name].tobytes().rstrip(b"\0"), f"{path}: {name}", _Options)
 
 
 def _layers(left: dict[str, Tensor], options: _Options) -> dict[str, Tensor]:

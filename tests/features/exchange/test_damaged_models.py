@@ -190,10 +190,22 @@ DAMAGES = {
         (text("model.npz", b"PK"), "model.npz"),
         (text("model.npz", npy()), "model.npz"),
         (remove("model.npz"), "model.npz"),
-        (text("decoder.yml", "models: [../x.npz]\n"), "'../x.npz'"),
-        (text("decoder.yml", 'models: ["a\\nb"]\n'), "'a\\nb'"),
-        (text("decoder.yml", "{}"), "models"),
-        (text("decoder.yml", "models: [model.npz]\nvocabs: [vocab.yml, vocab.yml]\nbeam-size: 0"), "num_beams"),
+        *(
+            (
+                text("decoder.yml", f"models: {models}\nvocabs: {vocabs}\nbeam-size: {beam_size}\n"),
+                f"decoder.yml: {name}",
+            )
+            for models, vocabs, beam_size, name in (
+                ("[../x.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
+                ('["a\\nb.npz"]', "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
+                ("[model.npz, model.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models"),
+                ("[model.npz]", "[vocab.yml, vocab.spm]", 1, "not supported: vocabs.1"),
+                ("[model.npz]", "[vocab.yml]", 1, "not supported: vocabs"),
+                ("[model.npz]", "[vocab.yml, vocab.yml]", 0, "not supported: beam-size"),
+            )
+        ),
+        (text("decoder.yml", "[]"), "decoder.yml"),
+        (text("decoder.yml", b"\xff"), "decoder.yml"),
         (text("decoder.yml", "models: " + "x" * 300_000), "larger than 262,144 bytes"),
         *(
             (text("vocab.yml", content), "vocab.yml")

@@ -71,25 +71,6 @@ def test_inspect_prints_tables_and_draws(mt, trained, tmp_path):
     assert len(list((tmp_path / "heads").iterdir())) == 4 == err.count("wrote ")
 
 
-@pytest.mark.parametrize("sentence", [(), ("one two.",)])
-def test_the_pictures_are_drawn_even_if_standard_output_is_not_read(fork_server, trained, tmp_path, sentence):
-    arguments = ["mt", "inspect", *sentence, "--run", str(trained), "--output", "pictures"]
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import sys; from mt_cli.cli import main as cli\n"
-        "sys.stdout.reconfigure(line_buffering=True)  # Each line goes out at once, as those of a long table do.\n"
-        f"sys.argv = {arguments}; cli.main()",
-        encoding="utf-8",
-    )
-    fork_server.start(tmp_path, program=str(program), streams=("there", "left", "there"))
-    [status] = fork_server.wait()
-    err = (tmp_path / "stream.2").read_text(encoding="utf-8")
-    assert status == 0, err
-    num_pictures = 4 if sentence else 2
-    assert len(list((tmp_path / "pictures").iterdir())) == num_pictures == err.count("wrote ")
-    assert "Traceback" not in err and "BrokenPipe" not in err
-
-
 def model_with(translator, **options):
     sizes = translator.source_tokenizer.vocab_size, translator.target_tokenizer.vocab_size
     return Transformer(ModelConfig(d_model=32, num_heads=2, **options), *sizes)
