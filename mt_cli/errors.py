@@ -20,7 +20,7 @@ import re
 
 
 class MtError(Exception):
-    """A failure whose message says what was found, where, and what to do."""
+    """A failure whose message names the problem, its place, and what to do."""
 
     exit_code = 1
 
@@ -74,7 +74,7 @@ class RunInterruptedError(MtError):
 
 
 def reason(error: Exception) -> str:
-    """The reason of a failure to read or write, as the end of a message."""
+    """Reason of a failure to read or write, as the end of a message."""
     if isinstance(error, MtError):
         return str(error)
     from pydantic import ValidationError  # Slow to import, and `mt --help` does not need it.
@@ -84,10 +84,10 @@ def reason(error: Exception) -> str:
         place, message = ".".join(map(str, first["loc"])), first["msg"].lower()
         return f"{place}: {message}" if place else message
     text = error.strerror if isinstance(error, OSError) and error.strerror else one_line(error)
-    text = text.removeprefix("Error while serializing: I/O error: ")  # This prefix, and such a number, are of Rust.
+    text = text.removeprefix("Error while serializing: I/O error: ")  # Rust adds this prefix, and a number.
     return re.sub(r" \(os error [0-9]+\)$", "", text).lower()
 
 
 def one_line(error: BaseException) -> str:
-    """The message of any exception on one line of limited length, or its type if it has no message."""
+    """Message of any exception on one line of limited length, or its type if it has no message."""
     return " ".join(str(error).split())[:300] or type(error).__name__

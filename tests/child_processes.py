@@ -165,6 +165,7 @@ class ForkServer:
         common |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RUN_ID": self._launch_id}
         for rank in range(number):
             environment = common | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            environment["TORCHELASTIC_RESTART_COUNT"] = str(restarts)
             yield request | {"name": f"stream.{rank}", "environment": request["environment"] | environment}
 
     def wait(self):

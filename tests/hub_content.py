@@ -1,4 +1,4 @@
-"""The files of dataset repositories of the layouts that real ones have, with generated sentences."""
+"""Files of dataset repositories with the layouts of real ones, and generated sentences."""
 
 import io
 import json
@@ -14,7 +14,7 @@ def card(**metadata):
 
 
 def parquet(pairs, languages, with_ids=False):
-    """A Parquet file with a column `translation`, and one of ids if `with_ids`."""
+    """Parquet file with a column `translation`, and one of ids if `with_ids`."""
     columns = {"id": [str(index) for index in range(len(pairs))]} if with_ids else {}
     columns["translation"] = [dict(zip(languages, pair, strict=True)) for pair in pairs]
     file = io.BytesIO()
@@ -23,14 +23,14 @@ def parquet(pairs, languages, with_ids=False):
 
 
 def shards(name, pairs, number, languages, with_ids=False):
-    """The files of a split, named as `datasets` names those that it uploads."""
+    """Files of a split, named as `datasets` names its uploads."""
     blocks = [pairs[len(pairs) * index // number : len(pairs) * (index + 1) // number] for index in range(number)]
     names = [f"{name}-{index:05}-of-{number:05}.parquet" for index in range(number)]
     return {name: parquet(block, languages, with_ids) for name, block in zip(names, blocks, strict=True)}
 
 
 def configuration(name, splits, languages, with_ids=False):
-    """The entries of a card about a configuration: its files, and its columns and numbers of rows."""
+    """Entries of a card about a configuration: its files, and its columns and numbers of rows."""
     translation = {"name": "translation", "dtype": {"translation": {"languages": list(languages)}}}
     ids = [{"name": "id", "dtype": "string"}] if with_ids else []
     sizes = [{"name": split, "num_bytes": 1, "num_examples": len(pairs)} for split, pairs in splits.items()]
@@ -40,7 +40,7 @@ def configuration(name, splits, languages, with_ids=False):
 
 
 def opus_books(configurations):
-    """As `Helsinki-NLP/opus_books`: configurations such as `en-it`, each with one split in one file.
+    """Files as in `Helsinki-NLP/opus_books`: configurations such as `en-it`, each with one split in one file.
 
     `configurations` maps their names to pairs of sentences.
     """
@@ -55,7 +55,7 @@ def opus_books(configurations):
 
 
 def wmt14(splits, name="de-en", num_shards=3):
-    """As `wmt/wmt14`: a configuration whose training split has several files. `splits` maps to (German, English)."""
+    """Files as in `wmt/wmt14`: a configuration whose training split has several files, of (German, English)."""
     config, info = configuration(name, splits, name.split("-"))
     files = {}
     for split, pairs in splits.items():
@@ -64,7 +64,7 @@ def wmt14(splits, name="de-en", num_shards=3):
 
 
 def multi30k(splits):
-    """As `bentrevett/multi30k`: a JSON Lines file for each split, with the columns `en` and `de`, and no configuration.
+    """Files as in `bentrevett/multi30k`: JSON Lines with the columns `en` and `de` for each split, no configuration.
 
     `splits` maps `train`, `val` and `test`, which are the names of the files, to (English, German).
     """
@@ -78,7 +78,7 @@ def json_lines(pairs, columns):
 
 
 def with_script(name):
-    """A repository of the old kind: a loading script, which `datasets` no longer runs, and no data."""
+    """Repository of the old kind: a loading script, which `datasets` no longer runs, and no data."""
     return {"README.md": card(language=["en"]), f"{name}.py": b"import datasets\n"}
 
 

@@ -1,104 +1,79 @@
-"""What goes wrong with a hub and with the network before it, for `hub_server.py`."""
+"""Faults of a hub and of the network before it, for `hub_server.py`."""
 
 import contextlib
 import fnmatch
-import http.client
 import socket
-import socketserver
 import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
-from urllib.parse import urlsplit
 
 
 @dataclass
 class Fault:
-    """What goes wrong with requests whose path matches a pattern, for a number of times, or always."""
+    """A fault of the requests whose path matches a pattern, for a number of times, or always."""
 
-    kind: str
-    """`status` and `silence` replace the reply; `truncate`, `stall`, `corrupt` and `slow` change its body."""
     pattern: str
-    times: int | None
-    method: str | None
-    status: int = 0
+    times: int | None = None
+    method: str | None = None
+    status: int | None = None
+    """Status of a reply with these headers and this body, instead of the right one."""
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     after: int | None = None
-    """Bytes of the body that are sent before it ends or stalls."""
-    bytes_per_second: float = 0.0
+    """Bytes of a file that are sent before it ends, or stalls."""
+    stalls: bool = False
+    bytes_per_second: float | None = None
 
 
 class Faults:
-    """The faults of a server, each with a pattern for paths, the number of times it happens, and a method or any.
-
-    The reply to a request meets one fault at most, the first that has not happened often enough, and its body another.
-    """
+    """Faults of a server. A request meets at most one fault, the first that has not happened often enough."""
 
     def __init__(self):
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
-        self._released = threading.Event()
+        self.released = threading.Event()
 
     def status(self, pattern, status, times=None, method=None, body=b"", **headers):
-        """Answer with a status, such as 429, 500 or 503, and headers: `Retry_After=1` gives `Retry-After: 1`.
-
-        With `Content_Length=""`, the body has no length, and ends with the connection.
-        """
+        """Answer with a status, such as 429, 500 or 503, and headers: `Retry_After=1` gives `Retry-After: 1`."""
         named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
-        self._add("status", pattern, times, method, status=status, headers=named, body=body)
+        self._faults.append(Fault(pattern, times, method, status, named, body))
 
-    def truncate(self, pattern, after, times=None, method=None):
-        """Close the connection after some bytes of a body whose length was announced."""
-        self._add("truncate", pattern, times, method, after=after)
+    def truncate(self, pattern, after, times=None):
+        """Close the connection after some bytes of a file whose length was announced."""
+        self._faults.append(Fault(pattern, times, "GET", after=after))
 
-    def stall(self, pattern, after=None, times=None, method=None):
-        """Send some bytes of a body and then nothing, without closing the connection; without `after`, no reply."""
-        self._add("silence" if after is None else "stall", pattern, times, method, after=after)
+    def stall(self, pattern, after, times=None):
+        """Send some bytes of a file and then nothing, without closing the connection."""
+        self._faults.append(Fault(pattern, times, "GET", after=after, stalls=True))
 
-    def corrupt(self, pattern, times=None, method=None):
-        """Send wrong bytes of the right length."""
-        self._add("corrupt", pattern, times, method)
-
-    def slow(self, pattern, bytes_per_second, times=None, method=None):
-        self._add("slow", pattern, times, method, bytes_per_second=bytes_per_second)
+    def slow(self, pattern, bytes_per_second):
+        self._faults.append(Fault(pattern, None, "GET", bytes_per_second=bytes_per_second))
 
     def clear(self):
-        """No more faults; stalled connections are closed."""
-        with self._lock:
-            self._faults.clear()
+        """Remove all faults; stalled connections are closed."""
+        self._faults.clear()
         self.release()
-        self.resume()
 
-    def _add(self, kind, pattern, times, method, **options):
-        with self._lock:
-            self._faults.append(Fault(kind, pattern, times, method, **options))
+    def release(self):
+        """Let all waiting connections end."""
+        self.released.set()
+        self.released = threading.Event()
 
-    def instead(self, method, path):
-        """The fault that replaces the reply to a request, or None; it is counted as used."""
-        return self._use(method, path, ("status", "silence"))
-
-    def during(self, method, path):
-        """The fault of sending a body, or None; it is counted as used."""
-        return self._use(method, path, ("truncate", "stall", "corrupt", "slow"))
-
-    def _use(self, method, path, kinds):
-        """The first fault of some kinds that a request meets."""
+    def meet(self, method, path):
+        """Fault of a request, or None; it is counted as used."""
         with self._lock:
             for fault in self._faults:
-                is_meant = fault.kind in kinds and fault.method in (None, method) and fault.times != 0
+                is_meant = fault.method in (None, method) and fault.times != 0
                 if is_meant and fnmatch.fnmatchcase(path.split("?")[0], fault.pattern):
                     fault.times = None if fault.times is None else fault.times - 1
                     return fault
         return None
 
     def blocks(self, body, fault):
-        """The blocks of a body as they are sent; None closes the connection."""
-        released = self._released  # That of now: `clear` makes another.
-        if fault is None:
+        """Blocks of a body as they are sent; None closes the connection."""
+        released = self.released  # `clear` replaces it.
+        if fault is None or (fault.after is None and fault.bytes_per_second is None):
             yield body
-        elif fault.kind == "corrupt":
-            yield bytes(byte ^ 1 for byte in body)
-        elif fault.kind == "slow":
+        elif fault.bytes_per_second is not None:
             size = max(1, int(fault.bytes_per_second / 20))
             for first in range(0, len(body), size):
                 yield body[first : first + size]
@@ -106,65 +81,13 @@ class Faults:
                     yield None
         else:
             yield body[: fault.after]
-            if fault.kind == "stall":
+            if fault.stalls:
                 released.wait()
             yield None
-
-    def wait(self):
-        """Wait until `release`."""
-        self._released.wait()
-
-    def release(self):
-        """End all that waits."""
-        self._released.set()
-
-    def resume(self):
-        self._released = threading.Event()
 
 
 @contextlib.contextmanager
 def dead_proxy():
-    """The address of a proxy that takes connections and never answers."""
+    """Address of a proxy that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-
-@contextlib.contextmanager
-def slow_proxy(delay):
-    """The address of a proxy that forwards each request after a delay in seconds, and the list of those requests."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy) as server:
-        server.daemon_threads = True
-        server.delay, server.addresses, server.stopped = delay, [], threading.Event()
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", server.addresses
-        finally:
-            server.stopped.set()
-            server.shutdown()
-            thread.join()
-
-
-class _Proxy(BaseHTTPRequestHandler):
-    """Forwards a request over HTTP, one for each connection; HTTPS would need CONNECT, which it refuses."""
-
-    def do_GET(self):
-        self.server.addresses.append(self.path)
-        self.server.stopped.wait(self.server.delay)
-        address = urlsplit(self.path)
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("connection", "host")}
-        target = http.client.HTTPConnection(address.hostname, address.port or 80)
-        with contextlib.closing(target), contextlib.suppress(OSError):  # A connection that is closed is the answer.
-            target.request(self.command, self.path.partition(address.netloc)[2], body, headers)
-            response = target.getresponse()
-            self.send_response(response.status)
-            for name, value in response.getheaders():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(response.read())
-
-    do_HEAD = do_POST = do_GET
-
-    def log_message(self, *arguments):
-        """Requests are in the list of the server."""

@@ -1,28 +1,109 @@
 """A hub on loopback for tests: the part of the Hugging Face hub's HTTP protocol that its clients use to read.
 
 `HF_ENDPOINT` gives its address to unmodified clients (`datasets`, `huggingface_hub`), which read it when they are
-imported. LFS files come from a second port, as from the hub's CDN: clients send their token to the first only. Xet is
-not spoken: without the header `X-Xet-Hash`, clients download over HTTP. The dataset viewer is asked at
-`datasets-server.` before the host (`datasets/utils/_dataset_viewer.py`); loopback has no such name, and clients do
-without.
+imported. Errors are known to the client by the header `X-Error-Code` (`utils/_http.py:hf_raise_for_status`), and files
+in its cache by `ETag` (`file_download.py:get_hf_file_metadata`). The hub itself sends the files, without a CDN or Xet.
 
 `python tests/hub_server.py FOLDER` serves FOLDER/datasets/ORG/NAME and FOLDER/models/ORG/NAME until it is interrupted.
 """
 
 import argparse
 import contextlib
+import hashlib
+import json
+import re
 import socket
 import socketserver
 import sys
 import threading
 import traceback
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote, urlsplit
 
+import yaml
 from hub_faults import Faults
-from hub_protocol import Reply, Request, answer, ranged
-from hub_repositories import Repository, files_of
+
+_PLACE = re.compile(r"(/api)?/(datasets/|models/)?([^/]+/[^/]+)/(revision|tree|resolve)/([^/]+)/?(.*)")
+
+
+@dataclass
+class Request:
+    """A request that was made."""
+
+    method: str
+    path: str
+    has_token: bool = False
+    num_sent: int = 0
+    """Bytes of the body that were sent."""
+
+
+@dataclass
+class Repository:
+    kind: str
+    """`datasets` or `models`."""
+    id: str
+    branches: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """Files by path, of each commit."""
+    private: bool = False
+    gated: bool = False
+    readers: set[str] = field(default_factory=set)
+    """Tokens with access, if the repository is private or gated."""
+
+    def commit(self, files, revision="main"):
+        """Add a commit to a branch, which begins at `main` if it is new; return its name, of 40 hexadecimal digits.
+
+        `files` maps paths to their content; None removes a path. Other files are kept.
+        """
+        parent = self.find(revision) or self.find("main")
+        files = {**self.commits.get(parent, {}), **files}
+        files = {path: files[path] for path in sorted(files) if files[path] is not None}
+        oid = hashlib.sha1(repr([parent, sorted((path, checksum(files[path])) for path in files)]).encode()).hexdigest()
+        self.commits[oid] = files
+        self.branches[revision] = oid
+        return oid
+
+    def find(self, revision):
+        """Commit of a branch, tag or commit, or None."""
+        oid = self.branches.get(revision) or self.tags.get(revision) or revision
+        return oid if oid in self.commits else None
+
+    def info(self, oid):
+        """Description for `DatasetInfo` and `ModelInfo` in `hf_api.py`."""
+        files = self.commits[oid]
+        card = re.match(r"---\n(.*?)\n---", files.get("README.md", b"").decode(), re.DOTALL)
+        siblings = [{"rfilename": path, **_size_and_checksum(files[path], "blobId", "sha256")} for path in files]
+        about = {"id": self.id, "sha": oid, "private": self.private, "gated": "auto" if self.gated else False}
+        about |= {"tags": [], "downloads": 0, "likes": 0, "cardData": (yaml.safe_load(card[1]) if card else None) or {}}
+        return about | {"siblings": siblings}
+
+    def tree(self, oid, folder):
+        """Files directly in a folder, for `RepoFile` in `hf_api.py`."""
+        prefix = folder + "/" if folder else ""
+        paths = [path for path in self.commits[oid] if path.startswith(prefix) and "/" not in path[len(prefix) :]]
+        return [
+            {"type": "file", "path": path, **_size_and_checksum(self.commits[oid][path], "oid", "oid")}
+            for path in paths
+        ]
+
+
+def checksum(content):
+    """SHA-256 of a binary file, which is an LFS file, or the git blob hash of a text."""
+    if b"\0" in content[:8000]:
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _size_and_checksum(content, oid, sha256):
+    about = {oid: hashlib.sha1(content).hexdigest(), "size": len(content)}
+    if len(checksum(content)) == 64:
+        about["lfs"] = {sha256: checksum(content), "size": len(content), "pointerSize": 130}
+    else:
+        about[oid] = checksum(content)
+    return about
 
 
 class Hub:
@@ -31,39 +112,32 @@ class Hub:
     def __init__(self, port=0):
         self.datasets: dict[str, Repository] = {}
         self.models: dict[str, Repository] = {}
-        self.renamed: dict[tuple[str, str], str] = {}
-        """The new id of a repository, by kind and old id."""
+        self.renamed: dict[str, str] = {}
+        """New id of a repository, by its old id."""
         self.tokens = {"hf_reader", "hf_stranger"}
-        """Tokens of users; a repository's `readers` are those with access to it."""
-        self.page_size = 1000
-        """Entries of a listing in one reply: the hub's own number (`HfApi._iter_repo_tree_pages`)."""
+        """Tokens of users; the `readers` of a repository are the tokens with access to it."""
         self.requests: list[Request] = []
         self.errors: list[str] = []
         """Tracebacks of errors of the server itself."""
         self.faults = Faults()
-        self._ports = [port, 0]
-        self._servers: list[_Server] = []
+        self._port = port
+        self._server = None
 
     @property
     def endpoint(self):
-        return f"http://127.0.0.1:{self._ports[0]}"
-
-    @property
-    def cdn(self):
-        return f"http://127.0.0.1:{self._ports[1]}"
+        return f"http://127.0.0.1:{self._port}"
 
     def start(self):
-        """Serve, on the ports of before if it has been stopped."""
-        self.faults.resume()
-        self._servers = [_Server(port, self, index == 1) for index, port in enumerate(self._ports)]
-        self._ports = [server.server_address[1] for server in self._servers]
+        """Serve, on the same port as before if it has been stopped."""
+        self._server = _Server(self._port, self)
+        self._port = self._server.server_address[1]
 
     def stop(self):
         """Close all connections and refuse new ones, as without a network."""
         self.faults.release()
-        for server in self._servers:
-            server.stop()
-        self._servers = []
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def __enter__(self):
         self.start()
@@ -75,44 +149,68 @@ class Hub:
             raise AssertionError("the hub failed:\n" + "\n".join(self.errors))
 
     def dataset(self, name, files, revision="main"):
-        """Commit files, or those of a folder, to a dataset, which is made if it is new; returns the commit's name."""
-        return self._commit("datasets", name, files, revision)
+        """Commit files to a dataset, which is made if it is new; return the name of the commit."""
+        return self.datasets.setdefault(name, Repository("datasets", name)).commit(files, revision)
 
     def model(self, name, files, revision="main"):
-        """The same for a model."""
-        return self._commit("models", name, files, revision)
-
-    def _commit(self, kind, name, files, revision):
-        repository = self.repositories(kind).setdefault(name, Repository(kind, name))
-        return repository.commit(files_of(files) if isinstance(files, str | Path) else files, revision)
+        """Commit files to a model, as `dataset` does."""
+        return self.models.setdefault(name, Repository("models", name)).commit(files, revision)
 
     def rename(self, old, new):
-        """Give a repository another id; requests for the old one are redirected."""
-        for kind in ("datasets", "models"):
-            if repository := self.repositories(kind).pop(old, None):
-                self.repositories(kind)[new] = repository
-                repository.id = new
-                self.renamed[kind, old] = new
+        """Give a dataset another id; requests for the old one are redirected."""
+        self.datasets[new] = self.datasets.pop(old)
+        self.datasets[new].id = self.renamed[old] = new
 
-    def repositories(self, kind):
-        """Those of a kind, `datasets` or `models`, by id."""
-        return {"datasets": self.datasets, "models": self.models}.get(kind, {})
+    def answer(self, path, token):
+        """Reply to a request without faults: status, headers and body."""
+        address = urlsplit(path)
+        if token is not None and token not in self.tokens:
+            return _error(401, None, "Invalid credentials in Authorization header")
+        match = _PLACE.fullmatch(address.path)
+        if match is None:
+            return _error(404, None, "Not Found")
+        _, kind, name, operation, revision, rest = match.groups()
+        if name in self.renamed:
+            return 307, {"Location": path.replace(name, self.renamed[name], 1)}, b""
+        repository = (self.datasets if kind == "datasets/" else self.models).get(name)
+        has_access = repository is not None and token in repository.readers
+        if repository is None or (repository.private and not has_access):
+            return _error(401 if token is None else 404, "RepoNotFound", "Repository not found")
+        if repository.gated and not has_access and operation == "resolve":
+            return _error(403 if token else 401, "GatedRepo", f"Access to {repository.id} is restricted.")
+        oid = repository.find(unquote(revision))
+        if oid is None:
+            return _error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        if operation == "revision":
+            info = repository.info(oid)
+            keys = parse_qs(address.query).get("expand", info)
+            return _json({key: value for key, value in info.items() if key in {"id", *keys}})
+        if operation == "tree":
+            return _json(repository.tree(oid, unquote(rest)))
+        content = repository.commits[oid].get(unquote(rest))
+        if content is None:
+            return _error(404, "EntryNotFound", "Entry not found")
+        return 200, {"X-Repo-Commit": oid, "ETag": f'"{checksum(content)}"', "Accept-Ranges": "bytes"}, content
 
-    def paths(self, method=None):
-        """The paths that were requested, in order."""
-        return [request.path for request in self.requests if method in (None, request.method)]
+
+def _json(value):
+    return 200, {"Content-Type": "application/json"}, json.dumps(value).encode()
+
+
+def _error(status, code, message):
+    """Error as the client knows it: by its headers."""
+    headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {})
+    return status, headers, json.dumps({"error": message}).encode()
 
 
 class _Server(socketserver.ThreadingTCPServer):
-    """A port of the hub, with a thread for each connection."""
-
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, port, hub, is_cdn):
+    def __init__(self, port, hub):
         super().__init__(("127.0.0.1", port), _Handler)
-        self.hub, self.is_cdn = hub, is_cdn
+        self.hub = hub
         self._connections: set[socket.socket] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
@@ -143,42 +241,35 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        length = int(self.headers.get("Content-Length", 0))
-        form = parse_qs(self.rfile.read(length).decode())
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
         hub = self.server.hub
-        request = Request(self.command, self.path, 0, 0, self.headers.get("Range"), bool(token), self.server.is_cdn)
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
+        request = Request(self.command, self.path, bool(token))
         hub.requests.append(request)
-        fault = hub.faults.instead(request.method, request.path)
-        if fault and fault.kind == "silence":
-            self.close_connection = True
-            hub.faults.wait()
-            return
-        reply = Reply(fault.status, fault.headers, fault.body) if fault else answer(hub, request, token, form)
-        if reply.is_file:
-            reply = ranged(reply, request.range)
-        request.status = reply.status
-        self._send(reply, request)
-
-    do_HEAD = do_POST = do_GET
-
-    def _send(self, reply, request):
-        self.send_response(reply.status)
-        headers = {"Content-Length": str(len(reply.body)), **reply.headers}
-        self.close_connection |= not headers["Content-Length"]
-        for name, value in headers.items():
-            if value:
-                self.send_header(name, value)
+        fault = hub.faults.meet(self.command, self.path)
+        if fault is not None and fault.status is not None:
+            status, headers, body = fault.status, fault.headers, fault.body
+        else:
+            status, headers, body = hub.answer(self.path, token)
+            span = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            if span and status == 200:
+                first, end = int(span[1]), min(int(span[2] or len(body)) + 1, len(body))
+                status = 206 if first < end else 416
+                headers |= {"Content-Range": f"bytes {first}-{end - 1}/{len(body)}"}
+                body = body[first:end]
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
         self.end_headers()
-        if request.method == "HEAD":
+        if self.command == "HEAD":
             return
-        faults = self.server.hub.faults
-        for block in faults.blocks(reply.body, faults.during(request.method, request.path) if reply.is_file else None):
+        for block in hub.faults.blocks(body, fault):
             if block is None:
                 self.close_connection = True
                 return
             request.num_sent += len(block)
             self.wfile.write(block)
+
+    do_HEAD = do_GET
 
     def log_message(self, *arguments):
         """Requests are in the list of the hub."""
@@ -192,8 +283,9 @@ def main():
     hub = Hub(arguments.port)
     for kind, commit in (("datasets", hub.dataset), ("models", hub.model)):
         for folder in sorted((arguments.folder / kind).glob("*/*/")):
+            paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
             name = f"{folder.parent.name}/{folder.name}"
-            print(kind, name, commit(name, folder))
+            print(kind, name, commit(name, {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}))
     with hub, contextlib.suppress(KeyboardInterrupt):
         print(f"HF_ENDPOINT={hub.endpoint}", flush=True)
         threading.Event().wait()

@@ -1,8 +1,8 @@
 """Batches of pairs of similar length, and their order. Knows ids; does not know text or models.
 
-The order of an epoch is one global function of (seed, epoch): every process that computes it gets the same batches in
-the same order. An epoch is split into pools of about 200 batches, which are made one after the other. A position in an
-epoch is two numbers: the pool, and how many of its batches are done.
+The order of an epoch is a function of (seed, epoch): every process that computes it gets the same batches in the same
+order. An epoch is split into pools of about 200 batches, which are made one after the other. A position in an epoch is
+two numbers: the pool, and the number of its batches that are done.
 """
 
 from __future__ import annotations
@@ -20,79 +20,66 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.batching.packing import Grid, grid_of, pack, padded_grid
+from mt_cli.batching.packing import PackedLayout, pack, packed_layout, padded_layout
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 # Legend of the shapes: B sentences, T positions, N rows of tokens.
 
 Indices = NDArray[np.signedinteger[Any]]
 Pool = tuple[EncodedPairs, Indices]
-"""Pairs, and the indices of those to train on next, in random order."""
+"""Pairs, and the indices of the ones to train on next, in random order."""
+Move = Callable[[Tensor], Tensor]
+"""Returns a tensor in another memory, such as on a device."""
 
 _BATCHES_PER_POOL = 200
 
 
 @dataclass(frozen=True)
 class Side:
-    """The sentences of one language in a batch, as rows of tokens."""
+    """Sentences of one language in a batch, as rows of tokens."""
 
-    ids: Tensor  # N, what a model reads: each source sentence followed by [EOS], each target sentence after [SOS].
-    grid: Grid
-    output_ids: Tensor | None = None  # N, what it predicts at the same row: each target sentence followed by [EOS].
+    ids: Tensor  # N, the input of a model: each source sentence followed by [EOS], each target sentence after [SOS].
+    layout: PackedLayout
 
     @classmethod
     def of_padded(cls, padded_ids: Tensor) -> Side:
-        """The side of a matrix of padded ids, with a row for each sentence."""
-        return cls(padded_ids.flatten(), padded_grid(padded_ids))
+        """Side of a matrix of padded ids, with a row for each sentence."""
+        return cls(padded_ids.flatten(), padded_layout(padded_ids))
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> Side:
-        """The side with each tensor moved, such as to a device."""
-        return self._changed(move, lambda grid: grid.moved(move))
+    def moved(self, move: Move) -> Side:
+        """Side with each tensor moved."""
+        tensors: dict[str, Any] = {name: move(x) for name, x in vars(self.layout).items() if isinstance(x, Tensor)}
+        return Side(move(self.ids), replace(self.layout, **tensors))
 
     def twice(self) -> Side:
-        """The packed side followed by a copy of it."""
-        return self._changed(lambda ids: ids.repeat(2), Grid.twice)
-
-    def halves(self, middle: int) -> tuple[Side, Side]:
-        """The packed sentences before `middle`, and the others."""
-        grids = self.grid.halves(middle)
-        ids = self.grid.split_ids(self.ids, grids)
-        output_ids = (None, None) if self.output_ids is None else self.grid.split_ids(self.output_ids, grids)
-        first, second = map(Side, ids, grids, output_ids)
-        return first, second
-
-    def _changed(self, change_ids: Callable[[Tensor], Tensor], change_grid: Callable[[Grid], Grid]) -> Side:
-        output_ids = None if self.output_ids is None else change_ids(self.output_ids)
-        return Side(change_ids(self.ids), change_grid(self.grid), output_ids)
+        """Packed side followed by a copy of it."""
+        return Side(self.ids.repeat(2), self.layout.twice())
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Packed pairs for teacher forcing: from the target's `ids` up to position T, predict `output_ids` at T."""
+    """Packed pairs for teacher forcing: from `target.ids` up to position T, predict `tgt_output_ids` at T."""
 
     source: Side
     target: Side
-
-    @property
-    def tgt_output_ids(self) -> Tensor:
-        """N, each target sentence followed by [EOS]."""
-        assert self.target.output_ids is not None
-        return self.target.output_ids
+    tgt_output_ids: Tensor  # N, each target sentence followed by [EOS].
+    pairs: EncodedPairs
+    indices: Sequence[int] | Indices  # Of the sentences in `pairs`.
 
     @property
     def num_source_tokens(self) -> int:
         """Number of source tokens, with [EOS] and without padding."""
-        return self.source.grid.num_tokens
+        return self.source.layout.num_tokens
 
     @property
     def num_target_tokens(self) -> int:
         """Number of target tokens, with [EOS] and without padding: the divisor of a loss."""
-        return self.target.grid.num_tokens
+        return self.target.layout.num_tokens
 
     @property
     def num_sentences(self) -> int:
         """Number of pairs."""
-        return self.source.grid.num_sequences
+        return len(self.indices)
 
     @property
     def num_rows(self) -> int:
@@ -100,51 +87,58 @@ class Batch:
         return len(self.source.ids) + len(self.target.ids)
 
     def to(self, device: torch.device) -> Batch:
-        """The batch on a device; copies from pinned memory are asynchronous."""
+        """Batch on a device; copies from pinned memory are asynchronous."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> Batch:
-        """The batch in pinned memory."""
+        """Batch in pinned memory."""
         return self._moved(Tensor.pin_memory)
 
-    def _moved(self, move: Callable[[Tensor], Tensor]) -> Batch:
-        return Batch(self.source.moved(move), self.target.moved(move))
+    def _moved(self, move: Move) -> Batch:
+        sides = self.source.moved(move), self.target.moved(move)
+        return Batch(*sides, move(self.tgt_output_ids), self.pairs, self.indices)
 
     def twice(self) -> Batch:
-        """The batch followed by a copy of it; `num_tokens` of its grids includes the padding between them."""
-        return Batch(self.source.twice(), self.target.twice())
+        """Batch followed by a copy of it, for two passes over its pairs."""
+        sides = self.source.twice(), self.target.twice()
+        return Batch(*sides, self.tgt_output_ids.repeat(2), self.pairs, self.indices)
 
     def without_targets(self) -> Batch:
-        """The batch with its target tokens as padding: its loss and its gradient are zero."""
-        return replace(self, target=replace(self.target, grid=replace(self.target.grid, num_tokens=0)))
+        """Batch with its target tokens as padding: its loss and its gradient are zero."""
+        return replace(self, target=replace(self.target, layout=replace(self.target.layout, num_tokens=0)))
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The first and the second half of at least two pairs."""
-        middle = self.num_sentences // 2
-        first, second = map(Batch, self.source.halves(middle), self.target.halves(middle))
-        return first, second
+        """First and second half of at least two pairs, on the same device."""
+        middle, device = self.num_sentences // 2, self.source.ids.device
+        first, second = (collate(self.pairs, part) for part in (self.indices[:middle], self.indices[middle:]))
+        return first.to(device), second.to(device)
 
 
 def collate(pairs: EncodedPairs, indices: Sequence[int] | Indices) -> Batch:
-    """The batch of the pairs with these indices."""
+    """Batch of the pairs with these indices."""
     source, target = zip(*(pairs[int(index)] for index in indices), strict=True)
-    source_grid, target_grid = (grid_of(np.array([len(ids) + 1 for ids in side])) for side in (source, target))
+    source_layout, target_layout = (
+        packed_layout(np.array([len(ids) + 1 for ids in side])) for side in (source, target)
+    )
     source_ids, target_ids = np.concatenate(source), np.concatenate(target)
-    src_ids = pack(source_ids, source_grid, end=EOS_ID)
-    tgt_input_ids = pack(target_ids, target_grid, start=SOS_ID)
-    tgt_output_ids = pack(target_ids, target_grid, end=EOS_ID)
-    return Batch(Side(src_ids, source_grid), Side(tgt_input_ids, target_grid, tgt_output_ids))
+    return Batch(
+        Side(pack(source_ids, source_layout, EOS_ID, at_end=True), source_layout),
+        Side(pack(target_ids, target_layout, SOS_ID, at_end=False), target_layout),
+        pack(target_ids, target_layout, EOS_ID, at_end=True),
+        pairs,
+        indices,
+    )
 
 
-def pad(sequences: Sequence[Any], start: int | None = None, end: int | None = None) -> Tensor:
+def pad(sequences: Sequence[Sequence[int]], start: int | None = None, end: int | None = None) -> Tensor:
     """BxT ids (int64) of sequences, each with an optional start and end id, padded on the right."""
-    before, after = ([] if each is None else [torch.tensor([each])] for each in (start, end))
-    rows = [torch.cat([*before, torch.as_tensor(each, dtype=torch.int64), *after]) for each in sequences]
+    first, last = ([] if special is None else [special] for special in (start, end))
+    rows = [torch.tensor([*first, *ids, *last], dtype=torch.int64) for ids in sequences]
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
 
 
 class TrainingPairs(Protocol):
-    """A source of training pairs."""
+    """Source of training pairs, a pool at a time."""
 
     @property
     def num_pools(self) -> int | None:
@@ -155,14 +149,14 @@ class TrainingPairs(Protocol):
         """For each corpus of a stream, the number of rows read since the start by status, as in `STATUS_NAMES`."""
 
     def first_place(self, pool: int) -> int:
-        """A number for the first pair of a pool; the next ones follow. No number occurs in two pools of an epoch."""
+        """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch from number `first` on, a function of the epoch alone."""
+        """Pools of an epoch from number `first` on: a function of the epoch alone."""
 
 
 class ChangedPairs:
-    """Other pairs of training that are changed, in the same pools; a subclass has `pools`."""
+    """Base class for training pairs derived from other pairs, pool by pool; a subclass defines `pools`."""
 
     def __init__(self, pairs: TrainingPairs) -> None:
         self.pairs = pairs
@@ -174,7 +168,7 @@ class ChangedPairs:
 
     @property
     def counts(self) -> Sequence[Counter[str]]:
-        """The counts of a stream."""
+        """Counts of the rows of a stream, for each corpus."""
         return self.pairs.counts
 
     def first_place(self, pool: int) -> int:
@@ -183,10 +177,10 @@ class ChangedPairs:
 
 
 class MixedPairs:
-    """The pairs of a corpus, in an order that depends on a seed and on the epoch.
+    """Pairs of a corpus, in an order that depends on a seed and on the epoch.
 
-    `times` says for each part how often each of its pairs is seen per epoch. With a fraction, the next epochs continue
-    with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
+    `times` says for each part of the corpus how often its pairs are seen per epoch. With a fraction, the next epochs
+    continue with other pairs until all have been seen. Pools have about 200 batches of `batch_tokens`.
     """
 
     counts: Sequence[Counter[str]] = ()
@@ -194,7 +188,7 @@ class MixedPairs:
     def __init__(self, pairs: EncodedPairs, times: Sequence[float], batch_tokens: int, seed: int) -> None:
         self.pairs, self._seed = pairs, seed
         self._sizes = [
-            max(1, round(each * size)) if size else 0 for each, size in zip(times, pairs.part_sizes, strict=True)
+            max(1, round(repeats * size)) if size else 0 for repeats, size in zip(times, pairs.part_sizes, strict=True)
         ]
         sample = np.linspace(0, len(pairs) - 1, min(len(pairs), 10_000)).astype(np.int64)
         tokens = float(pairs.lengths(sample).max(axis=0).mean()) + 1 if len(pairs) else 1.0
@@ -205,7 +199,7 @@ class MixedPairs:
         return sum(self._sizes)
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch from number `first` on, all of the same size."""
+        """Pools of an epoch from number `first` on, all of the same size."""
         order = self._order(epoch)
         for pool in range(first, self.num_pools):
             yield self.pairs, order[self.first_place(pool) : self.first_place(pool + 1)]
@@ -215,7 +209,7 @@ class MixedPairs:
         return len(self) * pool // self.num_pools
 
     def _order(self, epoch: int) -> Indices:
-        """The indices of the pairs of an epoch, shuffled."""
+        """Indices of the pairs of an epoch, shuffled."""
         dtype = np.int32 if len(self) < 2**31 else np.int64
         pieces: list[Indices] = [np.empty(0, dtype)]
         first_index = 0
@@ -239,10 +233,10 @@ class MixedPairs:
 def shares_by_temperature(
     part_sizes: Sequence[int], temperature: float, groups: Sequence[Hashable] | None = None
 ) -> list[float]:
-    """How often each pair of each part is seen per epoch, for shares proportional to size^(1/temperature).
+    """Repetitions of the pairs of each part per epoch, for shares proportional to size^(1/temperature).
 
-    Parts of the same group count as one. The number of pairs per epoch does not change. Arivazhagan et al. 2019,
-    "Massively Multilingual Neural Machine Translation in the Wild", section 4.2.
+    Parts of one group count as one. The number of pairs per epoch does not change. Arivazhagan et al. 2019, "Massively
+    Multilingual Neural Machine Translation in the Wild", section 4.2.
     """
     groups = range(len(part_sizes)) if groups is None else groups
     sizes = dict.fromkeys(groups, 0)
@@ -256,13 +250,13 @@ def shares_by_temperature(
 
 @dataclass(frozen=True)
 class PlacedBatch:
-    """The indices of a batch, and the position in the epoch after it."""
+    """Indices of a batch, and the position in the epoch after it."""
 
     pairs: EncodedPairs
     indices: Indices
     pool: int
     num_batches: int
-    """Batches of this pool that are done after this one."""
+    """Number of batches of this pool that are done after this one."""
 
     @property
     def num_target_tokens(self) -> int:
@@ -279,7 +273,7 @@ class PlacedBatch:
 def epoch_batches(
     training: TrainingPairs, batch_tokens: int, seed: int, epoch: int, pool: int = 0, num_batches: int = 0
 ) -> Iterator[PlacedBatch]:
-    """The batches of an epoch, from a position on, in an order that is a function of (seed, epoch).
+    """Batches of an epoch, from a position on, in an order that is a function of (seed, epoch).
 
     Each pool is sorted by length and split into batches, which are shuffled. In a batch, the number of pairs times the
     longest side is at most `batch_tokens`; a pair that is longer is a batch of its own.
@@ -292,7 +286,7 @@ def epoch_batches(
 
 
 def split_by_length(order: Indices, sides: NDArray[np.int32], batch_tokens: int) -> list[Indices]:
-    """Batches of pairs of similar length, longest first, from indices and their 2xB lengths.
+    """Split indices, with their 2xB lengths, into batches of pairs of similar length, longest first.
 
     Pairs with the same longest side are sorted by the difference of their sides, in alternating direction, so that
     neighbours are similar on both sides. This leaves 3.1 % padding in batches of 4,096 tokens of the captions, against

@@ -1,4 +1,4 @@
-"""Encoded pairs in memory-mapped Arrow files. Knows ids and their layout on disk; does not know batches.
+"""Encoded pairs in memory-mapped Arrow files. Knows ids and their storage; does not know batches.
 
 The ids of a file are read through the page cache, and their pages are released after use. Ten million pairs therefore
 need no more memory than a hundred thousand.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import mmap
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -33,6 +33,8 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 
 Ids = NDArray[np.unsignedinteger[Any]]
 SIDES = ("source", "target")
+_Chunk = list[tuple[NDArray[np.int32], Ids]]
+"""Offsets and ids of each side of a record batch."""
 
 _PAIRS_BEFORE_RELEASE = 200
 """Reading a pair can bring up to 128 kB into memory, since the system maps the neighbouring pages too."""
@@ -41,7 +43,7 @@ _MAX_COUNTED_LENGTH = 1_000
 
 @dataclass(frozen=True)
 class SideStatistics:
-    """Statistics of one side of an encoded corpus, pairs that are too long included."""
+    """Statistics of one side of an encoded corpus, including pairs that are too long."""
 
     num_tokens: int
     num_unknown: int
@@ -66,16 +68,16 @@ class Statistics:
     source: SideStatistics
     target: SideStatistics
     num_pairs: tuple[int, ...]
-    """Of each part of the corpus, without pairs that are too long."""
+    """Number of pairs in each part of the corpus, without pairs that are too long."""
     num_too_long: tuple[int, ...]
-    """Of each part."""
+    """Number of pairs in each part that are too long."""
 
 
 class EncodedPairs:
     """Source and target ids of pairs, without special tokens.
 
-    They are in record batches with the columns `source` and `target`, lists of ids; `mapping` is the memory-mapped file
-    of these. `part_sizes` are the numbers of pairs of each part of the corpus.
+    The record batches have the columns `source` and `target`, lists of ids; `mapping` is their memory-mapped file.
+    `part_sizes` are the numbers of pairs of each part of the corpus.
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class EncodedPairs:
 
     @classmethod
     def open(cls, path: Path, part_sizes: Sequence[int]) -> EncodedPairs:
-        """The pairs in a file of `encode_corpus`, which may be deleted as soon as it is open."""
+        """Pairs in a file of `encode_corpus`, which may be deleted as soon as it is open."""
         with path.open("rb") as file:
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         reader = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapping)))
@@ -112,36 +114,34 @@ class EncodedPairs:
         return source, target
 
     def lengths(self, indices: NDArray[np.integer[Any]] | None = None) -> NDArray[np.int32]:
-        """2xB lengths of the sources and targets of these pairs, by default of all pairs."""
+        """Lengths 2xB of the sources and targets of these pairs, by default of all pairs."""
         indices = np.arange(len(self), dtype=np.int32) if indices is None else indices
         order = indices.argsort(kind="stable")
-        ordered = indices[order]
-        bounds = np.searchsorted(ordered, self._bounds)
         lengths = np.empty((2, len(indices)), dtype=np.int32)
-        for chunk, start, first, last in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
-            rows = ordered[first:last] - start
+        for chunk, rows, places in self._by_chunk(indices[order]):
             for side, (offsets, _) in enumerate(chunk):
-                lengths[side, order[first:last]] = offsets[rows + 1] - offsets[rows]
-            self._count_read(len(rows))
+                lengths[side, order[places]] = offsets[rows + 1] - offsets[rows]
         return lengths
 
     def take(self, indices: NDArray[np.integer[Any]]) -> list[tuple[Ids, NDArray[np.int32]]]:
-        """The ids of each side of these pairs, one after the other, and their lengths; `indices` ascends."""
-        bounds = np.searchsorted(indices, self._bounds)
-        found: list[list[tuple[Ids, NDArray[np.int32]]]] = [[], []]
-        for chunk, start, first, last in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
-            rows = indices[first:last] - start
-            for side, (offsets, ids) in enumerate(chunk if last > first else ()):
+        """Ids of each side of one or more pairs, one pair after the other, and their lengths; `indices` ascends."""
+        sides: list[list[tuple[Ids, NDArray[np.int32]]]] = [[], []]
+        for chunk, rows, _ in self._by_chunk(indices):
+            for side, (offsets, ids) in zip(sides, chunk, strict=True):
                 lengths = offsets[rows + 1] - offsets[rows]
-                found[side].append((ragged(ids, offsets[rows], lengths), lengths))
-            self._count_read(len(rows))
-        return [
-            (np.concatenate(ids), np.concatenate(lengths))
-            for ids, lengths in (zip(*each, strict=True) for each in found)
-        ]
+                side.append((ragged(ids, offsets[rows], lengths), lengths))
+        return [(np.concatenate([ids for ids, _ in side]), np.concatenate([n for _, n in side])) for side in sides]
+
+    def _by_chunk(self, indices: NDArray[np.integer[Any]]) -> Iterator[tuple[_Chunk, NDArray[Any], slice]]:
+        """Chunks that have some of the ascending indices, with the rows of these, and their places in `indices`."""
+        bounds = np.searchsorted(indices, self._bounds)
+        for chunk, first_row, start, end in zip(self._chunks, self._bounds, bounds, bounds[1:], strict=False):
+            if end > start:
+                yield chunk, indices[start:end] - first_row, slice(start, end)
+                self._count_read(end - start)
 
     def _count_read(self, num_pairs: int) -> None:
-        """Count pairs, and from time to time release the pages of the file; the system still caches them."""
+        """Count pairs that were read; sometimes release the pages of the file, which the system still caches."""
         self._num_read += num_pairs
         if self._num_read > _PAIRS_BEFORE_RELEASE and self._mapping is not None:
             self._num_read = 0
@@ -150,27 +150,27 @@ class EncodedPairs:
 
 
 def ragged(values: NDArray[Any], starts: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """The values of ranges, given by their starts and lengths, one range after the other."""
+    """Values of ranges, given by their starts and lengths, one range after the other."""
     shifts = starts - (np.cumsum(lengths, dtype=np.int64) - lengths)
     return values[np.repeat(shifts, lengths) + np.arange(int(lengths.sum(dtype=np.int64)))]
 
 
 def _offsets_and_ids(column: pa.ListArray) -> tuple[NDArray[np.int32], Ids]:
-    """The offset of each sequence in a column, with the end of the last one; and all ids, one after the other."""
+    """Offset of each sequence in a column, with the end of the last one; and all ids, one after the other."""
     return column.offsets.to_numpy(), column.values.to_numpy()
 
 
 def encode_block(
     texts: Sequence[Sequence[str]], tokenizers: Sequence[Tokenizer], max_tokens: int
 ) -> tuple[pa.RecordBatch, Mask]:
-    """The ids of some sources and targets, and the mask of pairs with at most `max_tokens` on both sides."""
+    """Encode sources and targets; return their ids, and the mask of pairs with at most `max_tokens` on both sides."""
     sides = [tokenizer.encode_flat(side) for tokenizer, side in zip(tokenizers, texts, strict=True)]
     is_kept: Mask = np.maximum(*(lengths for _, lengths in sides)) <= max_tokens
     return as_batch(sides), is_kept
 
 
 def as_batch(sides: Iterable[tuple[Ids, NDArray[np.int32]]]) -> pa.RecordBatch:
-    """The record batch of some pairs, from the ids of each side, one after the other, and their lengths."""
+    """Record batch of pairs, from the ids of each side, one pair after the other, and their lengths."""
     columns = []
     for ids, lengths in sides:
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int32)
@@ -211,9 +211,9 @@ def encode_corpus(
 def encode_corpora(
     corpora: Mapping[str, Corpus], tokenizers: Sequence[Tokenizer], config: CorpusConfig, cache: Cache
 ) -> tuple[dict[str, EncodedPairs], dict[str, Statistics], dict[str, Mask]]:
-    """The encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
+    """Encoded pairs of each corpus, their statistics, and the masks of pairs that are short enough; cached."""
     text_key = next(iter(corpora.values())).fingerprint
-    key = fingerprint(text_key, [each.to_json() for each in tokenizers], config.max_tokens, config.tags)
+    key = fingerprint(text_key, [tokenizer.to_json() for tokenizer in tokenizers], config.max_tokens, config.tags)
 
     def encode(folder: Path) -> None:
         num_bytes = sum({corpus.file: corpus.file.size() for corpus in corpora.values()}.values())

@@ -1,19 +1,17 @@
-"""How the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
+"""Packed layouts: where the tokens of sequences lie in memory. Knows lengths and ids; does not know models.
 
 Most operations treat each token by itself, so training packs tokens one after the other, without padding. Attention
-alone needs a grid of sequences x positions: it gathers the cells from the rows of tokens by index, and the rows from
-the cells, which costs no more than the copy that splitting heads needs anyway.
+alone needs a matrix of sequences x positions. It gathers the slots of the matrix from the rows of tokens by index, and
+the rows from the slots, which costs no more than the copy that splitting heads needs anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -23,119 +21,100 @@ from mt_cli.tokenizer.special import PAD_ID
 
 _TOKENS_PER_OCTAVE, _SEQUENCES_PER_OCTAVE, _MULTIPLE_OF_POSITIONS = 16, 8, 2
 """Sizes between a number and its double. Shapes should recur: on CPUs a new shape of a bf16 product costs half a
-millisecond, and memory, and a batch has thirty products. An epoch of the captions has 60 shapes of grids instead of 93,
-and 13 numbers of tokens instead of hundreds."""
+millisecond, and memory, and a batch has thirty products. An epoch of the captions has 60 shapes of matrices instead of
+93, and 13 numbers of tokens instead of hundreds."""
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Where the rows of tokens belong in a grid of B sequences x T positions.
+class PackedLayout:
+    """Position of each row of tokens in a matrix of B sequences x T positions.
 
-    Packed tokens follow each other, with `rows` and `cells` as the index there and back. Their number is rounded up by
+    Packed tokens follow each other, with `rows` and `slots` as the index there and back. Their number is rounded up by
     padding rows, and the number of sequences by empty sequences, to which the padding belongs: no token attends to it,
-    and it has no gradient. Padded tokens are the grid itself: row b*T + t is cell (b, t), and there is no index.
+    and it has no gradient. Padded tokens are the matrix itself: row b*T + t is slot (b, t), and there is no index.
     """
 
     positions: Tensor  # N, the position of each row in its sequence; or one position for all.
     num_positions: int  # Larger than every position.
-    mask: Tensor  # BxT, True where a token may be attended to, and in one cell of each empty sequence.
+    mask: Tensor  # BxT, True where a token may be attended to, and in one slot of each empty sequence.
     num_tokens: int  # Rows without those added to round up.
     num_sequences: int  # Sequences without the empty ones.
-    rows: Tensor | None = None  # BxT, the row in each cell, of padding where there is no token. With heads, BxHxT.
-    cells: Tensor | None = None  # N, the cell b*T + t of each row. With heads, NxH.
-    turns: Tensor | None = None  # NxC complex numbers, by which rotary attention turns the C pairs of each row.
+    rows: Tensor | None = None  # BxT, the row in each slot, of padding where there is no token. With heads, BxHxT.
+    slots: Tensor | None = None  # N, the slot b*T + t of each row. With heads, NxH.
+    rotary_factors: Tensor | None = None  # NxC complex numbers, which rotate the C pairs of elements of each row.
 
-    def moved(self, move: Callable[[Tensor], Tensor]) -> Grid:
-        """The grid with each tensor moved, such as to a device."""
-        tensors: dict[str, Any] = {name: move(each) for name, each in vars(self).items() if isinstance(each, Tensor)}
-        return replace(self, **tensors)
-
-    def twice(self) -> Grid:
-        """The packed grid followed by a copy of it, each with its padding rows and empty sequences."""
-        assert self.rows is not None and self.cells is not None
+    def twice(self) -> PackedLayout:
+        """Packed layout followed by a copy of it, each with its padding rows and empty sequences."""
+        assert self.rows is not None and self.slots is not None
         num_rows = len(self.positions)
-        return Grid(
+        return PackedLayout(
             self.positions.repeat(2),
             self.num_positions,
             self.mask.repeat(2, 1),
             num_rows + self.num_tokens,
             len(self.mask) + self.num_sequences,
             torch.cat([self.rows, self.rows + num_rows]),
-            torch.cat([self.cells, self.cells + self.rows.numel()]),
+            torch.cat([self.slots, self.slots + self.rows.numel()]),
         )
 
-    def halves(self, middle: int) -> tuple[Grid, Grid]:
-        """The packed grids of the sequences before `middle` and of the others, on the same device."""
-        lengths = self.mask[: self.num_sequences].sum(dim=1).cpu().numpy()
-        device = self.mask.device
-        first, second = (grid_of(each).moved(lambda x: x.to(device)) for each in (lengths[:middle], lengths[middle:]))
-        return first, second
-
-    def split_ids(self, ids: Tensor, halves: tuple[Grid, Grid]) -> tuple[Tensor, Tensor]:
-        """The packed ids of two halves of this grid."""
-        start = halves[0].num_tokens
-        first, second = ids[:start], ids[start : self.num_tokens]
-        paddings = [(0, len(half.positions) - half.num_tokens) for half in halves]
-        return F.pad(first, paddings[0], value=PAD_ID), F.pad(second, paddings[1], value=PAD_ID)
-
     def padded(self, ids: Tensor) -> Tensor:
-        """Packed ids as a matrix with a row for each sequence, padded on the right."""
+        """Matrix of packed ids with a row for each sequence, padded on the right."""
         return ids[self.rows][: self.num_sequences]
 
-    def of_heads(self, num_heads: int) -> Grid:
-        """The grid of N*H rows, of which each token has one for each head."""
-        if self.rows is None or self.cells is None:
+    def with_heads(self, num_heads: int) -> PackedLayout:
+        """Layout of N*H rows: one for each head of each token."""
+        if self.rows is None or self.slots is None:
             return self
         heads = torch.arange(num_heads, device=self.rows.device)
         rows_BHT = self.rows[:, None, :] * num_heads + heads[:, None]
-        sequences, positions = self.cells // self.num_positions, self.cells % self.num_positions
-        cells_NH = (sequences[:, None] * num_heads + heads) * self.num_positions + positions[:, None]
-        return replace(self, rows=rows_BHT, cells=cells_NH)
+        sequences, positions = self.slots // self.num_positions, self.slots % self.num_positions
+        slots_NH = (sequences[:, None] * num_heads + heads) * self.num_positions + positions[:, None]
+        return replace(self, rows=rows_BHT, slots=slots_NH)
 
 
-def padded_grid(ids_BT: Tensor) -> Grid:
-    """The grid of padded ids."""
+def padded_layout(ids_BT: Tensor) -> PackedLayout:
+    """Layout of padded ids."""
     num_sequences, length = ids_BT.shape
     positions = torch.arange(length, device=ids_BT.device).repeat(num_sequences)
-    return Grid(positions, length, ids_BT != PAD_ID, num_sequences * length, num_sequences)
+    return PackedLayout(positions, length, ids_BT != PAD_ID, num_sequences * length, num_sequences)
 
 
-def grid_of(lengths: NDArray[np.integer[Any]]) -> Grid:
-    """The packed grid of sequences with these lengths: at least one sequence, none of them empty."""
+def packed_layout(lengths: NDArray[np.integer[Any]]) -> PackedLayout:
+    """Packed layout of sequences with these lengths: at least one sequence, none of them empty."""
     num_sequences, num_tokens = len(lengths), int(lengths.sum())
     num_rows = round_up(num_tokens + 1, _TOKENS_PER_OCTAVE)
     num_columns = -(-int(lengths.max()) // _MULTIPLE_OF_POSITIONS) * _MULTIPLE_OF_POSITIONS
-    num_grid_rows = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
+    num_all_sequences = round_up(num_sequences + 1, _SEQUENCES_PER_OCTAVE)
     positions = np.zeros(num_rows, dtype=np.int64)
-    cells = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
+    slots = np.full(num_rows, num_sequences * num_columns, dtype=np.int64)
     positions[:num_tokens] = np.arange(num_tokens) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    cells[:num_tokens] = np.repeat(np.arange(num_sequences) * num_columns, lengths) + positions[:num_tokens]
-    rows = np.full((num_grid_rows, num_columns), num_tokens, dtype=np.int64)
-    rows.reshape(-1)[cells[:num_tokens]] = np.arange(num_tokens)
+    slots[:num_tokens] = np.repeat(np.arange(num_sequences) * num_columns, lengths) + positions[:num_tokens]
+    rows = np.full((num_all_sequences, num_columns), num_tokens, dtype=np.int64)
+    rows.reshape(-1)[slots[:num_tokens]] = np.arange(num_tokens)
     mask = rows != num_tokens
     mask[num_sequences:, 0] = True
-    tensors = [torch.from_numpy(each) for each in (positions, mask, rows, cells)]
-    return Grid(tensors[0], num_columns, tensors[1], num_tokens, num_sequences, *tensors[2:])
+    return PackedLayout(
+        torch.from_numpy(positions),
+        num_columns,
+        torch.from_numpy(mask),
+        num_tokens,
+        num_sequences,
+        torch.from_numpy(rows),
+        torch.from_numpy(slots),
+    )
 
 
 def round_up(number: int, sizes_per_octave: int) -> int:
-    """The next multiple of 8, or of a step that leaves `sizes_per_octave` sizes between a number and its double."""
+    """Next multiple of 8, or of a step that leaves `sizes_per_octave` sizes between a number and its double."""
     multiple: int = max(8, 2 ** (number.bit_length() - 1) // sizes_per_octave)
     return -(-number // multiple) * multiple
 
 
-def pack(ids: NDArray[np.integer[Any]], grid: Grid, start: int | None = None, end: int | None = None) -> Tensor:
-    """N ids (int64) of the sequences of a packed grid, each between an optional start and end, then padding.
-
-    `ids` are those of all sequences, one after the other, without start and end.
-    """
-    packed = np.full(len(grid.positions), PAD_ID, dtype=np.int64)
-    tokens = packed[: grid.num_tokens]
-    is_first = grid.positions.numpy()[: grid.num_tokens] == 0
-    is_id = np.ones(grid.num_tokens, dtype=bool)
-    for special, is_place in ((start, is_first), (end, np.append(is_first[1:], True))):
-        if special is not None:
-            tokens[is_place] = special
-            is_id &= ~is_place
-    tokens[is_id] = ids
+def pack(ids: NDArray[np.integer[Any]], layout: PackedLayout, special: int, at_end: bool) -> Tensor:
+    """N ids (int64): consecutive sequences, each with the id `special` at its end or else at its start, and padding."""
+    is_first = layout.positions.numpy()[: layout.num_tokens] == 0
+    is_special = np.append(is_first[1:], True) if at_end else is_first
+    packed = np.full(len(layout.positions), PAD_ID, dtype=np.int64)
+    tokens = packed[: layout.num_tokens]
+    tokens[is_special], tokens[~is_special] = special, ids
     return torch.from_numpy(packed)

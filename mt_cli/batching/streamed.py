@@ -26,7 +26,7 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 class StreamedPairs:
     """Training pairs that are read again in every epoch; each buffer of them is a pool.
 
-    Each corpus fills a share of the buffer, in proportion to its weight, until it is exhausted. Duplicates are found
+    Each corpus fills a share of the buffer, in proportion to its weight, until it is exhausted. Duplicates are dropped
     only within a buffer. To resume within an epoch, the pairs before the position are read and skipped.
     """
 
@@ -44,15 +44,15 @@ class StreamedPairs:
         self._config, self._tokenizers, self._seed, self._group = config, tokenizers, seed, group
         self._evaluation_hashes, self._spelling = evaluation_hashes, spelling
         self.counts: list[Counter[str]] = [Counter() for _ in config.train]
-        """For each corpus, the number of rows read since the start by status, as in `STATUS_NAMES`; `damaged` counts
-        skipped files and units."""
+        """Number of rows of each corpus read since the start, by status, as in `STATUS_NAMES`; `damaged` counts skipped
+        files and units."""
 
     def first_place(self, pool: int) -> int:
-        """A number for the first pair of a pool; the next ones follow. No number occurs in two pools of an epoch."""
+        """Number of the first pair of a pool; the next pairs follow. No number occurs in two pools of an epoch."""
         return pool << 32
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch from number `first` on."""
+        """Pools of an epoch from number `first` on."""
         records = [Record() for _ in self._config.train]
         num_skipped = [0] * len(records)
         for number, buffer in enumerate(_buffers(self._config, records)):
@@ -64,7 +64,7 @@ class StreamedPairs:
                 yield pairs, np.random.default_rng([self._seed, epoch, number]).permutation(len(pairs))
 
     def _encode(self, buffer: Sequence[Sequence[Row]]) -> EncodedPairs:
-        """The ids of the rows that are kept. Several processes encode a share of the blocks each, and exchange them."""
+        """Encode the rows that are kept; several processes share the blocks and exchange the ids."""
         blocks = _filtered_blocks(buffer, self._config, self._evaluation_hashes, self._spelling)
         encoded = self._group.map_shares(self._encode_blocks, [block for _, block in blocks])
         batches, part_sizes = [], [0] * len(buffer)
@@ -82,7 +82,7 @@ class StreamedPairs:
 
 
 def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITTEN) -> list[Pair]:
-    """The first `number` pairs of a stream that are kept, for training tokenizers."""
+    """First `number` kept pairs of a stream, for training tokenizers."""
     pairs: list[Pair] = []
     for buffer in _buffers(config, [Record() for _ in config.train]):
         for _, block in _filtered_blocks(buffer, config, [hashes_of([])] * 2, spelling):
@@ -93,12 +93,12 @@ def first_pairs(config: CorpusConfig, number: int, spelling: Spelling = AS_WRITT
 
 
 def _buffers(config: CorpusConfig, records: Sequence[Record]) -> Iterator[list[list[Row]]]:
-    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all of these are exhausted.
+    """Buffers of `shuffle_buffer` rows, divided among the training corpora, until all corpora are exhausted.
 
-    The record of each corpus receives what its reader skips.
+    The record of a corpus receives the files and units that its reader skips.
     """
-    both = zip(config.train, records, strict=True)
-    readers = [iter(read_rows(source, config.languages, record)) for source, record in both]
+    sources = zip(config.train, records, strict=True)
+    readers = [iter(read_rows(source, config.languages, record)) for source, record in sources]
     weights = np.array([source.weight or 1.0 for source in config.train])
     while True:
         sizes = np.maximum(1, np.round(config.shuffle_buffer * weights / weights.sum())).astype(int)
@@ -112,7 +112,7 @@ def _buffers(config: CorpusConfig, records: Sequence[Record]) -> Iterator[list[l
 def _filtered_blocks(
     buffer: Sequence[Sequence[Row]], config: CorpusConfig, evaluation_hashes: Sequence[Hashes], spelling: Spelling
 ) -> list[tuple[int, Block]]:
-    """The rows of a buffer in blocks, with the status of each row; each block with the number of its corpus."""
+    """Filter the rows of a buffer, in blocks with the status of each row; each block has the number of its corpus."""
     filters = [config.filters_of(source) for source in config.train]
     blocks = [
         (part, block)
@@ -124,6 +124,6 @@ def _filtered_blocks(
         hashes = np.concatenate([block.hashes for _, block in blocks], axis=1)
         drop_repeated(statuses, hashes, [(len(block), filters[part]) for part, block in blocks], evaluation_hashes)
         ends = np.cumsum([len(block) for _, block in blocks])
-        for (_, block), each in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
-            block.statuses[:] = each
+        for (_, block), statuses_of_block in zip(blocks, np.split(statuses, ends[:-1]), strict=True):
+            block.statuses[:] = statuses_of_block
     return blocks

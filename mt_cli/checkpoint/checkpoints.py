@@ -1,4 +1,4 @@
-"""The checkpoints of a run: states to resume from, the best, validated ones for means, frozen weights below adapters.
+"""Checkpoints of a run: states to resume from, the best, validated ones for averages, frozen weights below adapters.
 
 `Checkpoints` is the base class of `RunDirectory`, which adds the other files of a run (`directory.py`).
 """
@@ -24,7 +24,7 @@ from mt_cli.model.transformer import Transformer
 
 
 class Checkpoints:
-    """The folder `checkpoints` of a run directory."""
+    """Folder `checkpoints` of a run directory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Checkpoints:
 
     @contextmanager
     def _opened_frozen_weights(self) -> Iterator[Checkpoint]:
-        """Context manager that opens the weights below adapters, which no later training can make again."""
+        """Context manager that opens the weights below adapters, which later training cannot restore."""
         try:
             with open_checkpoint(self.base_path) as checkpoint:
                 yield checkpoint
@@ -60,31 +60,31 @@ class Checkpoints:
             raise RunError(f"{error}; restore it, or train again with --fresh") from None
 
     def state_paths(self) -> list[Path]:
-        """The files from which training can resume: `last`, then older ones, newest first."""
+        """Files from which training can resume: `last`, then older ones, newest first."""
         return [path for path in (self.last_path, *self._older_states().values()) if path.is_file()]
 
     def newest_state(self) -> tuple[Path | None, RunState]:
-        """The newest file that is not damaged, and its state; None and an empty state if there is no such file."""
+        """Path and state of the newest intact checkpoint; None and an empty state if there is none."""
         for path in self.state_paths():
             with suppress(DamagedFileError), open_checkpoint(path) as checkpoint:
                 return path, checkpoint.state
         return None, RunState()
 
     def path_of(self, name: str | None = None) -> Path:
-        """The file of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
+        """File of the checkpoint with this name; None: `best`, or `last` if no `best` exists.
 
         A name is `best`, `before_average`, `last`, `step-N` or `validated-N`. Raises RunError if it is missing.
         """
         if name is None:
             return self.best_path if self.best_path.exists() else self.last_path
-        found = (self.best_path, self.before_average_path, *self.state_paths(), *self.validated().values())
-        paths = {path.stem: path for path in found if path.is_file()}
+        candidates = (self.best_path, self.before_average_path, *self.state_paths(), *self.validated().values())
+        paths = {path.stem: path for path in candidates if path.is_file()}
         if name not in paths:
             raise RunError(f"{self.path}: no checkpoint {name}; there are {', '.join(paths) or 'none yet'}")
         return paths[name]
 
     def _older_states(self) -> dict[int, Path]:
-        """Step and path of the states before the last one, newest first."""
+        """Step and path of the states before `last`, newest first."""
         return dict(sorted(self._numbered("step"), reverse=True))
 
     def _numbered(self, kind: str) -> Iterator[tuple[int, Path]]:
@@ -101,7 +101,7 @@ class Checkpoints:
         save_checkpoint(self.last_path.with_name(f"validated-{step}.safetensors"), model, state)
 
     def prune_validated(self, steps: Collection[int]) -> None:
-        """Remove all validated checkpoints but those of these steps."""
+        """Remove all validated checkpoints except for the ones of these steps."""
         for step, path in self.validated().items():
             if step not in steps:
                 remove(path)
@@ -118,7 +118,7 @@ class Checkpoints:
     ) -> None:
         """Write everything that resuming needs as `last`; the `keep_last` good states before it stay as `step-N`.
 
-        A state is good unless training is diverging; then the last good one stays, whatever `keep_last` is. The state
+        A state is good unless training is diverging; the last good one stays then, whatever `keep_last` is. The state
         before the first step is `step-0`, never `last`, because it holds no trained model. Raises MtError if it cannot
         be written; the previous states are then untouched.
         """
@@ -142,19 +142,19 @@ class Checkpoints:
                 remove(older_path)
 
     def save_best(self, model: nn.Module, state: Mapping[str, Any]) -> None:
-        """Write the weights of the best step; the previous ones are kept until a state that knows the new is saved.
+        """Write the weights of the best step; the previous best is kept until the next state is saved.
 
-        Raises MtError if they cannot be written; the previous ones are then untouched.
+        Raises MtError if they cannot be written; the previous best is then untouched.
         """
         if self.best_path.exists() and not self.former_best_path.exists():
             _keep_as(self.best_path, self.former_best_path)
         save_checkpoint(self.best_path, model, state)
 
     def save_average(self, model: nn.Module, state: Mapping[str, Any], steps: Sequence[int]) -> None:
-        """Write a mean of checkpoints as `best`; the best one that is no mean stays as `before_average`.
+        """Write an average of checkpoints as `best`; keep the best one that is no average as `before_average`.
 
-        As any `best` that no saved state knows, it is replaced by the one before it when the run resumes. Raises
-        MtError if it cannot be written; `best` is then untouched.
+        The average is replaced by the best before it when the run resumes, as any `best` that is newer than the saved
+        state. Raises MtError if it cannot be written; `best` is then untouched.
         """
         best = self.best_state()
         if best is not None and not best.averaged_steps:
@@ -162,15 +162,15 @@ class Checkpoints:
         self.save_best(model, {**state, "averaged_steps": list(steps)})
 
     def best_state(self) -> RunState | None:
-        """The state that was saved with the best checkpoint; None if that is missing or damaged."""
+        """State that was saved with the best checkpoint; None if that is missing or damaged."""
         with suppress(RunError), open_checkpoint(self.best_path) as checkpoint:
             return checkpoint.state
         return None
 
     def restore_best(self, step: int) -> None:
-        """Put the previous best checkpoint back if it is of this step.
+        """Put the previous best checkpoint back if it belongs to this step.
 
-        Both are there if a run was stopped between a validation and the next save.
+        There is a previous one only if a run was stopped between a validation and the next save.
         """
         with suppress(RunError), open_checkpoint(self.former_best_path) as checkpoint:
             if checkpoint.state.best_step == step:
@@ -180,13 +180,13 @@ class Checkpoints:
         return self.last_path.with_name(f"step-{step}.safetensors")
 
 
-def _keep_as(path: Path, kept: Path) -> None:
-    """Give a file a second name, or where the file system has no hard links, another name."""
-    remove(kept)
+def _keep_as(path: Path, copy: Path) -> None:
+    """Link a file under a second name, or rename it if the file system has no hard links."""
+    remove(copy)
     try:
-        os.link(path, kept)
+        os.link(path, copy)
     except FileNotFoundError:
         return
     except OSError:
-        with suppress(OSError):  # If something is in the way, only this older file is not kept.
-            path.rename(kept)
+        with suppress(OSError):  # If something is in the way, only this older file is lost.
+            path.rename(copy)

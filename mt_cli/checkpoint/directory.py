@@ -1,30 +1,34 @@
-"""The run directory: its files, the lock on it, the newest run, and whether a config may resume a run.
+"""Run directory: its files, its lock, the newest run, and whether a config may resume a run.
 
-Its checkpoints are inherited from `checkpoints.py`.
+The base class in `checkpoints.py` has the checkpoints.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from mt_cli.checkpoint.checkpoints import Checkpoints
-from mt_cli.checkpoint.lock import LOCK, RunLock
 from mt_cli.config.loading import differences, load_config
 from mt_cli.config.sections import Config, may_change
 from mt_cli.corpus.identity import PairHashes
-from mt_cli.errors import RunError
+from mt_cli.errors import RunError, reason
+from mt_cli.machine.console import say
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.machine.storage import (
+    check_plain,
     check_regular,
     is_folder,
     read_regular,
@@ -36,11 +40,13 @@ from mt_cli.machine.storage import (
 )
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, TokenizerPair, load_tokenizers, save_tokenizers
 
+LOCK = ".lock"
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
 _MAX_PAIRS_BYTES = 2**34
 
 
 class RunDirectory(Checkpoints):
-    """A directory that holds one run."""
+    """Directory of one run."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -50,7 +56,9 @@ class RunDirectory(Checkpoints):
         self.report_path = path / "report.json"
         self.bad_batch_path = path / "bad_batch.jsonl"
         self.training_pairs_path = path / "training_pairs.bin"
-        self._lock = RunLock(path)
+        # The lock ends with its process. A mere file would outlive a killed process, and the run could not resume.
+        options: dict[str, Any] = {"thread_local": False, "fallback_to_soft": False, "on_acquired": _write_owner}
+        self._lock = FileLock(path / LOCK, blocking=False, **options)
 
     def create(self, config: Config, tokenizers: TokenizerPair) -> None:
         """Make the directory, with the complete config and the tokenizers."""
@@ -62,7 +70,7 @@ class RunDirectory(Checkpoints):
         write_text(self.config_path, config.to_yaml())
 
     def save_training_pairs(self, hashes: PairHashes) -> None:
-        """Save hashes of the pairs that the weights are trained on, from `pair_hashes`; those of parents included."""
+        """Save the `pair_hashes` of all pairs that the weights are trained on, including the pairs of parents."""
         content = np.unique(hashes).astype("<u8").tobytes()
         head = np.array([len(content), zlib.crc32(content)], "<u8").tobytes()
         write_bytes(self.training_pairs_path, head + content)
@@ -76,14 +84,14 @@ class RunDirectory(Checkpoints):
         if not os.path.lexists(path):
             return None
         with reading(path, RunError):
-            file = read_regular(path, _MAX_PAIRS_BYTES)
-        head, content = file[:16], file[16:]
+            data = read_regular(path, _MAX_PAIRS_BYTES)
+        head, content = data[:16], data[16:]
         if len(content) % 8 or head != np.array([len(content), zlib.crc32(content)], "<u8").tobytes():
             raise RunError(f"{path}: is damaged; restore it, or delete it (then comparisons cannot use it)")
         return np.frombuffer(content, "<u8").astype(np.uint64)
 
     def config(self) -> Config:
-        """The config of the run; raises RunError if this is no run directory."""
+        """Config of the run; raises RunError if this is no run directory."""
         if not is_folder(self.path):
             near = difflib.get_close_matches(self.path.name, [path.name for path in Path("runs").glob("[!.]*")], n=1)
             hint = f", did you mean {Path('runs') / near[0]}?" if near else ""
@@ -97,11 +105,11 @@ class RunDirectory(Checkpoints):
         return load_config(self.config_path)
 
     def tokenizers(self, config: Config) -> TokenizerPair:
-        """Source and target tokenizer; the same object twice if it is shared."""
+        """Source and target tokenizer, one object if they are shared."""
         return load_tokenizers(self.path, config)
 
     def frozen_file_digests(self) -> dict[str, str]:
-        """The SHA-256 of what training does not change: tokenizer files, and the weights below adapters.
+        """SHA-256 of tokenizer files, and of the frozen weights below adapters: training changes neither.
 
         Raises RunError if one cannot be read.
         """
@@ -115,7 +123,7 @@ class RunDirectory(Checkpoints):
         return digests
 
     def check_frozen_files(self, fingerprints: Mapping[str, str]) -> None:
-        """Raise RunError unless these files are those that a checkpoint with these fingerprints was trained with."""
+        """Raise RunError if tokenizers or frozen weights are not the files with which a checkpoint was trained."""
         digests = self.frozen_file_digests()
         for name, digest in fingerprints.items():
             is_base = name == self.base_path.name
@@ -140,7 +148,7 @@ class RunDirectory(Checkpoints):
         return False
 
     def check_resumable(self, previous: Config, config: Config) -> list[str]:
-        """A line for each option that changed; raises RunError if some of them would give another model."""
+        """List the options that changed, a line each; raise RunError if some of them would give another model."""
         changed = {
             key: f"{key}: was {_short(old)}, now {_short(new)}"
             for key, (old, new) in differences(previous, config).items()
@@ -151,7 +159,7 @@ class RunDirectory(Checkpoints):
         return list(changed.values())
 
     def _advice_on_changes(self, previous: Config, refused: Collection[str]) -> str:
-        """How to train with options that may not change in this run, given by their dotted keys."""
+        """Advice on training with options, given by dotted keys, that may not change in this run."""
         fresh = "To start over with random weights, use --fresh (the old run is moved aside)"
         is_other_model = any(key.partition(".")[0] in ("model", "tokenizer", "init") for key in refused)
         if is_other_model:
@@ -165,15 +173,14 @@ class RunDirectory(Checkpoints):
         )
 
     def is_empty(self) -> bool:
-        """Whether there is nothing in it except the lock."""
+        """Whether the directory contains nothing except the lock."""
         return all(path.name == LOCK for path in self.path.iterdir())
 
     def locked(self, group: Group = ALONE) -> AbstractContextManager[None]:
-        """Context manager that keeps other programs out; it makes the directory, and removes it if it stays empty.
+        """Context manager that makes the directory and locks it, and removes it if it stays empty.
 
-        The main process of a group does that for all.
-
-        Raises RunError if another process trains this run, or the directory cannot be made or has a link in it.
+        The main process of a group does this for all processes. Raises RunError if another process trains this run or
+        there is a link in the directory, and InputError or MtError if the directory cannot be made.
         """
         return group.on_main(self._locked) or nullcontext()
 
@@ -181,7 +188,7 @@ class RunDirectory(Checkpoints):
     def _locked(self) -> Iterator[None]:
         made = [path for path in (self.path, self.path.parent) if not path.exists()]
         try:
-            self._lock.take()
+            self._take_lock()
             yield
         finally:
             self._lock.release()
@@ -189,17 +196,54 @@ class RunDirectory(Checkpoints):
                 (self.path / LOCK).unlink(missing_ok=True)
                 remove_empty(*made)
 
+    def _take_lock(self) -> None:
+        """Make the directory and lock it; if the file system has no locks, print that instead."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            check_plain(self.path)
+            self._lock.acquire()
+        except Timeout:
+            owner = _owner_of(self.path / LOCK)
+            raise RunError(
+                f"{self.path}: another process ({owner}) trains this run; wait for it, or give the config another name"
+            ) from None
+        except FileExistsError:
+            raise RunError(
+                f"{self.path}: a file or a broken link has this name; remove it, or rename the run"
+            ) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise refusal(self.path, error) from None
+            problem = f"this file system cannot lock files ({reason(error)})"
+            say(f"mt: {self.path}: {problem}; make sure that no other process trains this run")
+
     def move_aside(self) -> Path:
         """Rename the directory to the first free `NAME.old-N`, return that, and lock a new one if it was locked."""
         number = 1
         while os.path.lexists(aside := self.path.with_name(f"{self.path.name}.old-{number}")):
             number += 1
         self.path.rename(aside)
-        if self._lock.is_taken:
+        if self._lock.is_locked:
             self._lock.release()
             (aside / LOCK).unlink(missing_ok=True)
-            self._lock.take()
+            self._take_lock()
         return aside
+
+
+def _write_owner(descriptor: int) -> None:
+    """Write the number of this process into its lock file."""
+    with suppress(OSError):  # On a full disk the lock still holds.
+        os.truncate(descriptor, 0)
+        # Windows locks the first byte, which other processes then cannot read.
+        os.write(descriptor, f" process {os.getpid()}".encode("ascii"))
+
+
+def _owner_of(path: Path) -> str:
+    with suppress(OSError), path.open("rb", buffering=0) as file:
+        file.seek(1)
+        if number := re.search(rb"[0-9]+", file.read(100)):
+            return f"process {number[0].decode('ascii')}"
+    return "unknown"
 
 
 def _short(value: Any) -> str:
@@ -208,7 +252,7 @@ def _short(value: Any) -> str:
 
 
 def newest_run(root: Path = Path("runs")) -> Path:
-    """The run below `root` whose weights were written last; raises RunError if there is none."""
+    """Run below `root` with the newest weights; raises RunError if there is none."""
     paths = (path for name in ("best", "last") for path in root.glob(f"*/checkpoints/{name}.safetensors"))
     weights = [path for path in paths if path.is_file()]
     if not weights:
@@ -217,9 +261,9 @@ def newest_run(root: Path = Path("runs")) -> Path:
 
 
 UNKNOWN_CORPUS = "corpus of an imported model (unknown).tsv"
-"""Stands in the config of an imported run for the corpus that it was trained on."""
+"""Name of the unknown training corpus in the config of an imported run."""
 
 
 def is_imported(config: Config) -> bool:
-    """Whether the config is that of an imported run, whose corpora are not known."""
+    """Whether a config belongs to an imported run, whose corpora are not known."""
     return any(getattr(source, "file", None) == UNKNOWN_CORPUS for source in config.corpus.train)

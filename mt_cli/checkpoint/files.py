@@ -1,4 +1,4 @@
-"""Checkpoint files: written atomically with a checksum, and verified before anything in them is used.
+"""Checkpoint files: written atomically with a checksum, and verified before their content is used.
 
 Weights, optimizer state and random states are tensors in a safetensors file, everything else is JSON in its header.
 Nothing is ever unpickled.
@@ -26,14 +26,14 @@ from mt_cli.checkpoint.state import RunState
 from mt_cli.checkpoint.untrusted_weights import FLOATS
 from mt_cli.errors import DamagedFileError, RunError, reason
 from mt_cli.machine.storage import check_regular, write_atomically
-from mt_cli.model.trainable import own_weights
+from mt_cli.model.trainable import saved_weights
 
 FORMAT = 2
 """Version of the checkpoint format; raised when older checkpoints can no longer be read."""
 _MAX_HEADER_BYTES = 2**25
 _CHUNK_BYTES = 2**22
 _NUM_NUMPY_KEYS = 624
-"""Of its Mersenne twister, which does not check the position in them."""
+"""Numbers in the state of numpy's Mersenne twister, which does not check its position among them."""
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NO_CHECKSUM = "0" * 64
 _WRONG_CONTENT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
@@ -48,11 +48,10 @@ def save_checkpoint(
 ) -> None:
     """Write weights, `asdict` of a state and, with an optimizer, everything that exact resumption needs.
 
-    `average` has the moving average of each weight, which `load_weights_into` then prefers.
-
-    Raises MtError if it cannot be written; the previous file is then untouched.
+    `average` has the moving average of each weight, which `load_weights_into` prefers. Raises MtError if the file
+    cannot be written; the previous file is then untouched.
     """
-    tensors = {f"model.{name}": weight.detach() for name, weight in own_weights(model).items()}
+    tensors = {f"model.{name}": weight.detach() for name, weight in saved_weights(model).items()}
     tensors |= {f"average.{name}": weight for name, weight in (average or {}).items()}
     metadata = {"format": str(FORMAT), "sha256": _NO_CHECKSUM, "state": json.dumps(dict(state))}
     if optimizer is not None:
@@ -76,10 +75,10 @@ def save_checkpoint(
 
 @contextmanager
 def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoint]:
-    """Context manager that gives the checkpoint in a file; one that is known to be intact is not verified again.
+    """Context manager that gives the checkpoint in a file, after verifying it unless `is_verified`.
 
     Raises RunError if the file is missing, of another format, or in a folder whose name is not UTF-8, and
-    DamagedFileError if it is damaged, which may show only inside the context.
+    DamagedFileError if it is damaged, perhaps only inside the context.
     """
     try:
         str(path).encode("utf-8")
@@ -97,28 +96,29 @@ def open_checkpoint(path: Path, is_verified: bool = False) -> Iterator[Checkpoin
 
 
 class Checkpoint:
-    """An open checkpoint file."""
+    """Open checkpoint file."""
 
     def __init__(self, path: Path, file: Any) -> None:
         self.path = path
         self._read: Callable[[str], Tensor] = file.get_tensor
-        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        self._shapes = {name: list(each.get_shape()) for name, each in slices.items()}
-        for name, each in slices.items():
-            if each.get_dtype() not in FLOATS and not name.startswith("random."):
-                raise ValueError(f"{name} has values of type {each.get_dtype()}, not floating-point numbers")
+        self._shapes: dict[str, list[int]] = {}
+        for name in file.keys():  # noqa: SIM118
+            tensor = file.get_slice(name)
+            self._shapes[name] = list(tensor.get_shape())
+            if tensor.get_dtype() not in FLOATS and not name.startswith("random."):
+                raise ValueError(f"{name} has values of type {tensor.get_dtype()}, not floating-point numbers")
         self._metadata: dict[str, str] = file.metadata()
         self.state = RunState.from_state(json.loads(self._metadata["state"]))
 
     @property
     def digest(self) -> str:
-        """The SHA-256 that the file has in its header."""
+        """SHA-256 of the file, from its header."""
         return self._metadata["sha256"]
 
     def check_fits(self, model: nn.Module) -> None:
-        """Raise RunError unless every weight of `own_weights` is there in its shape; the model may be on `meta`."""
+        """Raise RunError unless the file has all `saved_weights` in their shapes; the model may be on `meta`."""
         for kind in ("model", "average") if self._has_average else ("model",):
-            for name, weight in own_weights(model).items():
+            for name, weight in saved_weights(model).items():
                 saved, expected = self._shapes.get(f"{kind}.{name}"), list(weight.shape)
                 if saved is None:
                     raise RunError(f"{self.path}: no weight {name} in it; the config next to it is of another model")
@@ -126,38 +126,35 @@ class Checkpoint:
                     raise RunError(f"{self.path}: {name} is {saved}, but config and tokenizers require {expected}")
 
     def load_weights_into(self, model: nn.Module) -> None:
-        """Fill a model with the weights to translate with: their average, if the file has one.
-
-        Raises RunError as `check_fits`.
-        """
+        """Fill a model for translation: with the average if the file has one. Raises RunError as `check_fits`."""
         self.check_fits(model)
-        self._copy("average" if self._has_average else "model", own_weights(model))
+        self._copy("average" if self._has_average else "model", saved_weights(model))
 
     def restore(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, average: Mapping[str, Tensor] | None = None
     ) -> None:
-        """Fill all that training needs: model, optimizer, random generators and the average, if it has one.
+        """Fill model, optimizer, random generators and the average, if there is one, to resume training.
 
         Raises RunError as `check_fits`.
         """
         self.check_fits(model)
-        self._copy("model", own_weights(model))
+        self._copy("model", saved_weights(model))
         self._copy("average", average or {})
         self._fill_optimizer(optimizer)
         self._set_random_states(next(model.parameters()).device)
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights of the model by name, on the CPU; if there is an average, the raw ones."""
+        """Weights of the model by name, on the CPU, not averaged."""
         names = [name for name in self._shapes if name.startswith("model.")]
         return {name.removeprefix("model."): self._read(name) for name in names}
 
     def fingerprint(self) -> str:
-        """The SHA-256 of the weights by name: unlike `digest`, the same for each file with these weights."""
-        found = hashlib.sha256()
+        """SHA-256 of the names and the weights; unlike `digest`, it is independent of everything else in the file."""
+        sha256 = hashlib.sha256()
         for name, weight in sorted(self.weights().items()):
-            found.update(name.encode())
-            found.update(weight.contiguous().numpy().tobytes())
-        return found.hexdigest()
+            sha256.update(name.encode())
+            sha256.update(weight.contiguous().numpy().tobytes())
+        return sha256.hexdigest()
 
     def is_finite(self) -> bool:
         """Whether all weights are finite."""
@@ -181,9 +178,9 @@ class Checkpoint:
             shapes = {"step": [], "exp_avg": list(weight.shape), "exp_avg_sq": list(weight.shape)}
             if "momentum" in group:  # Muon.
                 shapes = {"momentum_buffer": list(weight.shape)}
-            state[index] = {key: self._read(f"optimizer.{index}.{key}") for key in shapes}
-            if any(list(value.shape) != shapes[key] for key, value in state[index].items()):
+            if any(self._shapes[f"optimizer.{index}.{key}"] != shape for key, shape in shapes.items()):
                 raise ValueError(f"the optimizer's state of parameter {index} has another shape")
+            state[index] = {key: self._read(f"optimizer.{index}.{key}") for key in shapes}
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
     def _set_random_states(self, device: torch.device) -> None:
@@ -213,7 +210,7 @@ def _write_checksum(path: str) -> None:
 
 
 def _verify(path: Path) -> None:
-    """Raise ValueError unless the file is as it was written, to the last bit; RunError if it has another format."""
+    """Raise ValueError if any bit of the file has changed since it was written, RunError if it has another format."""
     with path.open("rb") as file:
         header = _header(file)
         checksum, version = _CHECKSUM.search(header), re.search(rb'"format":"(\d{1,9})"', header)
@@ -233,7 +230,7 @@ def _header(file: BinaryIO) -> bytes:
 
 
 def _digest(file: BinaryIO, checksum: re.Match[bytes]) -> bytes:
-    """The SHA-256, in hexadecimal digits, of a file, with zeros in place of the checksum found in its header."""
+    """SHA-256, in hexadecimal digits, of a file with zeros in place of the checksum in its header."""
     file.seek(0)
     digest = hashlib.sha256(file.read(8 + checksum.start(1)) + _NO_CHECKSUM.encode())
     file.seek(len(_NO_CHECKSUM), os.SEEK_CUR)

@@ -1,12 +1,12 @@
-"""The state of a run: how far it has come, what was best, and by which rules it validates and stops.
+"""State of a run: its position, its best step, and the rules by which it validates and stops.
 
-A saved state is untrusted. `RunState.from_state` is the only place that reads one.
+A saved state is untrusted; only `RunState.from_state` reads one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple
@@ -21,7 +21,7 @@ _LARGEST_COUNT, _LARGEST_VALUE, _MOST_PROCESSES = 10**15, 1e30, 2**20
 
 
 class UnloggedStep(NamedTuple):
-    """What the next row of `metrics.jsonl` needs to know about a step; a skipped step has no tokens."""
+    """Part of a step in the next row of `metrics.jsonl`; a skipped step has no tokens."""
 
     cross_entropy: float
     """Sum over the target tokens, in nats."""
@@ -32,95 +32,104 @@ class UnloggedStep(NamedTuple):
 
 
 class ValidatedStep(NamedTuple):
-    """A validation whose weights are kept."""
+    """Validation whose weights are kept."""
 
     step: int
     value: float
-    """Of the metric `best_metric` of the state; higher is better."""
+    """Value of the metric `best_metric` of the state; higher is better."""
     loss: float
 
 
 @dataclass
 class Ancestor:
-    """A run whose weights another run, or a mean of runs, began with."""
+    """Run with whose weights another run, or an average of runs, began."""
 
     run: str
-    """Its name."""
+    """Name of the run."""
     languages: tuple[str, str]
     step: int
     weights: str
-    """The SHA-256 of its checkpoint."""
+    """SHA-256 of the checkpoint."""
     parents: list[Ancestor] = field(default_factory=list)
-    """The runs that it began with itself."""
+    """Parents of the run itself."""
+
+
+def describe_lineage(parents: Sequence[Ancestor], depth: int = 0) -> Iterator[str]:
+    """Describe each ancestor of a run in a line, the nearest first, indented by generation."""
+    for parent in parents:
+        source, target = parent.languages
+        indent = "  " * depth
+        yield f"{indent}from {parent.run}, {source} to {target}, step {parent.step:,} ({parent.weights[:12]})"
+        yield from describe_lineage(parent.parents, depth + 1)
 
 
 def last_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
-    """The last `number` validations."""
+    """Last `number` validations."""
     return sorted(validations)[max(0, len(validations) - number) :]
 
 
 def best_of(validations: Sequence[ValidatedStep], number: int) -> list[ValidatedStep]:
-    """The best `number` validations, the best first; of equal values the lower loss, then the later step."""
-    return sorted(validations, key=lambda each: (each.value, -each.loss, each.step), reverse=True)[:number]
+    """Best `number` validations, the best first; ties go to the lower loss, then to the later step."""
+    return sorted(validations, key=lambda step: (step.value, -step.loss, step.step), reverse=True)[:number]
 
 
 @dataclass
 class RunState:
-    """State of a run, without weights. Saved with every checkpoint.
+    """State of a run, without weights, saved with every checkpoint.
 
-    Its methods alone change it, but for `position`, which `optimization_steps` advances.
+    Only the methods change it, except for `position`, which `optimization_steps` advances.
     """
 
     position: Position = field(default_factory=Position)
     elapsed_seconds: Annotated[float, Field(ge=0)] = 0.0
     best_step: int = 0
     best_value: float | None = None
-    """Of `best_metric`; higher is better, a loss is negated."""
+    """Value of `best_metric` at the best step; higher is better, a loss is negated."""
     best_loss: float | None = None
-    """Validation loss of the same weights, which decides between equal values."""
+    """Validation loss at the best step, which decides between equal values."""
     best_metric: str = ""
-    """What `best_value` measures, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
+    """Metric of `best_value`, with BLEU's tokenizer: `bleu/13a`, `chrf`, `loss`."""
     parent_value: float | None = None
-    """Of `parent_metric`, for the weights that training began with; None if they are random, or not validated."""
+    """Value of `parent_metric` for the first weights; None if they are random, or not validated."""
     parent_metric: str = ""
     num_validations_without_better: int = 0
     validated_step: int = 0
     validations: list[ValidatedStep] = field(default_factory=list)
-    """The validations whose weights are kept, the oldest first."""
+    """Validations whose weights are kept, oldest first."""
     unlogged: list[UnloggedStep] = field(default_factory=list)
-    """The steps since the last row of `metrics.jsonl`."""
+    """Steps since the last row of `metrics.jsonl`."""
     recent_loss: float | None = None
     """Mean loss of the steps in the last row."""
     num_bad_steps: int = 0
-    """Steps skipped because their loss or gradient was not finite."""
+    """Number of steps skipped because their loss or gradient was not finite."""
     num_bad_steps_in_row: int = 0
     num_restarts: int = 0
-    """How often training went back after too many bad steps, each time with half the learning rate."""
+    """Number of times that training went back after too many bad steps, always with half the learning rate."""
     tracked_bytes: dict[str, int] = field(default_factory=dict)
     """Sizes, when this state was saved, of the files that grow during training."""
     loss_scale: dict[str, int | float] = field(default_factory=dict)
-    """With fp16, the factor of the loss and the rule by which it changes (`torch.amp.GradScaler.state_dict`)."""
+    """With fp16, factor of the loss and the rule by which it changes (`torch.amp.GradScaler.state_dict`)."""
     longest_source: int | None = None
-    """Tokens of the longest training source; None if unknown, as for streams."""
+    """Number of tokens of the longest training source; None if unknown, as for streams."""
     fingerprints: dict[str, str] = field(default_factory=dict)
-    """Fingerprints of the corpora and tokenizers that the run began with."""
+    """Fingerprints of corpora and tokenizers at the start of the run."""
     parents: list[Ancestor] = field(default_factory=list)
-    """The run whose weights this run began with, or of a mean of runs, these."""
+    """Run with whose weights this run began; for an average of runs, all of these."""
     launch_id: str = ""
-    """The launch in which the run began, if a launcher started its processes; see `Group`."""
+    """Launch in which the run began, if a launcher started its processes; see `Group`."""
     averaged_steps: list[int] | None = None
-    """If the weights saved with this state are a mean of checkpoints: the steps of these."""
+    """Steps of the averaged checkpoints if the weights saved with this state are an average."""
 
     @classmethod
     def from_state(cls, state: Any) -> RunState:
-        """The inverse of `asdict`; raises ValueError for any other value."""
-        found = _reader().validate_python(state)
-        _check_numbers("state", asdict(found))
-        if not 1 <= found.position.num_processes <= _MOST_PROCESSES:
+        """Validate a value that `asdict` made; raises ValueError for any other value."""
+        checked = _reader().validate_python(state)
+        _check_numbers("state", asdict(checked))
+        if not 1 <= checked.position.num_processes <= _MOST_PROCESSES:
             raise ValueError("num_processes: out of range")
-        if not isinstance(found.loss_scale.get("growth_interval", 1), int):
+        if not isinstance(checked.loss_scale.get("growth_interval", 1), int):
             raise ValueError("loss_scale: growth_interval is not a number of steps")
-        return found
+        return checked
 
     def set_elapsed(self, seconds: float) -> None:
         """Record the time of training so far."""
@@ -133,7 +142,7 @@ class RunState:
     def set_files(
         self, fingerprints: dict[str, str], tracked_bytes: dict[str, int], longest_source: int | None
     ) -> None:
-        """Record what the run was trained on, and the sizes of the files that grow, before a save."""
+        """Record the training data, and the sizes of the files that grow, before a save."""
         self.fingerprints, self.tracked_bytes, self.longest_source = fingerprints, tracked_bytes, longest_source
 
     def add_step(self, step: UnloggedStep) -> None:
@@ -153,7 +162,7 @@ class RunState:
         self.unlogged.clear()
 
     def is_better(self, value: float, loss: float) -> bool:
-        """Whether a validation beats the best one so far; one that is not finite never does."""
+        """Whether a validation beats the best one so far; values that are not finite never do."""
         if not math.isfinite(value) or not math.isfinite(loss):
             return False
         best_loss = math.inf if self.best_loss is None else self.best_loss
@@ -161,15 +170,15 @@ class RunState:
 
     @property
     def begins_with_parent(self) -> bool:
-        """Whether the next step is the first after the weights of another run, which have not been validated yet."""
+        """Whether the weights are those of another run, not trained further and not validated yet."""
         return bool(self.parents) and self.position.step == 0 and not self.parent_metric
 
     def set_parent(self, value: float, metric: str) -> None:
-        """Record what the weights score that training begins with."""
+        """Record the score of the weights of the parent."""
         self.parent_value, self.parent_metric = value if math.isfinite(value) else None, metric
 
     def is_below_parent(self, value: float | None, metric: str) -> bool:
-        """Whether a validation is worse than that of the weights that training began with, if it was by this metric."""
+        """Whether a validation is worse than the score of the parent by the same metric."""
         if value is None or self.parent_value is None or metric != self.parent_metric:
             return False
         return value < self.parent_value
@@ -187,18 +196,18 @@ class RunState:
         return is_best
 
     def keep_validation(self, step: int, value: float, loss: float, number: int) -> bool:
-        """Record a validation and forget all but the last and the best `number`; whether its weights are to be kept."""
-        known = [each for each in self.validations if each.step != step]
-        known += [ValidatedStep(step, value, loss)] if math.isfinite(value + loss) else []
-        self.validations = sorted({*last_of(known, number), *best_of(known, number)})
-        return step in [each.step for each in self.validations]
+        """Record a validation; keep only the last and the best `number`. Return whether to keep its weights."""
+        validations = [validation for validation in self.validations if validation.step != step]
+        validations += [ValidatedStep(step, value, loss)] if math.isfinite(value + loss) else []
+        self.validations = sorted({*last_of(validations, number), *best_of(validations, number)})
+        return step in [validation.step for validation in self.validations]
 
     def set_best(self, step: int, value: float | None, loss: float | None, metric: str) -> None:
-        """Record which step has the best weights, and their scores."""
+        """Record the best step and its scores."""
         self.best_step, self.best_value, self.best_loss, self.best_metric = step, value, loss, metric
 
     def reset_best(self, metric: str) -> None:
-        """Forget all validations, because another metric than this one measured them; the best step stays for now."""
+        """Forget all validations, because they used another metric than this one; the best step stays for now."""
         self.set_best(self.best_step, None, None, metric)
         self.num_validations_without_better, self.validations, self.validated_step = 0, [], 0
 
@@ -208,9 +217,9 @@ class RunState:
             setattr(self, name, getattr(other, name))
 
     def restarted(self, diverged: RunState) -> RunState:
-        """This state, to resume from after a later state of the same run diverged."""
-        kept = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
-        return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **kept)
+        """Copy of this state to resume from after a later state of the run diverged."""
+        newer = {name: getattr(diverged, name) for name in ("elapsed_seconds", "num_bad_steps", *_BEST)}
+        return replace(self, num_bad_steps_in_row=0, num_restarts=diverged.num_restarts + 1, **newer)
 
     def is_validation_due(self, config: TrainingConfig) -> bool:
         """Whether the config schedules a validation at this step."""
@@ -219,7 +228,7 @@ class RunState:
         return position.step > 0 and (position.step % every == 0 if every else ends_epoch)
 
     def reason_to_stop(self, config: TrainingConfig) -> str | None:
-        """The option of the config that ends the run here, with its value; None if the run continues."""
+        """Option of the config that ends the run here, with its value; None if the run continues."""
         reached = {
             "max_steps": config.max_steps is not None and self.position.step >= config.max_steps,
             "max_epochs": config.max_epochs is not None and self.position.epoch >= config.max_epochs,
@@ -237,11 +246,11 @@ def _reader() -> TypeAdapter[RunState]:
 def _check_numbers(name: str, value: Any) -> None:
     """Raise ValueError for a count that is negative or very large, and a value that is very large or not finite."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            _check_numbers(str(key), each)
+        for key, item in value.items():
+            _check_numbers(str(key), item)
     elif isinstance(value, list | tuple):
-        for each in value:
-            _check_numbers(name, each)
+        for item in value:
+            _check_numbers(name, item)
     elif isinstance(value, int) and not 0 <= value < _LARGEST_COUNT:
         raise ValueError(f"{name}: a count that is negative or too large")
     elif isinstance(value, float) and name != "recent_loss" and not abs(value) < _LARGEST_VALUE:

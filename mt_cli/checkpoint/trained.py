@@ -21,25 +21,31 @@ from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """The config, the tokenizers and the model of a checkpoint of a run."""
+    """Config, tokenizers and model of a checkpoint of a run."""
 
     config: Config
     tokenizers: TokenizerPair
     model: Transformer
-    """In fp32, on the CPU."""
+    """Model in fp32, on the CPU."""
     state: RunState
-    """The state that was saved with the checkpoint."""
+    """State that was saved with the checkpoint."""
     max_tokens: int
-    """Tokens of the longest source that the model was trained on, at most `corpus.max_tokens`."""
+    """Number of tokens of the longest source in training, at most `corpus.max_tokens`."""
     digest: str
-    """The SHA-256 of the checkpoint."""
+    """SHA-256 of the checkpoint."""
+
+    @property
+    def ancestor(self) -> Ancestor:
+        """Entry for this run in the state and the report of a run that begins with its weights."""
+        state = self.state
+        return Ancestor(self.config.name, self.config.corpus.languages, state.best_step, self.digest, state.parents)
 
     @classmethod
     def load(cls, path: str | Path, checkpoint: str | None = None, is_merged: bool = True) -> TrainedRun:
         """Load a checkpoint by its name, such as `last`; None is the best one, or the last if none was validated.
 
-        Of `last` and `step-N`, these are the averaged weights if the run has `training.ema_decay`. Adapters are merged
-        into the weights that they adapt unless `is_merged` is false.
+        For `last` and `step-N` of a run with `training.ema_decay`, load the averaged weights. Merge adapters into the
+        weights that they adapt unless `is_merged` is false.
 
         Raises RunError if the directory is not a run, has no such checkpoint, or its files do not fit together. Raises
         DamagedFileError if the checkpoint is damaged; the message says what to do.
@@ -86,19 +92,22 @@ def _note_missing_best(path: Path, state: RunState) -> None:
 
 
 def load_together(paths: Sequence[str | Path], purpose: str, checkpoint: str | None = None) -> list[TrainedRun]:
-    """Several runs; raises InputError if languages, vocabularies or tags differ. `purpose` is what needs equal ones."""
+    """Load several runs for a `purpose` that needs equal languages, vocabularies and tags; else raise InputError."""
     runs = [TrainedRun.load(path, checkpoint) for path in paths]
-    own, languages = [each.to_json() for each in runs[0].tokenizers], runs[0].config.corpus.languages
-    tagging = runs[0].config.corpus.tagging
+    first = runs[0].config.corpus
+    vocabularies = [tokenizer.to_json() for tokenizer in runs[0].tokenizers]
     for path, run in zip(paths, runs, strict=True):
-        if run.config.corpus.languages != languages:
-            theirs, ours = (" to ".join(each) for each in (run.config.corpus.languages, languages))
-            raise InputError(f"{path}: translates {theirs}, and {paths[0]} {ours}; {purpose} needs equal languages")
-        if [each.to_json() for each in run.tokenizers] != own:
+        corpus = run.config.corpus
+        if corpus.languages != first.languages:
+            languages, first_languages = " to ".join(corpus.languages), " to ".join(first.languages)
+            raise InputError(
+                f"{path}: translates {languages}, and {paths[0]} {first_languages}; {purpose} needs equal languages"
+            )
+        if [tokenizer.to_json() for tokenizer in run.tokenizers] != vocabularies:
             raise InputError(f"{path}: has other vocabularies than {paths[0]}; {purpose} needs equal ones")
-        if not run.config.corpus.tagging.is_like(tagging):
-            theirs, ours = run.config.corpus.tagging.describe(), tagging.describe()
-            raise InputError(f"{path}: has {theirs}, and {paths[0]} {ours}; {purpose} needs equal tags")
+        if not corpus.tagging.is_like(first.tagging):
+            tags, first_tags = corpus.tagging.describe(), first.tagging.describe()
+            raise InputError(f"{path}: has {tags}, and {paths[0]} {first_tags}; {purpose} needs equal tags")
     return runs
 
 
@@ -111,7 +120,7 @@ def write_run(
     parents: Sequence[Ancestor] = (),
     training_pairs: PairHashes | None = None,
 ) -> TrainedRun:
-    """Write a model that was not trained here as a run into the new folder `output`, whose name it gets.
+    """Write a model that was not trained here as a run into the new folder `output`; its name is that of the run.
 
     Raises RunError, and keeps nothing, if the run cannot be read again.
     """

@@ -1,7 +1,7 @@
-"""Weights of other programs in files of any content: safetensors, pickles of PyTorch, and archives of numpy.
+"""Weights of other programs in untrusted files: safetensors, pickles of PyTorch, and archives of numpy.
 
-Before memory is used for them, what a file declares is compared with its size, and what a description declares with the
-file. Nothing is unpickled but tensors.
+The sizes that a file declares are compared with the size of the file, and the sizes of a described model with the
+weights, before memory is allocated for them. Nothing is unpickled but tensors.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mt_cli.machine.storage import check_regular
 FLOATS = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 """Number formats of weights, by their names in safetensors files."""
 _MAX_EXPANSION = 4
-"""How often the bytes of a file, or the numbers in it, may be used: a table of embeddings may have four names."""
+"""Largest ratio of declared to stored bytes or numbers: a table of embeddings may have four names."""
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """The weights in a safetensors file by name, in fp32; raises InputError if it is damaged or has other values."""
+    """Read the weights in a safetensors file, in fp32; raises InputError if it is damaged or has other values."""
     with _reading(path):
         size = check_regular(path)
         return _in_fp32(load_file(path), size)
 
 
 def read_pickle(path: Path) -> dict[str, Tensor]:
-    """The weights in a pickle of PyTorch, as `read_safetensors`; its loader runs no code.
+    """Read the weights in a pickle of PyTorch, as `read_safetensors`; the loader runs no code.
 
-    They are mapped where that is possible: the file must not change while they are used.
+    Weights are mapped where possible: the file must not change while they are used.
     """
     with _reading(path):
         size = check_regular(path)
@@ -53,16 +53,16 @@ def read_pickle(path: Path) -> dict[str, Tensor]:
                 raise ValueError("it is compressed")
             _check_expansion(size, (member.file_size for member in members))
         # Mapped, tensors are never larger than the file. Files of before PyTorch 1.6 cannot be mapped.
-        found = torch.load(path, "cpu", weights_only=True, mmap=is_zip)
-        if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        weights = torch.load(path, "cpu", weights_only=True, mmap=is_zip)
+        if not isinstance(weights, dict) or not all(isinstance(name, str) for name in weights):
             raise ValueError("it holds other values than the weights of a model")
-        if wrong := [name for name, weight in found.items() if not _is_plain(weight)]:
+        if wrong := [name for name, weight in weights.items() if not _is_plain(weight)]:
             raise ValueError(f"it holds other values than the weights of a model: {wrong[0][:60]}")
-        return _in_fp32({name: weight.detach() for name, weight in found.items()}, size)
+        return _in_fp32({name: weight.detach() for name, weight in weights.items()}, size)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays in a `.npz` by name: floating-point numbers in fp32, and bytes (int8) in arrays called `special:...`.
+    """Read the arrays in a `.npz`: floating-point numbers as fp32, and bytes (int8) in arrays called `special:...`.
 
     Raises InputError if it is damaged, or has other values.
     """
@@ -71,16 +71,19 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
             raise ValueError("it is compressed in an unknown way")
         _check_expansion(check_regular(path), (member.file_size for member in members))
-        found = {}
+        arrays = {}
         for member in members:
             name = member.filename.removesuffix(".npy")
             with archive.open(member) as file:
-                array = _array(file.read(member.file_size))  # With the size, no more is unpacked.
+                content = BytesIO(file.read(member.file_size))  # With the size, no more is unpacked.
+            array = np.lib.format.read_array(content, allow_pickle=False)
+            if content.read(1):
+                raise ValueError(f"{name} has more bytes than its header declares")
             if array.dtype != np.int8 if name.startswith("special:") else array.dtype.kind != "f":
                 raise ValueError(f"{name} has values of type {array.dtype}, not finite numbers in floating point")
             with np.errstate(over="ignore"):
-                found[name] = array.astype(np.float32) if array.dtype.kind == "f" else array
-        return found
+                arrays[name] = array.astype(np.float32) if array.dtype.kind == "f" else array
+        return arrays
 
 
 def check_finite(weights: Mapping[str, Tensor]) -> None:
@@ -95,9 +98,10 @@ def check_size(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
     The model is on the device `meta`, so that a few bytes that describe a large one do not allocate memory for it.
     """
-    needed, given = (sum(each.numel() for each in some) for some in (planned.parameters(), weights.values()))
-    if needed > _MAX_EXPANSION * given:
-        raise ValueError(f"the model that is described has {needed:,} weights, and the file {given:,}")
+    described = sum(weight.numel() for weight in planned.parameters())
+    stored = sum(weight.numel() for weight in weights.values())
+    if described > _MAX_EXPANSION * stored:
+        raise ValueError(f"the model that is described has {described:,} weights, and the file {stored:,}")
 
 
 def check_names(planned: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -131,7 +135,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _in_fp32(weights: Mapping[str, Tensor], file_size: int) -> dict[str, Tensor]:
-    """The weights in fp32, after a check of what they are and declare."""
+    """Check the types and sizes of weights; return them in fp32."""
     for name, weight in weights.items():
         if weight.dtype not in FLOATS.values():
             raise ValueError(f"{name} has values of type {weight.dtype}, not finite numbers in floating point")
@@ -143,17 +147,3 @@ def _check_expansion(file_size: int, sizes: Iterable[int]) -> None:
     total = sum(sizes)
     if total > _MAX_EXPANSION * file_size:
         raise ValueError(f"it declares {total:,} bytes, and has {file_size:,}")
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """The array in the content of a `.npy` file."""
-    file = BytesIO(content)
-    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-    version = np.lib.format.read_magic(file)
-    if version not in readers:
-        raise ValueError(f"an array of format {version}")
-    shape, is_fortran, dtype = readers[version](file)
-    if dtype.hasobject or dtype.itemsize == 0:
-        raise ValueError(f"an array of type {dtype}")
-    array: NDArray[Any] = np.frombuffer(content, dtype, offset=file.tell())
-    return array.reshape(shape, order="F" if is_fortran else "C")

@@ -5,67 +5,132 @@ Commands import heavy modules inside their functions, so that `mt --help` is fas
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer import Option
+from typer.core import TyperGroup
 
-from mt_cli.cli import (
-    average,
-    data,
-    doctor,
-    evaluate,
-    export,
-    init,
-    inspect,
-    tokenize,
-    train,
-    translate,
-    tune_decoding,
-)
-from mt_cli.cli.help import Group
-from mt_cli.cli.options import check_arguments, refuse_launcher
-from mt_cli.cli.streams import open_standard_streams, show
+from mt_cli.cli.average import average
+from mt_cli.cli.data import data_check, data_show
+from mt_cli.cli.doctor import doctor
+from mt_cli.cli.evaluate import evaluate
+from mt_cli.cli.export import export
+from mt_cli.cli.import_model import import_model
+from mt_cli.cli.init import init
+from mt_cli.cli.inspect import inspect
+from mt_cli.cli.options import refuse_launcher
+from mt_cli.cli.report import report
+from mt_cli.cli.score import score
+from mt_cli.cli.streams import discard_results, show, use_utf8
+from mt_cli.cli.tokenize import tokenize
+from mt_cli.cli.train import train
+from mt_cli.cli.translate import translate
+from mt_cli.cli.tune_decoding import tune_decoding
 from mt_cli.errors import MtError, reason
 from mt_cli.machine.storage import is_out_of_room, is_wrong_path
 
+_PANELS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    "Start": {"init": init, "doctor": doctor},
+    "Train": {"train": train, "average": average, "tune-decoding": tune_decoding},
+    "Use": {"translate": translate, "evaluate": evaluate, "score": score},
+    "Look inside": {"inspect": inspect, "report": report, "tokenize": tokenize},
+    "Exchange": {"import": import_model, "export": export},
+}
+"""Commands by panel of the help and by name. `data`, a group of commands, stands after `init`."""
+_DATA_COMMANDS: Mapping[str, Callable[..., None]] = {"check": data_check, "show": data_show}
 _UsageError: Any = typer.BadParameter.__base__
-"""What Typer raises for all wrong command lines, which it has under no name of its own."""
-
+"""Base class of Typer's exceptions for wrong command lines, which has no public name there."""
 _is_interrupted = False
 
-app = typer.Typer(
-    name="mt",
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
-    epilog="""mt init --example quickstart
-mt train --config quickstart.yaml
-mt translate "The old doctor does not see the red house."
-""",
-)
+
+class _Group(TyperGroup):
+    """The commands in the order of the help; Typer lists groups last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=lambda name: ("init", "data").index(name) if name in ("init", "data") else 2)
+
+
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
+        from importlib import metadata
+
+        show(f"mt {metadata.version('mt-cli')}")
+        raise typer.Exit
+
+
+def mt(
+    context: typer.Context,
+    version: Annotated[
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train machine translation models from parallel text, and translate with them.
+
+    `mt COMMAND -h` explains a command. After `mt --install-completion`, the Tab key completes commands and options.
+
+    Examples:
+        mt init --example quickstart
+        mt train --config quickstart.yaml
+        mt translate "The old doctor does not see the red house."
+    """
+    command = context.invoked_subcommand
+    if command and command not in ("train", "translate"):
+        refuse_launcher(command)
+
+
+def data() -> None:
+    """Check and show the corpora of a config."""
+
+
+def _help_of(function: Callable[..., None]) -> dict[str, Any]:
+    """Help of a command, made from the docstring of its function, and the examples and the page that follow it."""
+    text, _, examples = cleandoc(function.__doc__ or "").partition("\n\nExamples:\n")
+    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+    # An indented block after an empty line is code in Markdown.
+    return {"help": "\n\n".join(paragraphs)} | ({"epilog": f"Examples:\n\n{examples}"} if examples else {})
+
+
+def _command_line() -> typer.Typer:
+    settings: dict[str, Any] = {"no_args_is_help": True, "pretty_exceptions_enable": False}
+    settings["context_settings"] = {"help_option_names": ["-h", "--help"]}
+    program = typer.Typer(name="mt", cls=_Group, callback=mt, **_help_of(mt), **settings)
+    corpora = typer.Typer(callback=data, no_args_is_help=True)
+    for name, function in _DATA_COMMANDS.items():
+        corpora.command(name, **_help_of(function))(function)
+    for panel, commands in _PANELS.items():
+        for name, function in commands.items():
+            program.command(name, rich_help_panel=panel, **_help_of(function))(function)
+    program.add_typer(corpora, name="data", rich_help_panel="Start")
+    return program
+
+
+app = _command_line()
 
 
 def main() -> NoReturn:
     """Run the command line; an error that users can fix becomes one message and an exit status."""
-    open_standard_streams()
+    use_utf8()
     _handle_signals(_interrupt)
     try:
-        check_arguments(sys.argv[1:])
         status = app(prog_name="mt", standalone_mode=False) or 0
     except MtError as error:
         _handle_signals(signal.SIG_IGN)  # A second signal would only change the exit status.
         _end(str(error), error.exit_code)
     except _UsageError as error:
-        _show_usage(error)
-        sys.exit(2)
+        message = " ".join(error.format_message().split()).removesuffix(".")
+        if not message:  # Typer has shown the help of a command that needs another word.
+            sys.exit(2)
+        advice = f"; see {error.ctx.command_path} --help" if error.ctx else ""
+        _end(f"{message[0].lower()}{message[1:]}{advice}", 2)
+    except SystemExit as end:  # Typer ends so, with status 1, when the reader of a help page has gone.
+        sys.exit(0 if isinstance(end.__context__, BrokenPipeError) else end.code)
     except (KeyboardInterrupt, typer.Abort):
         _end("interrupted", 130)
     except MemoryError:
@@ -76,6 +141,7 @@ def main() -> NoReturn:
     except OSError as error:
         if not is_out_of_room(error) and not (is_wrong_path(error) and error.filename):
             raise
+        discard_results()
         _end(f"{os.fsdecode(error.filename or 'output')}: {reason(error)}", 1 if is_out_of_room(error) else 2)
     except Exception:
         if not _is_interrupted:  # A library may hide the KeyboardInterrupt, above all while modules are imported.
@@ -84,18 +150,6 @@ def main() -> NoReturn:
     if status == 130:  # Typer turns a KeyboardInterrupt into this status.
         _end("interrupted", 130)
     sys.exit(status)
-
-
-def _show_usage(error: Any) -> None:
-    """Print on one line what is wrong with a command line, or the help of a command that needs another word."""
-    text = io.StringIO()
-    error.show(text)
-    usage, is_wrong, problem = f"\n{text.getvalue()}".rpartition("\nError: ")
-    if not is_wrong:
-        return print(text.getvalue(), end="", file=sys.stderr)
-    problem = problem[0].lower() + " ".join(problem[1:].split()).removesuffix(".")
-    advice = f"; see {error.ctx.command_path} --help" if usage else ""
-    return print(f"mt: {problem}{advice}", file=sys.stderr)
 
 
 def _end(message: str, status: int) -> NoReturn:
@@ -121,43 +175,3 @@ def _handle_signals(termination: Any) -> None:
         signal.signal(signal.SIGTERM, termination)
         if hasattr(signal, "SIGUSR1"):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-
-def _show_version(is_requested: bool) -> None:
-    if is_requested:
-        from importlib import metadata
-
-        show(f"mt {metadata.version('mt-cli')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _main(
-    context: typer.Context,
-    version: Annotated[
-        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Train machine translation models from parallel text, and translate with them.
-
-    `mt COMMAND -h` explains a command. After `mt --install-completion`, the Tab key completes commands and options.
-    """
-    command = context.invoked_subcommand
-    if command and command not in ("train", "translate"):
-        refuse_launcher(command)
-
-
-for _module in (
-    init,
-    data,
-    doctor,
-    train,
-    average,
-    tune_decoding,
-    translate,
-    evaluate,
-    inspect,
-    tokenize,
-    export,
-):
-    _module.add(app)

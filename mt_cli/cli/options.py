@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, CallbackParam, Context, Option
+from typer import Argument, CallbackParam, Option
 
 from mt_cli.cli.streams import as_utf8
-from mt_cli.corpus.languages import primary
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say, show_progress
 from mt_cli.machine.group import ALONE, Group
@@ -24,146 +23,73 @@ if TYPE_CHECKING:
 
 ENGINES = ("mt", "ctranslate2")
 RUNS = Path("runs")
-File = Path | None
-
-
-def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise InputError for a NUL character, which no system passes on, but a program that calls `main` may."""
-    for text in arguments:
-        if "\0" in text:
-            raise InputError(f"{text!a:.100}: has a NUL character, which no name or text may have")
-
-
-def utf8(parameter: CallbackParam, given: Any) -> Any:
-    """The text or texts of an option or argument, decoded as UTF-8 in any locale; paths are only checked."""
-    if not given or isinstance(given, list | tuple):
-        return given and type(given)(utf8(parameter, each) for each in given)
-    text = as_utf8(str(given), parameter.opts[0], sys.getfilesystemencoding())
-    return text if isinstance(given, str) else given
-
-
 MODEL, CONFIG, SEARCH, HARDWARE, OUTPUT = "Model", "Config", "Search", "Hardware", "Output"
-"""Panels of help that several commands have."""
+"""Panels of the help that several commands have."""
 
 
-def _changes(example: str, panel: str) -> Any:
-    help = f"Change an option, such as {example}; can be repeated."
-    return Option("--set", metavar="KEY=VALUE", callback=utf8, help=help, rich_help_panel=panel)
+def utf8(parameter: CallbackParam, value: Any) -> Any:
+    """Value of an option, with texts decoded as UTF-8 in any locale; paths are only checked."""
+    if not value or isinstance(value, list | tuple):
+        return value and type(value)(utf8(parameter, item) for item in value)
+    text = as_utf8(str(value), parameter.opts[0], sys.getfilesystemencoding())
+    return text if isinstance(value, str) else value
 
 
-def expect_option(context: Context, given: list[str] | None) -> list[str] | None:
-    """Raise InputError, with the right command line, if a config is given without `--config`."""
-    if given:
-        right = f"{context.command_path} --config {shlex.quote(given[0])}"
-        raise InputError(f"{given[0]}: a config is given with --config:  {right}")
-    return given
+def option(panel: str, metavar: str, help: str, default: str | bool = True, names: str = "", **more: Any) -> Any:
+    """Option in a panel of the help; `default` describes a default of None, `names` are separated by spaces."""
+    more = {"callback": utf8} | more
+    return Option(*names.split(), metavar=metavar, help=help, show_default=default, rich_help_panel=panel, **more)
 
 
-NoArguments = Annotated[
-    list[str] | None,
-    Argument(hidden=True, is_eager=True, callback=expect_option, help="A config without its option, which is refused."),
-]
-ConfigOption = Annotated[
-    Path,
-    Option("--config", metavar="FILE", help="Config, such as configs/quickstart.yaml.", rich_help_panel=CONFIG),
-]
-SetOption = Annotated[list[str] | None, _changes("training.max_epochs=5", CONFIG)]
-SetCorpusOption = Annotated[list[str] | None, _changes("corpus.filters.identical=false", CONFIG)]
-SetTokenizerOption = Annotated[list[str] | None, _changes("tokenizer.vocab_size=4000", CONFIG)]
-SetDecodingOption = Annotated[list[str] | None, _changes("decoding.max_length=50", SEARCH)]
-NEWEST_RUN = "the newest below ./runs"
-RunOption = Annotated[
-    Path | None,
-    Option(metavar="DIR", callback=utf8, help="Run directory.", show_default=NEWEST_RUN, rich_help_panel=MODEL),
-]
-RunsOption = Annotated[
-    list[Path] | None,
-    Option(
-        "--run",
-        metavar="DIR",
-        callback=utf8,
-        help="Run directory; several are an ensemble.",
-        show_default=NEWEST_RUN,
-        rich_help_panel=MODEL,
-    ),
-]
-JsonOption = Annotated[bool, Option("--json", help="Print JSON.", rich_help_panel=OUTPUT)]
-DeviceOption = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, cuda:1 or mps.", rich_help_panel=HARDWARE)]
-PrecisionOption = Annotated[
-    str, Option(metavar="NAME", help="fp32, bf16, fp16, or auto: bf16 where it is fast.", rich_help_panel=HARDWARE)
-]
-DevicesOption = Annotated[
-    int, Option(min=1, metavar="N", help="Processes on this machine, one for each GPU.", rich_help_panel=HARDWARE)
-]
-ThreadsOption = Annotated[
-    int | None,
-    Option(
-        min=1,
-        max=1024,
-        metavar="N",
-        help="Threads on the CPU.",
-        show_default="one per idle core",
-        rich_help_panel=HARDWARE,
-    ),
-]
+def flag(panel: str | None, name: str, help: str) -> Any:
+    """Option without a value."""
+    return Option(name, help=help, rich_help_panel=panel)
+
+
+def file_option(panel: str, help: str, default: str | bool = True, names: str = "") -> Any:
+    """Option that names a file; its name need not be UTF-8."""
+    return option(panel, "FILE", help, default, names, callback=None)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Argument that is text."""
+    return Argument(metavar=metavar, help=help, callback=utf8)
+
+
+def _set_option(panel: str, example: str) -> Any:
+    return option(panel, "KEY=VALUE", f"Change an option, such as {example}; can be repeated.", names="--set")
+
+
+_model, _search, _hardware = (partial(option, panel) for panel in (MODEL, SEARCH, HARDWARE))
+NEWEST_RUN, OF_RUN = "the newest below ./runs", "from the run"
+CONFIG_HELP = "Config, such as configs/quickstart.yaml."
+File = Path | None
+ConfigOption = Annotated[Path, file_option(CONFIG, CONFIG_HELP, names="--config")]
+SetOption = Annotated[list[str] | None, _set_option(CONFIG, "training.max_epochs=5")]
+SetCorpusOption = Annotated[list[str] | None, _set_option(CONFIG, "corpus.filters.identical=false")]
+SetTokenizerOption = Annotated[list[str] | None, _set_option(CONFIG, "tokenizer.vocab_size=4000")]
+SetDecodingOption = Annotated[list[str] | None, _set_option(SEARCH, "decoding.max_length=50")]
+RunOption = Annotated[Path | None, _model("DIR", "Run directory.", NEWEST_RUN)]
+RunsOption = Annotated[list[Path] | None, _model("DIR", "Run directory; several are an ensemble.", NEWEST_RUN, "--run")]
+JsonOption = Annotated[bool, flag(OUTPUT, "--json", "Print JSON.")]
+DeviceOption = Annotated[str, _hardware("NAME", "auto, cpu, cuda, cuda:1 or mps.")]
+PrecisionOption = Annotated[str, _hardware("NAME", "fp32, bf16, fp16, or auto: bf16 where it is fast.")]
+DevicesOption = Annotated[int, _hardware("N", "Processes on this machine, one for each GPU.", min=1)]
+ThreadsOption = Annotated[int | None, _hardware("N", "Threads on the CPU.", "one per idle core", min=1, max=1024)]
 ProgressOption = Annotated[
     str,
     Option(metavar="NAME", callback=show_progress, help="bar, plain (lines), none, or auto: a bar on a terminal."),
 ]
 """Is applied when it is parsed, so commands only declare it."""
-EngineOption = Annotated[
-    str,
-    Option(
-        metavar="NAME",
-        help="mt, or ctranslate2 for a folder made by mt export.",
-        rich_help_panel=MODEL,
-    ),
-]
-CheckpointOption = Annotated[
-    str | None,
-    Option(metavar="NAME", help="Checkpoint: best, last, step-N, ...", show_default="best", rich_help_panel=MODEL),
-]
-ToOption = Annotated[
-    str | None,
-    Option(
-        "--to",
-        metavar="CODE",
-        help="Target language, of a model for several directions.",
-        callback=utf8,
-        rich_help_panel=MODEL,
-    ),
-]
-AsLinesOption = Annotated[bool, Option("--as-lines", help="Read a file line by line also if it has markup or columns.")]
+EngineOption = Annotated[str, _model("NAME", "mt, or ctranslate2 for a folder made by mt export.")]
+CheckpointOption = Annotated[str | None, _model("NAME", "Checkpoint: best, last, step-N, ...", "best")]
+ToOption = Annotated[str | None, _model("CODE", "Target language, of a model for several directions.", names="--to")]
+AsLinesOption = Annotated[bool, flag(None, "--as-lines", "Read a file line by line also if it has markup or columns.")]
 TagOption = Annotated[
-    str | None,
-    Option(
-        "--tag",
-        metavar="TAG",
-        help="Put before every sentence without a tag, such as <2it>.",
-        callback=utf8,
-        rich_help_panel=MODEL,
-    ),
+    str | None, _model("TAG", "Put before every sentence without a tag, such as <2it>.", names="--tag")
 ]
-BeamSizeOption = Annotated[
-    int | None,
-    Option(
-        min=1,
-        metavar="N",
-        help="Hypotheses kept per sentence; 1 is greedy search.",
-        show_default="that of the run",
-        rich_help_panel=SEARCH,
-    ),
-]
-LengthPenaltyOption = Annotated[
-    float | None,
-    Option(
-        min=0.0,
-        metavar="X",
-        help="Larger values give longer translations.",
-        show_default="that of the run",
-        rich_help_panel=SEARCH,
-    ),
-]
+BeamSizeOption = Annotated[int | None, _search("N", "Hypotheses kept per sentence; 1 is greedy search.", OF_RUN, min=1)]
+LengthPenaltyOption = Annotated[float | None, _search("X", "Larger values give longer translations.", OF_RUN, min=0.0)]
 
 
 def check_choice(option: str, value: str, *choices: str) -> None:
@@ -179,11 +105,11 @@ def check_no_files(texts: Sequence[str], advice: str) -> None:
 
 
 @contextmanager
-def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: None) -> Iterator[Group]:
-    """Context manager that gives the group of processes of a launcher; with several devices, this is one.
+def together(devices: int, if_lost: str, check: Callable[[], object]) -> Iterator[Group]:
+    """Context manager that gives the processes that work together; with several devices, it starts them.
 
     `if_lost` says what to do if one of them is lost. `check` raises errors of the command line before processes are
-    started. Torch is not loaded if there are none.
+    started. Torch is not loaded for one process alone.
     """
     if "WORLD_SIZE" not in os.environ and devices == 1:
         yield ALONE
@@ -201,7 +127,7 @@ def together(devices: int, if_lost: str, check: Callable[[], object] = lambda: N
 
 
 def refuse_launcher(command: str) -> None:
-    """Raise InputError in the first of several processes of a launcher, and end the others: they would all do the same.
+    """Raise InputError in the first process of a launcher that started several, and end the others.
 
     Variables that are not those of a launcher, which clusters may set, change nothing.
     """
@@ -214,46 +140,22 @@ def refuse_launcher(command: str) -> None:
 
 
 def load_config(path: Path, overrides: list[str] | None) -> Config:
-    """The config in a file, changed by `--set`."""
+    """Config of a file, changed by `--set`."""
     from mt_cli.config import loading
 
     return loading.load_config(path, overrides or ())
 
 
-def search_options(overrides: list[str] | None, **given: Any) -> dict[str, Any]:
-    """Options of the section `decoding`: those of `--set` and, with precedence, those given that are not None."""
+def search_options(overrides: list[str] | None, **options: Any) -> dict[str, Any]:
+    """Options of the section `decoding`: those of `--set`, and with precedence the `options` that are not None."""
     from mt_cli.config.loading import section_overrides
 
-    changes = {name: value for name, value in given.items() if value is not None}
+    changes = {name: value for name, value in options.items() if value is not None}
     return section_overrides(overrides or (), "decoding") | changes
 
 
-def target_tag(translator: Translator, language: str | None, tag: str | None = None) -> str | None:
-    """Tag that asks for a target language; without a language, the given tag or the default of the model.
-
-    A note says so if the model has several target languages and none is chosen. Raises InputError if the model does
-    not translate into the language.
-    """
-    tagging = translator.tagging
-    targets = tagging.targets
-    source, target = translator.languages
-    if language is None:
-        if tag is None and len(targets) > 1:
-            here = f"this is {tagging.target_of(tagging.default)}, and " if tagging.default else ""
-            say(f"note: no target language is chosen; {here}--to chooses one of {', '.join(targets)}")
-        return tagging.chosen(tag)
-    if tag is not None:
-        raise InputError("give --to or --tag, not both")
-    if found := tagging.into(language):
-        return found
-    if primary(language) == primary(target) and not (targets and tagging.is_required):
-        return tagging.default
-    known = f"into {', '.join(targets)}" if targets else f"from {source} to {target} only"
-    raise InputError(f"--to {language}: this model translates {known}")
-
-
 def run_path(run: Path | None) -> Path:
-    """The run given, or the newest one, whose name is then printed on standard error."""
+    """Directory of the run, by default of the newest one, whose name is then printed on standard error."""
     if run is not None:
         return run
     from mt_cli.checkpoint.directory import newest_run
@@ -264,7 +166,7 @@ def run_path(run: Path | None) -> Path:
 
 
 def run_paths(runs: list[Path] | None) -> list[Path]:
-    """The runs given, or the newest one, whose name is then printed on standard error."""
+    """Directories of the runs, by default of the newest one."""
     return runs or [run_path(None)]
 
 
@@ -279,19 +181,13 @@ def check_new_run(path: Path) -> None:
         raise InputError(f"{path}: exists already; give a new run directory with --output")
 
 
-def check_model(
-    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
-) -> None:
-    """Raise the errors that show before a model is loaded, so that no process is started to find them."""
-    from mt_cli.checkpoint.directory import RunDirectory
-    from mt_cli.config.loading import changed_section
-    from mt_cli.machine.devices import pick_device, pick_precision
+def check_languages(*codes: str | None) -> None:
+    """Raise InputError unless the codes of the source and the target, where given, are language codes."""
+    from mt_cli.corpus.languages import LANGUAGE_CODE
 
-    check_choice("--engine", engine, *ENGINES)
-    pick_precision(precision, pick_device(device))
-    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
-        changed_section(directory.config().decoding, search)
-        directory.path_of(checkpoint)
+    for side, code in zip(("source", "target"), codes, strict=True):
+        if code is not None and not LANGUAGE_CODE.fullmatch(code):
+            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")
 
 
 def load_translator(
@@ -303,7 +199,7 @@ def load_translator(
     num_threads: int | None = None,
     group: Group = ALONE,
 ) -> Translator:
-    """The translator that `Translator.load` returns."""
+    """Translator that `Translator.load` returns; memory is kept for searches of many sizes."""
     from mt_cli.machine.devices import keep_memory
     from mt_cli.translation.translator import Translator
 
@@ -312,12 +208,3 @@ def load_translator(
     if engine == "mt":
         keep_memory()
     return translator
-
-
-def check_languages(*codes: str | None) -> None:
-    """Raise InputError unless the codes given for the source and the target are language codes."""
-    from mt_cli.corpus.languages import LANGUAGE_CODE
-
-    for side, code in zip(("source", "target"), codes, strict=True):
-        if code is not None and not LANGUAGE_CODE.fullmatch(code):
-            raise InputError(f"--{side}-language {code}: not a language code, such as en, pt_BR or zh-Hans")

@@ -1,4 +1,4 @@
-"""The reference of the commands, made from the program.
+"""The reference of the commands, which Typer writes.
 
     python -m mt_cli.cli.reference
 
@@ -7,14 +7,13 @@ writes `docs/commands.md`. A test fails if it is not current.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from inspect import cleandoc
+import re
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer.cli import get_docs_for_click
 
-from mt_cli.cli.help import Group, Row, examples_of, page_of, panels_of
 from mt_cli.cli.main import app
 
 _INTRODUCTION = """# Commands
@@ -40,57 +39,12 @@ Without `--run`, commands use the newest run below `./runs` and name it on stand
 """
 
 
-_HELP = "-h, --help"
-
-
 def reference() -> str:
     """The page, in Markdown."""
     command: Any = typer.main.get_command(app)
-    context = typer.Context(command, info_name="mt", **command.context_settings)
-    lines = ["| | commands |", "|---|---|"]
-    for title, rows in command.commands_by_panel(context).items():
-        links = (f"[`{each}`](#mt-{each.replace(' ', '-')})" for row in rows for each in _names(*row))
-        lines.append(f"| {title} | {', '.join(links)} |")
-    lines += ["", *_section(command, context)]
-    for rows in command.commands_by_panel(context).values():
-        for name, each in rows:
-            lines += _sections(name, each, context)
-    return _INTRODUCTION + "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _names(name: str, command: Any) -> list[str]:
-    return [f"{name} {inner}" for inner in command.commands] if isinstance(command, Group) else [name]
-
-
-def _sections(name: str, command: Any, parent: typer.Context) -> Iterator[str]:
-    context = typer.Context(command, parent=parent, info_name=name)
-    if isinstance(command, Group):
-        for inner, each in command.commands.items():
-            yield from _sections(inner, each, context)
-    else:
-        yield from _section(command, context)
-
-
-def _section(command: Any, context: typer.Context) -> Iterator[str]:
-    """A command: what it does, its usage, its options by panel, and examples."""
-    yield from (f"## `{context.command_path}`", "", cleandoc(command.help), "")
-    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    yield from ("```", usage, "```", "")
-    for title, rows in panels_of(command, context).items():
-        if cells := [_cells(row) for row in rows if row.name != _HELP]:
-            yield from (f"| {title} | default | |", "|---|---|---|", *cells, "")
-    if examples := examples_of(command):
-        yield from ("```sh", *examples, "```", "")
-    if page := page_of(command):
-        name = Path(page).name
-        yield from (f"More: [`{name}`]({name})", "")
-
-
-def _cells(row: Row) -> str:
-    default = row.default if row.default == "required" or " " in row.default else f"`{row.default}`"
-    meaning = f"{row.meaning.removesuffix('.')} ({row.limits})." if row.limits else row.meaning
-    cells = (f"`{row.name}`", default if row.default else "", meaning)
-    return "| " + " | ".join(cells).replace("<", r"\<") + " |"
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command, info_name="mt"), name="mt", indent=1)
+    text = re.sub(r"docs/(\w+\.md)", r"[`\1`](\1)", text)
+    return _INTRODUCTION + re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
 if __name__ == "__main__":

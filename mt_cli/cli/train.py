@@ -4,41 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-from typer import Option
-
 from mt_cli.cli import options
-from mt_cli.cli.help import add_command
-from mt_cli.cli.options import RUNS, load_config, together
+from mt_cli.cli.options import RUNS, flag, load_config, together
 from mt_cli.machine.cpus import spin_less_if_busy
-
-
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    add_command(
-        app,
-        train,
-        "Train",
-        "mt train --config configs/quickstart.yaml",
-        "mt train --config my.yaml --set training.max_epochs=5 --fresh",
-        page="docs/runs.md",
-    )
 
 
 def train(
     config: options.ConfigOption,
     overrides: options.SetOption = None,
-    fresh: Annotated[
-        bool,
-        Option("--fresh", help="Rename an existing run of this name and begin anew.", rich_help_panel="Resuming"),
-    ] = False,
+    fresh: Annotated[bool, flag("Resuming", "--fresh", "Rename an existing run of this name and begin anew.")] = False,
     devices: options.DevicesOption = 1,
     progress: options.ProgressOption = "auto",
-    others: options.NoArguments = None,
 ) -> None:
-    """Train the model of a config in runs/NAME, or resume it.
+    """Train the model of a config, or resume it.
 
-    NAME is `name` in the config. If that run exists and is not finished, the same command resumes it.
+    The run is in runs/NAME, with `name` of the config. If that run exists and is not finished, the same command resumes
+    it.
+
+    Examples:
+        mt train --config configs/quickstart.yaml
+        mt train --config my.yaml --set training.max_epochs=5 --fresh
+
+    More: docs/runs.md
     """
     if_lost = "what was saved last is kept, the same command resumes there"
     with together(devices, if_lost, check=lambda: load_config(config, overrides)) as group:

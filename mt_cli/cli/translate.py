@@ -7,184 +7,117 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-from typer import Argument, Option
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.help import add_command
-from mt_cli.cli.notices import LineNotices
 from mt_cli.cli.options import (
+    ENGINES,
+    OF_RUN,
     File,
-    check_model,
+    argument,
+    check_choice,
     check_no_files,
+    file_option,
+    flag,
     load_translator,
+    option,
     run_paths,
     search_options,
     together,
-    utf8,
 )
-from mt_cli.cli.streams import Output, check_lines, check_outputs, check_shared, input_lines, prompted_lines
+from mt_cli.cli.streams import Output, check_distinct, check_output, prompted_lines
+from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 from mt_cli.machine.console import Progress, say
-from mt_cli.translation.stream import blocks, format_json, translated
 
 if TYPE_CHECKING:
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
 
-    Writers = Mapping[Output, Callable[[Translation], str]]
-
 _TEXT, _EXTRA = "Input and output", "Extra results"
-
-
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    add_command(
-        app,
-        translate,
-        "Use",
-        'mt translate "The old doctor does not see the red house."',
-        "mt translate --run runs/my_run --input in.txt --output out.txt",
-        'mt translate "The red house." --n-best 5 --attention attention.png',
-        page="docs/translating.md",
-    )
+_search = partial(option, options.SEARCH)
 
 
 def translate(
-    sentences: Annotated[
-        list[str] | None, Argument(metavar="SENTENCE", help="Sentences, each in quotation marks.", callback=utf8)
-    ] = None,
+    sentences: Annotated[list[str] | None, argument("SENTENCE", "Sentences, each in quotation marks.")] = None,
     run: options.RunsOption = None,
     checkpoint: options.CheckpointOption = None,
     engine: options.EngineOption = "mt",
     input_file: Annotated[
-        File,
-        Option(
-            "--input",
-            metavar="FILE",
-            help="File with one sentence per line.",
-            show_default="standard input",
-            rich_help_panel=_TEXT,
-        ),
+        File, file_option(_TEXT, "File with one sentence per line.", "standard input", "--input")
     ] = None,
-    output_file: Annotated[
-        File,
-        Option(
-            "--output",
-            metavar="FILE",
-            help="File for translations.",
-            show_default="standard output",
-            rich_help_panel=_TEXT,
-        ),
-    ] = None,
-    split_sentences: Annotated[
-        bool, Option("--split-sentences", help="Split lines into sentences first.", rich_help_panel=_TEXT)
-    ] = False,
+    output_file: Annotated[File, file_option(_TEXT, "File for translations.", "standard output", "--output")] = None,
+    split_sentences: Annotated[bool, flag(_TEXT, "--split-sentences", "Split lines into sentences first.")] = False,
     as_lines: options.AsLinesOption = False,
     to: options.ToOption = None,
     tag: options.TagOption = None,
-    interactive: Annotated[
-        bool, Option("--interactive", help="Prompt for sentences, one at a time.", rich_help_panel=_TEXT)
-    ] = False,
+    interactive: Annotated[bool, flag(_TEXT, "--interactive", "Prompt for sentences, one at a time.")] = False,
     beam_size: options.BeamSizeOption = None,
     length_penalty: options.LengthPenaltyOption = None,
-    prefix: Annotated[
-        str,
-        Option(
-            metavar="TEXT",
-            help="Beginning of every translation.",
-            show_default=False,
-            callback=utf8,
-            rich_help_panel=options.SEARCH,
-        ),
-    ] = "",
+    prefix: Annotated[str, _search("TEXT", "Beginning of every translation.", False)] = "",
     unk: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="Unknown words: copy the source word, keep [UNK], or avoid.",
-            show_default="that of the run",
-            rich_help_panel=options.SEARCH,
-        ),
+        str | None, _search("NAME", "Unknown words: copy the source word, keep [UNK], or avoid.", OF_RUN)
     ] = None,
     sample: Annotated[
-        bool,
-        Option("--sample", help="Choose tokens at random; see decoding.top_k, top_p.", rich_help_panel=options.SEARCH),
+        bool, flag(options.SEARCH, "--sample", "Choose tokens at random; see decoding.top_k, top_p.")
     ] = False,
-    seed: Annotated[
-        int | None,
-        Option(
-            min=0,
-            metavar="N",
-            help="Seed for --sample.",
-            show_default="that of the run",
-            rich_help_panel=options.SEARCH,
-        ),
-    ] = None,
+    seed: Annotated[int | None, _search("N", "Seed for --sample.", OF_RUN, min=0)] = None,
     overrides: options.SetDecodingOption = None,
-    n_best: Annotated[
-        int,
-        Option(min=1, max=1000, metavar="N", help="Lines per sentence: its best translations.", rich_help_panel=_EXTRA),
-    ] = 1,
-    as_json: Annotated[
-        bool, Option("--json", help="Print JSON: tokens, scores and alignments, too.", rich_help_panel=_EXTRA)
-    ] = False,
-    alignment: Annotated[
-        File,
-        Option(metavar="FILE", help="File for word alignments: a line such as 0-0 1-2.", rich_help_panel=_EXTRA),
-    ] = None,
-    attention: Annotated[
-        File,
-        Option(metavar="FILE", help="Picture (PNG, SVG) of one sentence's attention.", rich_help_panel=_EXTRA),
-    ] = None,
+    n_best: Annotated[int, option(_EXTRA, "N", "Lines per sentence: its best translations.", min=1, max=1000)] = 1,
+    as_json: Annotated[bool, flag(_EXTRA, "--json", "Print JSON: tokens, scores and alignments, too.")] = False,
+    alignment: Annotated[File, file_option(_EXTRA, "File for word alignments: a line such as 0-0 1-2.")] = None,
+    attention: Annotated[File, file_option(_EXTRA, "Picture (PNG, SVG) of one sentence's attention.")] = None,
     device: options.DeviceOption = "auto",
     precision: options.PrecisionOption = "auto",
     threads: options.ThreadsOption = None,
     devices: options.DevicesOption = 1,
     progress: options.ProgressOption = "auto",
 ) -> None:
-    """Translate sentences: one line in, one line out.
+    """Translate sentences, one line each.
 
     Reads standard input if no sentence and no file is given. The output has the order of the input.
+
+    Examples:
+        mt translate "The old doctor does not see the red house."
+        mt translate --run runs/my_run --input in.txt --output out.txt
+        mt translate "The red house." --n-best 5 --attention attention.png
+
+    More: docs/translating.md
     """
-    given = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
-    given |= {"sample": sample or None}
+    changes = {"beam_size": beam_size, "length_penalty": length_penalty, "unk": unk, "seed": seed}
+    changes["sample"] = sample or None
 
-    def check_before_launch() -> None:
-        check_shared(sentences, input_file)
+    def check(is_shared: bool) -> dict[str, Any]:
+        """Raise the errors that show before a model is loaded; return the options of the search."""
+        if is_shared:
+            _check_shared(sentences, input_file)
         _check_sources(sentences, input_file, interactive, as_lines)
-        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
-        check_model(run, engine, checkpoint, device, precision, search_options(overrides, **given))
-
-    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
-        if group.size > 1:
-            check_shared(sentences, input_file)
-        _check_sources(sentences, input_file, interactive, as_lines)
-        check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        _check_outputs(None if sentences else input_file or 0, output_file, alignment, attention)
+        search = search_options(overrides, **changes)
         if attention and len(sentences or ()) != 1:
             raise InputError("--attention draws one sentence; give exactly one as an argument")
         if alignment and engine != "mt":
             raise InputError(f"--alignment: --engine {engine} does not report attention; use --engine mt")
-        search = search_options(overrides, **given)
-        search |= {
-            "prefix": prefix,
-            "split_sentences": split_sentences,
-            "num_best": n_best,
-        }
+        return search
+
+    def check_before_launch() -> None:
+        _check_model(run, engine, checkpoint, device, precision, check(is_shared=True))
+
+    with together(devices, if_lost="the output is not complete, start again", check=check_before_launch) as group:
+        search = check(is_shared=group.size > 1)
+        search |= {"prefix": prefix, "split_sentences": split_sentences, "num_best": n_best}
         search["with_details"] = as_json or alignment is not None
-        writers: dict[Output, Callable[[Translation], str]] = {
-            Output(output_file): format_json if as_json else partial(_format_texts, n_best)
-        }
-        if alignment:
-            writers[Output(alignment)] = _format_alignment
+        outputs = _outputs(output_file, alignment, n_best, as_json)
         translator = load_translator(run_paths(run), device, precision, engine, checkpoint, threads, group)
-        search["tag"] = options.target_tag(translator, to, tag)
-        is_piped = bool(output_file) or not sys.stdout.isatty()
-        lines = _blocks(sentences, input_file, interactive, as_lines, progress=is_piped)
+        from mt_cli.translation.stream import translated
+        from mt_cli.translation.target import target_tag
+
+        search["tag"] = target_tag(translator, to, tag)
+        has_bar = bool(output_file) or not sys.stdout.isatty()
+        lines = _blocks(sentences, input_file, interactive, as_lines, has_bar)
         items = (item for block in lines for item in translated(translator, block, search, group))
-        _write_translations(translator, items, group.on_main(lambda: writers) or {}, attention, search["tag"])
+        draw = partial(_draw_attention, translator, attention, search["tag"]) if attention else None
+        _write(items, group.on_main(lambda: outputs) or {}, draw)
 
 
 def _check_sources(sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool) -> None:
@@ -193,19 +126,57 @@ def _check_sources(sentences: list[str] | None, path: Path | None, interactive: 
         raise InputError("give only one of sentences, --input and --interactive")
     if sentences:
         check_no_files(sentences, f"translate its lines with --input {sentences[0]}")
-    check_lines(path, as_lines=as_lines)
+    check_plain_text(path, as_lines=as_lines)
+
+
+def _check_outputs(
+    source: Path | int | None, output: Path | None, alignment: Path | None, attention: Path | None
+) -> None:
+    """Raise InputError if an output cannot be a file, or is the file of another option or the source of the lines."""
+    for path in (output, alignment, attention):
+        check_output(path)
+    read = {"standard input" if source == 0 else "--input": source}
+    written = {"--output": output} if output else {"standard output": 1}
+    check_distinct({**read, **written, "--alignment": alignment, "--attention": attention})
+
+
+def _check_shared(sentences: list[str] | None, path: Path | None) -> None:
+    """Raise InputError unless several processes can read the same lines."""
+    is_file = path is not None and (path.is_file() or path.is_dir() or not path.exists())
+    is_of_launcher = path is not None and not path.exists() and path.parts[:2] in (("/", "dev"), ("/", "proc"))
+    if not sentences and (not is_file or is_of_launcher):
+        raise InputError("several processes cannot share a stream; give a file with --input")
+    if path is not None:
+        next(input_lines(path, as_lines=True), None)  # Raises if it cannot be read.
+
+
+def _check_model(
+    runs: list[Path] | None, engine: str, checkpoint: str | None, device: str, precision: str, search: dict[str, Any]
+) -> None:
+    """Raise the errors of a model that show before it is loaded, so that no process is started to find them."""
+    from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.config.loading import changed_section
+    from mt_cli.machine.devices import pick_device, pick_precision
+
+    check_choice("--engine", engine, *ENGINES)
+    pick_precision(precision, pick_device(device))
+    for directory in map(RunDirectory, runs or () if engine == "mt" else ()):
+        changed_section(directory.config().decoding, search)
+        directory.path_of(checkpoint)
 
 
 def _blocks(
-    sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool, progress: bool
+    sentences: list[str] | None, path: Path | None, interactive: bool, as_lines: bool, has_bar: bool
 ) -> Iterator[list[str]]:
-    """The lines to translate, in blocks; single lines where a user waits for each."""
+    """Lines to translate, in blocks; single lines where a user waits for each."""
+    from mt_cli.translation.stream import blocks
+
     if sentences or interactive:
         yield from ([line] for line in sentences or prompted_lines(as_lines))
     elif path is None and sys.stdin.isatty():
         say("One sentence per line; Ctrl-D ends.")
         yield from ([line] for line in input_lines(None, as_lines))
-    elif not progress:
+    elif not has_bar:
         yield from blocks(input_lines(path, as_lines))
     else:
         with Progress("translate", None, "line", is_quiet=True) as bar:
@@ -214,27 +185,38 @@ def _blocks(
                 bar.advance(len(block))
 
 
-def _write_translations(
-    translator: Translator,
+def _outputs(
+    output: Path | None, alignment: Path | None, num_best: int, as_json: bool
+) -> dict[Output, Callable[[Translation], str]]:
+    """Outputs, each with the function that formats a translation for it."""
+    from mt_cli.translation.stream import format_alignment, format_json, format_texts
+
+    outputs: dict[Output, Callable[[Translation], str]] = {}
+    outputs[Output(output)] = format_json if as_json else partial(format_texts, num_best)
+    return outputs | ({Output(alignment): format_alignment} if alignment else {})
+
+
+def _write(
     items: Iterable[Translation],
-    writers: Writers,
-    attention: Path | None,
-    tag: str | None,
+    outputs: Mapping[Output, Callable[[Translation], str]],
+    draw: Callable[[Translation], None] | None,
 ) -> None:
-    """Write to each output what its function returns for each translation; `tag` is that of the lines without one."""
+    """Write each translation to each output, and print notices."""
+    from mt_cli.translation.notices import LineNotices
+
     with ExitStack() as stack:
         notices = stack.enter_context(LineNotices())
-        for output in writers:
+        for output in outputs:
             stack.enter_context(output)
         for item in items:
-            for output, formatted in writers.items():
+            for output, formatted in outputs.items():
                 output.write(formatted(item))
             notices.add(item)
-            if attention:
-                _draw_attention(translator, item, attention, tag)
+            if draw:
+                draw(item)
 
 
-def _draw_attention(translator: Translator, item: Translation, path: Path, tag: str | None) -> None:
+def _draw_attention(translator: Translator, path: Path, tag: str | None, item: Translation) -> None:
     if not item.searched:
         raise InputError("--attention: this line is copied, not translated, so that there is no attention to draw")
     source_tokens, target_tokens, weights = translator.attention(item.normalised, item.text, tag)
@@ -242,14 +224,3 @@ def _draw_attention(translator: Translator, item: Translation, path: Path, tag: 
 
     save_attention(weights, source_tokens, target_tokens, path)
     say(f"wrote {path}")
-
-
-def _format_texts(num_best: int, item: Translation) -> str:
-    """One line per hypothesis; missing hypotheses are empty lines, so that output lines match input lines."""
-    texts = [text for text, _ in item.hypotheses[:num_best]]
-    return "\n".join(texts + [""] * (num_best - len(texts)))
-
-
-def _format_alignment(item: Translation) -> str:
-    assert item.details is not None
-    return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)

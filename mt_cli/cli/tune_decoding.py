@@ -3,89 +3,49 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
-from typer import Option
+from functools import partial
+from typing import Annotated, Any
 
 from mt_cli.cli import options
-from mt_cli.cli.evaluate import _pairs_of
-from mt_cli.cli.help import add_command
-from mt_cli.cli.options import SEARCH, load_translator, run_path
-from mt_cli.cli.streams import Output, show
+from mt_cli.cli.options import OF_RUN, OUTPUT, RUNS, SEARCH, flag, load_translator, option, run_path
+from mt_cli.cli.streams import show
 from mt_cli.errors import InputError
 from mt_cli.machine.console import say
 from mt_cli.machine.storage import real_path
 
-if TYPE_CHECKING:
-    from mt_cli.translation.lines import Translation
-
-    Writers = Mapping[Output, Callable[[Translation], str]]
-
+_search = partial(option, SEARCH)
 _SPLIT = "valid"
 """Tuning on a test set would inflate its scores."""
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    add_command(
-        app,
-        tune_decoding,
-        "Train",
-        "mt tune-decoding --run runs/my_run",
-        "mt tune-decoding --beam-sizes 1,4,8 --length-penalties 0.6,1,1.4 --dry-run",
-        page="docs/translating.md",
-    )
-
-
-def _refuse(given: str | None) -> str | None:
-    """Raise InputError for `--split`, whose only value was `valid`."""
-    if given is not None:
-        raise InputError(
-            "--split: leave it out; the choice is made on valid, because it would inflate scores of a test set"
-        )
-    return given
-
-
 def tune_decoding(
     run: options.RunOption = None,
-    beam_sizes: Annotated[
-        str, Option(metavar="N,N,...", help="Beam sizes to try.", rich_help_panel=SEARCH)
-    ] = "1,2,4,5,8",
-    length_penalties: Annotated[
-        str, Option(metavar="X,X,...", help="Length penalties to try.", rich_help_panel=SEARCH)
-    ] = "0,0.5,1,1.5,2",
+    beam_sizes: Annotated[str, _search("N,N,...", "Beam sizes to try.")] = "1,2,4,5,8",
+    length_penalties: Annotated[str, _search("X,X,...", "Length penalties to try.")] = "0,0.5,1,1.5,2",
     no_repeat_ngrams: Annotated[
-        str | None,
-        Option(
-            metavar="N,N,...",
-            help="Values of no_repeat_ngram to try; off is one.",
-            show_default="that of the run",
-            rich_help_panel=SEARCH,
-        ),
+        str | None, _search("N,N,...", "Values of no_repeat_ngram to try; off is one.", OF_RUN)
     ] = None,
-    margin: Annotated[
-        float, Option(metavar="X", help="Loss of score that a smaller beam is worth.", rich_help_panel=SEARCH)
-    ] = 0.1,
-    max_sentences: Annotated[
-        int,
-        Option(min=1, metavar="N", help="Use a random sample of a larger set.", rich_help_panel=SEARCH),
-    ] = 2000,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Write nothing, only print the choice.", rich_help_panel=options.OUTPUT)
-    ] = False,
+    margin: Annotated[float, _search("X", "Loss of score that a smaller beam is worth.")] = 0.1,
+    max_sentences: Annotated[int, _search("N", "Use a random sample of a larger set.", min=1)] = 2000,
+    dry_run: Annotated[bool, flag(OUTPUT, "--dry-run", "Write nothing, only print the choice.")] = False,
     as_json: options.JsonOption = False,
     device: options.DeviceOption = "auto",
     threads: options.ThreadsOption = None,
     precision: options.PrecisionOption = "auto",
     progress: options.ProgressOption = "auto",
-    split: Annotated[str | None, Option(hidden=True, callback=_refuse, help="Had one value; is refused.")] = None,
 ) -> None:
-    """Choose beam size and length penalty on the validation set.
+    """Choose beam size and length penalty.
 
-    Writes them into config.yaml of the run, from which mt translate takes its defaults.
+    Compares them on the validation set, and writes the best ones into config.yaml of the run, from which mt translate
+    takes its defaults.
+
+    Examples:
+        mt tune-decoding --run runs/my_run
+        mt tune-decoding --beam-sizes 1,4,8 --length-penalties 0.6,1,1.4 --dry-run
+
+    More: docs/translating.md
     """
     if not 0 <= margin <= 100:
         raise InputError(f"--margin {margin:g}: use 0 to 100")
@@ -94,6 +54,8 @@ def tune_decoding(
     path = run_path(run)
     translator = load_translator(path, device, precision, num_threads=threads)
     from mt_cli.checkpoint.directory import RunDirectory
+    from mt_cli.corpus.cache import Cache
+    from mt_cli.data.evaluation_set import read_split
     from mt_cli.evaluation.texts import scorer_of
     from mt_cli.features.tuning import tuning
 
@@ -101,9 +63,8 @@ def tune_decoding(
     with nullcontext() if dry_run else directory.locked():
         config = directory.config()
         settings = tuning.search_grid(config.decoding, *grid, ngrams or [config.decoding.no_repeat_ngram])
-        _, pairs, languages, _ = _pairs_of(config, _SPLIT, None, None)
-        scorer = scorer_of(config, _SPLIT)
-        compared = tuning.TuningSet(pairs, languages, scorer, tuning.metric_of(config, scorer))
+        valid, scorer = read_split(config, _SPLIT, Cache(RUNS / ".cache")), scorer_of(config, _SPLIT)
+        compared = tuning.TuningSet(valid.pairs, valid.languages, scorer, tuning.metric_of(config, scorer))
         compared = compared.sampled(max_sentences, config.training.seed)
         result = tuning.tune(translator, compared, settings, margin)
         result = {"run": real_path(path).name, "split": _SPLIT, **result, "is_written": not dry_run}
@@ -115,7 +76,7 @@ def tune_decoding(
 
 
 def _numbers(option: str, text: str, kind: Callable[[str], Any]) -> list[Any]:
-    """The numbers in a text such as `1,2,4`; raises InputError for any other text."""
+    """Numbers of a text such as `1,2,4`; raises InputError for any other text."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:

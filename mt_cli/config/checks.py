@@ -1,4 +1,4 @@
-"""What sections share: their base class, checks, pairs of names, and options that may change on resuming."""
+"""Base class of sections, checks of options that must fit together, and options that may change on resuming."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 T = TypeVar("T")
 WILL_BE_FILLED = {"is_complete": False}
-"""The context of validation in which options need not fit together: values of a preset or of another run will replace
+"""Context of validation in which options need not fit together: values of a preset or of another run will replace
 defaults."""
 _BOOLEANS = {"yes": True, "on": True, "no": False, "off": False}
 _TOO_LARGE = 2**31
@@ -26,8 +26,7 @@ class Section(BaseModel):
     @classmethod
     def _fits_a_machine(cls, value: object) -> object:
         if type(value) is int and abs(value) >= _TOO_LARGE:
-            # Converting a very long number to text would take minutes.
-            bits = value.bit_length()
+            bits = value.bit_length()  # Converting a very long number to text would take minutes.
             shown = str(value) if bits < 128 else f"a number of {bits:,} bits"
             raise ValueError(f"found {shown}; it should be less than {_TOO_LARGE:,}")
         texts = value if isinstance(value, list | tuple) else [value]
@@ -38,7 +37,6 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _words_of_yaml_1_1_are_booleans(cls, value: object, info: ValidationInfo) -> object:
-        """The word in an option that is no text."""
         annotation = cls.model_fields[str(info.field_name)].annotation
         if isinstance(value, str) and bool in (annotation, *get_args(annotation)):
             return _BOOLEANS.get(value.lower(), value)
@@ -46,12 +44,12 @@ class Section(BaseModel):
 
 
 def without_problems(check: Callable[[T], Iterable[str]]) -> Any:
-    """A validator with a function that yields, a line each, the problems of a section."""
+    """Make a validator of a function that yields the problems of a section, a line each."""
     return model_validator(mode="after")(lambda section: _checked(section, check))
 
 
 def if_complete(check: Callable[[T], Iterable[str]]) -> Any:
-    """Like `without_problems`, for options that do not fit together; if the context is `WILL_BE_FILLED`, no check."""
+    """Like `without_problems`, but without a check if the context is `WILL_BE_FILLED`."""
 
     def validate(section: T, info: ValidationInfo) -> T:
         return section if info.context == WILL_BE_FILLED else _checked(section, check)
@@ -66,7 +64,7 @@ def _checked(section: T, check: Callable[[T], Iterable[str]]) -> T:
 
 
 def _numbers_as_text(value: Any) -> Any:
-    """Names of which some are numbers, as texts."""
+    """Names, with numbers written as text."""
     if isinstance(value, list | tuple):
         return tuple(str(name) if type(name) is int else name for name in value)
     return value

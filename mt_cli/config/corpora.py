@@ -1,11 +1,11 @@
-"""The `corpus` section: languages, corpora and their sources, and in what proportions they are mixed."""
+"""The section `corpus`: languages, corpora and their sources, and the proportions in which they are mixed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from mt_cli.config.checks import Changeable, Section, without_problems
 from mt_cli.config.directions import Tagging, tag_of, targets_of, written_out
@@ -23,7 +23,7 @@ _ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 
 
 def _with_common_filters(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The tree of `corpus` in which the filters of a source are completed by those of the corpus."""
+    """Complete the filters of each source by the filters of the corpus in a tree of `corpus`."""
     common = tree.get("filters")
     if not isinstance(common, Mapping) or "train" not in tree:
         return tree
@@ -61,8 +61,8 @@ class CorpusConfig(Section):
     both_directions: bool = False
     """Train, validate and test in both directions: each corpus is used once more with `reverse`."""
     temperature: float | None = Field(default=None, ge=1, le=1_000_000)
-    """Sample the corpora of `train` in proportion to their sizes to the power of 1/temperature; if there are several
-    directions, the directions. 1 keeps the proportions; larger values make them more equal."""
+    """Sample the corpora of `train`, or the directions if there are several, in proportion to their sizes to the power
+    of 1/temperature. 1 keeps the proportions; larger values make them more equal."""
     max_tokens: int = Field(default=256, ge=1)
     """Maximum length of a side in tokens. Longer pairs are dropped and counted."""
     shuffle_buffer: int = Field(default=100_000, ge=1)
@@ -73,31 +73,20 @@ class CorpusConfig(Section):
     def _short_forms_are_written_out(cls, tree: Any) -> Any:
         return _with_common_filters(written_out(tree)) if isinstance(tree, Mapping) else tree
 
-    @field_validator("valid")
-    @classmethod
-    def _share_is_alone(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(value) > 1 and any(isinstance(source, HeldOut) for source in value):
-            raise ValueError("a held-out fraction cannot be in a list with other corpora")
-        return value
-
-    @field_validator("valid", "test", "extra_tests")
-    @classmethod
-    def _only_training_corpora_are_mixed(cls, value: Any) -> Any:
-        groups = value.values() if isinstance(value, dict) else [value or ()]
-        for source in (source for group in groups for source in group if isinstance(source, TextSource)):
-            for key in ("weight", "filters", "streaming"):
-                if getattr(source, key):
-                    raise ValueError(f"only corpora of train have `{key}`; valid and test are used whole")
-        return value
-
-    @field_validator("extra_tests")
-    @classmethod
-    def _split_names_are_free(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if taken := {"train", "valid", "test"} & value.keys():
-            raise ValueError(f"{', '.join(sorted(taken))}: the name is taken, choose another")
-        if odd := [name for name in value if not name or "/" in name or "\\" in name or name.startswith(".")]:
-            raise ValueError(f"{odd[0]!r}: use a name without slashes that does not begin with a dot")
-        return value
+    @without_problems
+    def _evaluation_sets_are_whole(self) -> Iterator[str]:
+        if len(self.valid) > 1 and any(isinstance(source, HeldOut) for source in self.valid):
+            yield "valid: a held-out fraction cannot be in a list with other corpora"
+        for name in self.extra_tests:
+            if name in ("train", "valid", "test"):
+                yield f"extra_tests: {name}: the name is taken, choose another"
+            if not name or "/" in name or "\\" in name or name.startswith("."):
+                yield f"extra_tests: {name!r}: use a name without slashes that does not begin with a dot"
+        groups = {"valid": self.valid, "test": self.test or (), **self.extra_tests}
+        options = [(name, key) for key in ("weight", "filters", "streaming") for name in groups]
+        for name, key in options:
+            if any(isinstance(source, TextSource) and getattr(source, key) for source in groups[name]):
+                yield f"{name}: only corpora of train have `{key}`; valid and test are used whole"
 
     @without_problems
     def _mixture_is_clear(self) -> Iterator[str]:
@@ -118,14 +107,14 @@ class CorpusConfig(Section):
 
     @property
     def groups(self) -> dict[str, tuple[Source, ...]]:
-        """The sources of each corpus that has sources of its own."""
+        """Sources of each corpus; a held-out share has none."""
         valid = tuple(source for source in self.valid if not isinstance(source, HeldOut))
         groups = {"train": self.train, "valid": valid, "test": self.test or (), **self.extra_tests}
         return {name: sources for name, sources in groups.items() if sources}
 
     @property
     def compared(self) -> str | None:
-        """The corpus with which the orthography of `train` is compared; None if no other text is named."""
+        """Corpus with which the orthography of `train` is compared; None if no other text is named."""
         return next((name for name in ("valid", "test") if name in self.groups), None)
 
     @property
@@ -134,11 +123,11 @@ class CorpusConfig(Section):
         return self.source, self.target
 
     def languages_of(self, name: str) -> list[tuple[str, str]]:
-        """Source and target language of each source of a corpus; of a held-out share, those of `train`."""
+        """Source and target language of each source of a corpus; of a held-out share, of each source of `train`."""
         return [source.languages or self.languages for source in self.groups.get(name, self.train)]
 
     def once(self, name: str) -> list[int]:
-        """The numbers of the sources of a corpus, without those that are an earlier one with its sides exchanged."""
+        """Indices of the sources of a corpus, without repetitions of an earlier source with its sides exchanged."""
         sources = self.groups.get(name, self.train)  # A held-out share is in the sources of `train`.
         seen = [(source.model_dump(exclude={*TextSource.model_fields}), source.reverse) for source in sources]
         return [number for number, (text, is_reverse) in enumerate(seen) if (text, not is_reverse) not in seen[:number]]
@@ -149,7 +138,7 @@ class CorpusConfig(Section):
         return any(source.reverse for sources in self.groups.values() for source in sources)
 
     def held_out(self, training_seed: int) -> tuple[float, int] | None:
-        """The share of `train` that is held out for `valid`, and the seed of the choice; None if `valid` is text."""
+        """Share of `train` that is held out for `valid`, and seed of the choice; None if `valid` is text."""
         share = self.valid[0]
         if not isinstance(share, HeldOut):
             return None
@@ -161,23 +150,23 @@ class CorpusConfig(Section):
         return self.train[0].streaming
 
     def filters_of(self, source: TextSource) -> FilterConfig:
-        """The filters of a training corpus."""
+        """Filters of a training corpus."""
         return source.filters or self.filters
 
     @property
     def has_target_tags(self) -> bool:
-        """Whether each corpus of `train` has the tag that `to_target` stands for, perhaps of another language."""
+        """Whether each corpus of `train` has a tag as `to_target` makes it, perhaps of another language."""
         return all(
             source.tag in [tag_of(language) for language in targets_of([source.tag or ""])] for source in self.train
         )
 
     @property
     def tagging(self) -> Tagging:
-        """Tags of all corpora, and the tag of a sentence that has none: that of `test`, `valid` or `train`.
+        """Tags of all corpora, and the default tag of a sentence without one.
 
-        The first of these groups decides that has corpora from `source` to `target` or, without any, into `target`.
-        There is no default if it has several tags, none of them for `target`, or if the sentences of an evaluation set
-        have no tag.
+        The first of `test`, `valid` and `train` with corpora from `source` to `target` decides the default; if there
+        are none, the first with corpora into `target`. There is no default if it has several tags, none of them for
+        `target`, or if the sentences of an evaluation set have no tag.
         """
         if not self.tags:
             return Tagging()
@@ -185,7 +174,7 @@ class CorpusConfig(Section):
         tags = self._tags_by_group(lambda languages: languages == self.languages)
         tags = tags or self._tags_by_group(lambda languages: languages[1] == self.target)
         deciding = next((tags[name] for name in ("test", "valid", "train") if name in tags), {None})
-        if None in deciding.union(*(found for name, found in tags.items() if name != "train")):
+        if None in deciding.union(*(tags[name] for name in tags if name != "train")):
             return Tagging(self.tags, None, is_required, self._languages_of_tags())
         by_target = tag_of(self.target)
         default = by_target if by_target in deciding else next(iter(deciding)) if len(deciding) == 1 else None
@@ -199,15 +188,15 @@ class CorpusConfig(Section):
         return {tag: target for tag, target in pairs if tag} if is_one_to_one else {}
 
     def _tags_by_group(self, is_chosen: Callable[[tuple[str, str]], bool]) -> dict[str, set[str | None]]:
-        """Tags of the corpora with some languages, by group; groups without such a corpus are left out."""
-        tags = {
-            name: {source.tag for source in group if is_chosen(source.languages or self.languages)}
+        """Tags of the corpora whose languages are chosen, by group; groups without such a corpus are left out."""
+        return {
+            name: tags
             for name, group in self.groups.items()
+            if (tags := {source.tag for source in group if is_chosen(source.languages or self.languages)})
         }
-        return {name: found for name, found in tags.items() if found}
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of all corpora, each once, in order."""
+        """Tags of all corpora, each once, in order."""
         sources = (source for group in self.groups.values() for source in group)
         return tuple(dict.fromkeys(source.tag for source in sources if source.tag))

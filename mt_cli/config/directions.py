@@ -1,4 +1,4 @@
-"""Several translation directions from one config: `corpus.both_directions` and `tag: to_target`, written out."""
+"""Tags that ask for a target language, and corpora of several directions."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from typing import Any
 from mt_cli.errors import InputError
 
 TO_TARGET = "to_target"
-"""The value of `tag` that stands for a tag with the target language."""
+"""Value of `tag` that stands for a tag with the target language."""
 _TARGET = re.compile(r"<2(.+)>|>>(.+)<<")
-"""A tag with a target language: ours, and that of Marian models of OPUS-MT."""
+"""A tag with a target language, written by `mt` or by Marian models of OPUS-MT."""
 _GROUPS = ("train", "valid", "test")
 
 
 def tag_of(language: str) -> str:
-    """The tag that asks for a translation into a language: `<2gn>` (Johnson et al. 2017)."""
+    """Tag that asks for a translation into a language: `<2gn>` (Johnson et al. 2017)."""
     return f"<2{language}>"
 
 
 def targets_of(tags: Sequence[str]) -> list[str]:
-    """The target languages that tags of a model ask for."""
-    return [found[1] or found[2] for tag in tags if (found := _TARGET.fullmatch(tag))]
+    """Target languages that tags of a model ask for."""
+    return [match[1] or match[2] for tag in tags if (match := _TARGET.fullmatch(tag))]
 
 
 @dataclass(frozen=True)
 class Tagging:
-    """Tags of a model, and the tag of a sentence that has none: the one place that decides it."""
+    """Tags of a model, and the default tag of sentences without one."""
 
     tags: tuple[str, ...] = ()
     default: str | None = None
@@ -52,17 +52,17 @@ class Tagging:
         return self.languages.get(tag) or next(iter(targets_of([tag])), None)
 
     def chosen(self, tag: str | None) -> str | None:
-        """Tag of sentences without a tag of their own: the given one, otherwise the default.
+        """Tag of sentences without a tag: the given one, otherwise the default.
 
         Raises InputError for a tag that the model does not know.
         """
         if tag is not None and tag not in self.tags:
-            known = ", ".join(self.tags) or "none"
-            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {known}")
+            tags = ", ".join(self.tags) or "none"
+            raise InputError(f"tag {tag!r}: this model was not trained with it; it knows {tags}")
         return self.default if tag is None else tag
 
     def tagged(self, text: str, tag: str | None = None) -> str:
-        """The text after its tag: its own, otherwise the chosen one. An empty text stays empty.
+        """Put the chosen tag before a text that has no tag and is not empty.
 
         Raises InputError as `chosen` does, and for a text without a tag if the model needs one and has no default.
         """
@@ -78,7 +78,7 @@ class Tagging:
         return text if chosen is None else f"{chosen} {text}"
 
     def is_like(self, other: Tagging) -> bool:
-        """Whether both have the same tags, in any order, and decide alike."""
+        """Whether both have the same tags, in any order, and the same default."""
         return {*self.tags} == {*other.tags} and self.default == other.default
 
     def describe(self) -> str:
@@ -88,7 +88,7 @@ class Tagging:
 
     @property
     def of_corpora(self) -> Tagging:
-        """The same tags for sentences of corpora, which have their tags already."""
+        """Tagging of sentences of corpora, which have their tags already."""
         return Tagging(self.tags)
 
 
@@ -96,33 +96,34 @@ NO_TAGS = Tagging()
 
 
 def written_out(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The tree of `corpus`, with a source for each direction, and with the tags themselves.
+    """Write out `both_directions` and `tag` of a tree of `corpus`: a source for each direction, with its tag.
 
-    With `both_directions`, the sources of each list are followed by the same ones with `reverse`. Values of a wrong
-    type are left as they are, for validation to explain. Raises ValueError if a direction would have no tag.
+    With `both_directions`, each list of sources is followed by the same sources with `reverse`. Values of a wrong type
+    stay as they are, for validation to explain. Raises ValueError if a direction would have no tag.
     """
-    both, tag = str(tree.get("both_directions")).lower() in ("true", "yes", "on"), tree.get("tag")
+    has_both, tag = str(tree.get("both_directions")).lower() in ("true", "yes", "on"), tree.get("tag")
     tags = [tag, *(source.get("tag") for _, sources in _lists_of(tree) for source in sources)]
-    if not both and TO_TARGET not in tags:
+    if not has_both and TO_TARGET not in tags:
         return tree
     default = tree.get("source"), tree.get("target")
-    changed: dict[str, Any] = {"both_directions": False, "tag": None if tag == TO_TARGET else tag}
-    extra: dict[str, Any] = {}
+    changes: dict[str, Any] = {"both_directions": False, "tag": None if tag == TO_TARGET else tag}
+    extra_tests: dict[str, Any] = {}
     for name, sources in _lists_of(tree):
-        reverse = [_reversed(source, default) for source in sources] if both else []
-        found = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
-        if both and not all(source.get("tag") for source in found):
+        reverse = [_reversed(source, default) for source in sources] if has_both else []
+        written = [_with_tag(source, tag, default) for source in (*sources, *reverse)]
+        if has_both and not all(source.get("tag") for source in written):
             raise ValueError(
                 "both_directions: set `tag: to_target` beside it, which tells the model the target language"
             )
-        (changed if name in _GROUPS else extra)[name] = found
-    return {**tree, **changed} | ({"extra_tests": {**tree["extra_tests"], **extra}} if extra else {})
+        (changes if name in _GROUPS else extra_tests)[name] = written
+    return {**tree, **changes} | ({"extra_tests": {**tree["extra_tests"], **extra_tests}} if extra_tests else {})
 
 
 def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, Any]]]]:
-    """The sources of each corpus that has sources of its own."""
-    extra = tree.get("extra_tests")
-    groups = {name: tree.get(name) for name in _GROUPS} | (dict(extra) if isinstance(extra, Mapping) else {})
+    """Sources of each corpus; a held-out share has none."""
+    extra_tests = tree.get("extra_tests")
+    groups: dict[str, Any] = {name: tree.get(name) for name in _GROUPS}
+    groups |= extra_tests if isinstance(extra_tests, Mapping) else {}
     for name, value in groups.items():
         sources = list(value) if isinstance(value, list | tuple) else [value]
         if all(isinstance(source, Mapping) and "fraction" not in source for source in sources):
@@ -131,15 +132,15 @@ def _lists_of(tree: Mapping[str, Any]) -> Iterator[tuple[str, list[Mapping[str, 
 
 def _reversed(source: Mapping[str, Any], default: tuple[Any, Any]) -> Mapping[str, Any]:
     first, second = _languages_of(source, default)
-    own = {"languages": [second, first], "reverse": not source.get("reverse", False)}
-    return {**source, **own} | ({"name": f"{source['name']} reversed"} if source.get("name") else {})
+    name = {"name": f"{source['name']} reversed"} if source.get("name") else {}
+    return {**source, "languages": [second, first], "reverse": not source.get("reverse", False), **name}
 
 
 def _with_tag(source: Mapping[str, Any], tag: Any, default: tuple[Any, Any]) -> Mapping[str, Any]:
-    own = tag if source.get("tag") is None else source["tag"]
-    return {**source, "tag": tag_of(_languages_of(source, default)[1])} if own == TO_TARGET else source
+    tag = tag if source.get("tag") is None else source["tag"]
+    return {**source, "tag": tag_of(_languages_of(source, default)[1])} if tag == TO_TARGET else source
 
 
 def _languages_of(source: Mapping[str, Any], default: tuple[Any, Any]) -> tuple[Any, Any]:
-    given = source.get("languages")
-    return (given[0], given[1]) if isinstance(given, list | tuple) and len(given) == 2 else default
+    pair = source.get("languages")
+    return (pair[0], pair[1]) if isinstance(pair, list | tuple) and len(pair) == 2 else default

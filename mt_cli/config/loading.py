@@ -6,7 +6,6 @@ Precedence: defaults < preset < YAML < `--set`. Values are not converted: a quot
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,21 +24,15 @@ from mt_cli.errors import ConfigError, one_line, reason
 S = TypeVar("S", bound=Section)
 
 MAX_CONFIG_BYTES = 1_000_000
-_MAX_ALIASES = 30
-_MAX_EXPANDED = 2_000_000
-_MAX_DIGITS = 1_000
 _LONGEST_SHOWN = 80
 """Characters of a key in a message."""
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class _Loader(yaml.SafeLoader):
     """YAML as PyYAML reads it, but booleans are those of YAML 1.2, 1e-3 is a number, and dates are text.
 
-    Keys are unique, and aliases are limited.
+    A key that occurs twice is an error, and so is an alias: a few lines of aliases expand to gigabytes.
     """
-
-    num_aliases = 0
 
     yaml_implicit_resolvers: ClassVar = {  # type: ignore[misc]
         first: [(tag, pattern) for tag, pattern in resolvers if tag not in (BOOLEAN_TAG, "tag:yaml.org,2002:timestamp")]
@@ -47,54 +40,21 @@ class _Loader(yaml.SafeLoader):
     }
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """A node; raises ComposerError for many aliases: a few lines of them could expand to millions of values."""
         if self.check_event(yaml.AliasEvent):
-            self.num_aliases += 1
-            if self.num_aliases > _MAX_ALIASES:
-                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, f"more than {_MAX_ALIASES} aliases", mark)
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(
+                None, None, f"`*{event.anchor}` is an alias; write the value again", event.start_mark
+            )
         return super().compose_node(parent, index)
 
-    def get_single_node(self) -> yaml.Node | None:
-        """The tree; raises ComposerError if it is too large with each alias replaced by what it stands for."""
-        node = super().get_single_node()
-        if node is not None and _expanded_size(node, {}) > _MAX_EXPANDED:
-            problem = f"with its aliases, it has more than {_MAX_EXPANDED:,} characters"
-            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
-        return node
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
-        """A scalar; raises ConstructorError for a number so long that converting it takes seconds."""
-        value = super().construct_scalar(node)
-        if node.tag in _NUMBERS and len(value) > _MAX_DIGITS:
-            problem = f"a number of more than {_MAX_DIGITS:,} characters"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        return value
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """A dict; raises ConstructorError for a repeated key."""
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+        names: set[str] = set()
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if key.value in names:
                 problem = f"the key `{_shown(key.value)}` occurs twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
+            names.add(key.value)
         return super().construct_mapping(node, deep)
-
-
-def _expanded_size(node: yaml.Node, known: dict[int, float]) -> float:
-    """The characters of a tree whose aliases are replaced; infinite if it contains itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf
-        if isinstance(node, yaml.ScalarNode):
-            size: float = len(node.value)
-        else:
-            pairs = node.value if isinstance(node, yaml.MappingNode) else [[child] for child in node.value]
-            size = sum(_expanded_size(child, known) for pair in pairs for child in pair)
-        known[id(node)] = 1 + size
-    return known[id(node)]
 
 
 _Loader.add_implicit_resolver(FLOAT_TAG, FLOAT, FLOAT_BEGINNINGS)
@@ -102,27 +62,24 @@ _Loader.add_implicit_resolver(BOOLEAN_TAG, re.compile("^(?:true|True|TRUE|false|
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """The config of a YAML file, with `section.key=value` overrides applied.
+    """Read the config of a YAML file and apply overrides such as `section.key=value`.
 
-    Raises ConfigError with every problem found, one per line.
+    Raises ConfigError with every problem, one per line.
     """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_CONFIG_BYTES + 1)  # A device has no size.
         if len(content) > MAX_CONFIG_BYTES:
             raise ConfigError(f"{path}: larger than {MAX_CONFIG_BYTES:,} bytes, which is too large for a config")
-        text = content.decode("utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
+        return config_of_text(content.decode("utf-8"), str(path), overrides)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:
         raise ConfigError(f"{path}: {reason(error)}") from None
-    return config_of_text(text, str(path), overrides)
 
 
 def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Config:
-    """The config of a YAML text; raises ConfigError, whose message begins with `origin`."""
+    """Parse the config of a YAML text; the message of a ConfigError begins with `origin`."""
     tree = parse_yaml(text, origin)
     if not isinstance(tree, dict):
         raise ConfigError(f"{origin}: a config is a mapping with the keys {', '.join(Config.model_fields)}")
@@ -132,7 +89,7 @@ def config_of_text(text: str, origin: str, overrides: Sequence[str] = ()) -> Con
 
 
 def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
-    """The config of a tree of plain values, in which a preset except `auto` is replaced by its values.
+    """Parse the config of a tree of plain values, in which a preset except `auto` is replaced by its values.
 
     The message of a ConfigError begins with `origin`.
     """
@@ -144,7 +101,7 @@ def parse_config(tree: Mapping[str, Any], origin: str) -> Config:
     except ValidationError as error:
         lines = _explain(error, tree, Config)
     heading, separator = (f"{origin}: {len(lines)} problems", "\n  ") if len(lines) > 1 else (origin, " ")
-    raise ConfigError(f"{heading}:{separator}" + separator.join(dict.fromkeys(lines)))
+    raise ConfigError(f"{heading}:{separator}" + separator.join(lines))
 
 
 def _will_be_filled(tree: Mapping[str, Any]) -> bool:
@@ -154,7 +111,7 @@ def _will_be_filled(tree: Mapping[str, Any]) -> bool:
 
 
 def with_values(config: Config, values: Values) -> Config:
-    """The config with the values that `preset: auto` stands for, where neither its file nor `--set` has others.
+    """Replace `preset: auto` by values, where neither the file of the config nor `--set` has others.
 
     Raises ConfigError if they do not fit together.
     """
@@ -162,28 +119,24 @@ def with_values(config: Config, values: Values) -> Config:
 
 
 def changed_section(section: S, changes: Mapping[str, Any]) -> S:
-    """The section with other values for some of its options; None keeps the value.
-
-    Raises ConfigError with every problem found.
-    """
-    given = {key: value for key, value in changes.items() if value is not None}
-    if not given:
+    """Change options of a section; None keeps a value. Raises ConfigError with every problem."""
+    changes = {key: value for key, value in changes.items() if value is not None}
+    if not changes:
         return section
-    tree = section.model_dump(mode="json") | given
+    tree = section.model_dump(mode="json") | changes
     try:
         return type(section).model_validate(tree)
     except ValidationError as error:
-        lines = _explain(error, tree, type(section))
-    raise ConfigError("; ".join(dict.fromkeys(lines)))
+        raise ConfigError("; ".join(_explain(error, tree, type(section)))) from None
 
 
 def flat(config: Section, name: str = "") -> dict[str, Any]:
-    """The values of a config, or of the section of that name, by dotted key."""
+    """Values of a config, or of the section called `name`, by dotted key."""
     return _flatten(config.model_dump(mode="json"), name)
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """The old and the new value of each option that differs, by dotted key."""
+    """Old and new value of each option that differs, by dotted key."""
     flat_old, flat_new = flat(old), flat(new)
     keys = dict.fromkeys([*flat_old, *flat_new])
     return {key: (flat_old.get(key), flat_new.get(key)) for key in keys if flat_old.get(key) != flat_new.get(key)}
@@ -201,7 +154,7 @@ def _flatten(tree: Any, prefix: str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, origin: str) -> Any:
-    """The tree in a YAML text, which may be untrusted; the message of a ConfigError begins with `origin`."""
+    """Parse a YAML text, which may be untrusted; the message of a ConfigError begins with `origin`."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -213,7 +166,7 @@ def parse_yaml(text: str, origin: str) -> Any:
 
 
 def section_overrides(overrides: Sequence[str], section: str) -> dict[str, Any]:
-    """The values of `section.key=value` overrides by key; raises ConfigError for another section."""
+    """Values of `section.key=value` overrides by key; raises ConfigError for another section."""
     tree: dict[str, Any] = {}
     for override in overrides:
         _apply_override(tree, override)
@@ -231,18 +184,16 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         section = tree.get(parent, {})
         if not isinstance(section, dict):
             raise ConfigError(f"--set {override}: `{parent}` has no keys")
-        tree[parent] = section = dict(section)  # With YAML aliases, it may be the value of other keys, too.
-        tree = section
+        tree = tree.setdefault(parent, section)
     tree[last] = parse_yaml(text, f"--set {override}")
 
 
 def _explain(error: ValidationError, tree: Any, root: type[Section]) -> list[str]:
-    """A line for each problem: dotted key, what was found, what to do."""
-    problems = error.errors(include_url=False)
+    """Lines with the dotted key of a problem, the value, and what to do."""
     # A list whose items are all wrong is reported as too short, too; the problems of the items are more helpful.
-    told = [each for each in problems if each["type"] != "too_short" or not each["input"]]
-    single = ({**each, "msg": line} for each in told for line in each["msg"].split("\n"))  # See `if_complete`.
-    return list(dict.fromkeys(_explain_problem(each, tree, root) for each in single))
+    problems = [item for item in error.errors(include_url=False) if item["type"] != "too_short" or not item["input"]]
+    single = ({**item, "msg": line} for item in problems for line in item["msg"].split("\n"))  # See `if_complete`.
+    return list(dict.fromkeys(_explain_problem(item, tree, root) for item in single))
 
 
 def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section]) -> str:
@@ -253,31 +204,30 @@ def _explain_problem(problem: Mapping[str, Any], tree: Any, root: type[Section])
         near = difflib.get_close_matches(key, section.model_fields, n=1)
         hint = f", did you mean `{near[0]}`?" if near else f"; known here: {', '.join(section.model_fields)}"
         return f"{where}unknown key `{key}`{hint}"
+    if problem["type"] == "missing" and isinstance(problem["loc"][-1], int):
+        pair = dotted.rpartition(".")[0]
+        hint = "; `file` takes one file with both sides" if pair.endswith("files") else ""
+        return f"{pair}: found {len(problem['input'])}; give two, of source and target{hint}"
     if problem["type"] == "missing":
-        if isinstance(problem["loc"][-1], int):
-            pair = dotted.rpartition(".")[0]
-            hint = "; `file` takes one file with both sides" if pair.endswith("files") else ""
-            return f"{pair}: found {len(problem['input'])}; give two, of source and target{hint}"
         return f"{where}missing; a config needs it"
     message: str = problem["msg"].removeprefix("Value error, ")
     if problem["type"] in ("value_error", "source"):
-        return where + message
-    found = repr(problem["input"])
-    shown = found if len(found) < 60 else type(problem["input"]).__name__
-    message = message[:1].lower() + message[1:]
-    for old, new in (("Input should", "it should"), ("input should", "it should"), ("valid tuple", "valid list")):
-        message = message.replace(old, new)
-    return f"{where}found {shown}; {message}"
+        has_key = dotted and re.match(r"[a-z_]+: ", message)  # See `without_problems`.
+        return f"{dotted}.{message}" if has_key else where + message
+    value = repr(problem["input"])
+    shown = value if len(value) < 60 else type(problem["input"]).__name__
+    message = message[:1].lower() + message[1:].replace("valid tuple", "valid list")
+    return f"{where}found {shown}; {message.replace('input should', 'it should')}"
 
 
 def _shown(key: str | int) -> str:
-    """A key for a message, on one line of limited length."""
+    """Key for a message, on one line of limited length."""
     name = str(key)
     return name if name.isprintable() and len(name) <= _LONGEST_SHOWN else f"{name!r:.{_LONGEST_SHOWN}}"
 
 
 def _dotted_key(loc: Sequence[str | int], tree: Any, section: type[Section]) -> tuple[str, type[Section]]:
-    """The key as written in the file, without tags of unions and indices into single sources, and its section."""
+    """Key as written in the file, without tags of unions and indices into single sources, and its section."""
     parts: list[str] = []
     for position, part in enumerate(loc):
         if part in KINDS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -38,17 +38,17 @@ A corpus is one of these mappings, or a list of them. Each may have these keys t
 def reference() -> str:
     """The page, in Markdown."""
     lines = [_INTRODUCTION, *_table(Config)]
-    sections = [(name, field.annotation) for name, field in Config.model_fields.items()]
+    sections: list[tuple[str, Any]] = [(name, field.annotation) for name, field in Config.model_fields.items()]
     sections.insert(2, ("corpus.filters", FilterConfig))
     for name, section in sections:
         if isinstance(section, type) and issubclass(section, Section):
-            lines.extend(["", f"## `{name}`", "", _text(section.__doc__), "", *_table(section, f"{name}.")])
-    lines.extend([_CORPORA, *_table(TextSource)])
+            lines += ["", f"## `{name}`", "", _text(section.__doc__), "", *_table(section, f"{name}.")]
+    lines += [_CORPORA, *_table(TextSource)]
     for tag, kind in KINDS.items():
         key = tag.strip("<>")
         options = [name for name in kind.model_fields if name not in (key, *TextSource.model_fields)]
-        options.sort(key=lambda name: name not in kind.__annotations__)  # Inherited ones come last.
-        lines.extend(["", f"### `{key}`", "", _text(kind.__doc__), "", *_table(kind, names=[key, *options])])
+        options.sort(key=lambda name: name not in kind.__annotations__)  # Inherited options come last.
+        lines += ["", f"### `{key}`", "", _text(kind.__doc__), "", *_table(kind, names=[key, *options])]
     return "\n".join(lines) + "\n"
 
 

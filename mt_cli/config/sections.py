@@ -1,4 +1,4 @@
-"""The sections of a config: every option with its default and limits."""
+"""Sections of a config: every option with its default and limits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.config.writing import to_yaml
 
 ALL_APOSTROPHES = "'’ʼ‘ʻ`´′ʹꞌ＇"
-"""The apostrophe and characters that are written for it inside words."""
+"""The apostrophe, and characters written for it inside words."""
 TUNED = ("length_penalty", "length_penalties", "no_repeat_ngram")
-"""The options of `decoding` that `training.tune_decoding` chooses."""
+"""Options of `decoding` that `training.tune_decoding` chooses."""
 WITHOUT_SUBWORDS = ("word_level", "char")
-"""The values of `tokenizer.algorithm` whose entries are whole words or characters."""
+"""Values of `tokenizer.algorithm` whose entries are whole words or characters."""
 _MAX_LETTER = 4
 RUN_NAME = re.compile(r"[\w][\w.-]{0,99}")
 RUN_NAME_RULE = "letters, digits, dots, hyphens and underscores, at most 100, the first one no dot or hyphen"
@@ -43,8 +43,8 @@ class TokenizerConfig(Section):
 
     algorithm: Literal["word_level", "bpe", "unigram", "char", "sentencepiece"] = "word_level"
     """Words and punctuation marks, byte-pair encoding, a unigram language model, or characters. Two trainings of
-    `unigram` on the same text differ slightly, whatever the seed; a run keeps its own. `sentencepiece`: the
-    SentencePiece models of an imported model, which `mt` does not train."""
+    `unigram` on one text differ slightly, whatever the seed; a run keeps its own. `sentencepiece`: models of an
+    imported run, which `mt` does not train."""
     vocab_size: int | None = Field(default=None, ge=8, le=2**24)
     """Maximum size of a vocabulary; `null`: no limit for words and characters, 8,000 for bpe and unigram."""
     min_frequency: int = Field(default=1, ge=1)
@@ -59,26 +59,25 @@ class TokenizerConfig(Section):
     nfkc: bool = False
     """Apply Unicode NFKC normalisation (full-width letters, ligatures, ...)."""
     normalize: tuple[Literal["nfc", "apostrophes", "joined_apostrophes"], ...] = Field(default=(), strict=False)
-    """Make spellings equal in training and in translating, not in references: `nfc` composes letters and accents,
-    `apostrophes` writes `'` for other characters between letters, `joined_apostrophes` removes spaces around an
+    """Make spellings equal in training and in translating, not in references. `nfc` composes letters and accents,
+    `apostrophes` writes `'` for similar characters between letters, `joined_apostrophes` removes spaces around an
     apostrophe inside a word (`jach 'a`, `ch ' ama`). `mt data check` counts what each would change."""
     letters: dict[str, str] = Field(default_factory=dict)
-    """Replace letters in training and in translating, not in references, where `train` is spelled unlike the text that
-    will be compared: `{ã: â}` (in lower and upper case, after `nfc`). An apostrophe may be left out: `{"'": ""}`. `mt
-    data check` names such letters."""
+    """Replace letters in training and in translating, not in references, where `train` is spelled unlike other text:
+    `{ã: â}` (in lower and upper case, after `nfc`). An apostrophe may be left out: `{"'": ""}`. `mt data check` names
+    such letters."""
     bpe_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual). Words
-    are segmented differently in each epoch."""
+    """With bpe, in training: probability of skipping a merge (BPE-dropout, Provilkov et al. 2020; 0.1 is usual), so
+    that words are segmented differently in each epoch."""
     unigram_alpha: float | None = Field(default=None, ge=0, le=10)
     """With unigram, in training: sample segmentations with their probabilities to the power of this number (subword
-    regularization, Kudo 2018; 0.2 is usual). Words are segmented differently in each epoch. `null`: off."""
+    regularization, Kudo 2018; 0.2 is usual), differently in each epoch. `null`: off."""
     sample_pairs: int | None = Field(default=1_000_000, ge=1)
-    """Number of pairs in the seeded sample that the tokenizers are trained on; `null`: all pairs. For a stream: its
-    first pairs."""
+    """Number of random pairs that the tokenizers are trained on; `null`: all pairs. For a stream: its first pairs."""
 
     @property
     def is_single(self) -> bool:
-        """Whether both sides have one tokenizer. Two SentencePiece models may have the same entries and differ."""
+        """Whether both sides have one tokenizer. Two SentencePiece models may share a vocabulary and differ."""
         return self.shared and self.algorithm != "sentencepiece"
 
     @property
@@ -88,15 +87,15 @@ class TokenizerConfig(Section):
 
     @property
     def changes_of_spelling(self) -> tuple[str, ...]:
-        """What is made equal in texts, for signatures of scores."""
+        """Names of the normalisations of texts, for signatures of scores."""
         nfc = ["nfc"] if self.letters and "nfc" not in self.normalize else []
         return (*nfc, *self.normalize, *(f"{old}>{new}" for old, new in self.letters.items()))
 
     @property
     def letters_in_both_cases(self) -> list[tuple[str, str]]:
-        """The replacements of `letters` in lower and upper case, a letter before others that are parts of it."""
-        others = [(old.swapcase(), new.swapcase()) for old, new in self.letters.items() if old.swapcase() != old]
-        pairs = [pair for pair in (*self.letters.items(), *others) if is_replacement(*pair)]
+        """Replacements of `letters` in lower and upper case, longer letters first."""
+        swapped = [(old.swapcase(), new.swapcase()) for old, new in self.letters.items() if old.swapcase() != old]
+        pairs = [pair for pair in (*self.letters.items(), *swapped) if is_replacement(*pair)]
         return sorted(dict.fromkeys(pairs), key=lambda pair: -len(pair[0]))
 
     @if_complete
@@ -107,10 +106,10 @@ class TokenizerConfig(Section):
                     f"letters: {old!r}: {new!r}: give two different letters (with their marks, composed) or "
                     "apostrophes, or one and nothing"
                 )
-        both = self.letters_in_both_cases
-        olds = [old for old, _ in both]
+        pairs = self.letters_in_both_cases
+        olds = [old for old, _ in pairs]
         for old in olds:
-            if olds.count(old) > 1 or any(old in new for _, new in both):
+            if olds.count(old) > 1 or any(old in new for _, new in pairs):
                 yield f"letters: {old!r} is replaced twice, perhaps in its other case"
 
     @if_complete
@@ -137,17 +136,16 @@ class ModelConfig(Section):
     norm_order: Literal["pre", "post"] = "pre"
     """Layer norm before each sub-layer, or after each residual addition as in the 2017 paper."""
     final_norm: bool | None = None
-    """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which
-    needs it, and false with `post`. With `post`, true gives the model of PyTorch's `nn.Transformer`."""
+    """Layer norm at the end of the encoder and of the decoder; `null`: true with `norm_order: pre`, which needs it,
+    and false with `post`. With `post`, true is PyTorch's `nn.Transformer`."""
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     """Activation function of the feed-forward blocks. Marian calls `silu` swish; `swiglu` is its gated form."""
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
-    """Positional encoding: a table added to the embeddings, or queries and keys of self-attention rotated by their
-    position."""
+    """Positional encoding: a table added to the embeddings, or rotation of queries and keys of self-attention."""
     max_positions: int = Field(default=1024, ge=1, le=2**20)
     """Size of the table of learned positions; the other kinds have no limit."""
     tie_embeddings: Literal["none", "target", "all"] = "target"
-    """Which tables share weights: none, target embedding and output projection, or the source embedding as well."""
+    """Tables that share weights: none, target embedding and output projection, or the source embedding as well."""
     qkv_bias: bool = True
     """Use biases in the query, key and value projections."""
     output_bias: bool = False
@@ -201,8 +199,7 @@ class DecodingConfig(Section):
     max_length: int | None = Field(default=None, ge=1)
     """Maximum length of a translation in tokens; `null`: only `max_length_ratio` limits it."""
     no_repeat_ngram: int | None = Field(default=None, ge=1)
-    """Length in tokens of sequences that may not occur twice in a translation. 3 stops weak models from repeating
-    themselves."""
+    """Length in tokens of sequences that may not occur twice in a translation; 3 prevents loops of weak models."""
     sample: bool = False
     """Sample each token instead of searching. The same sentence and seed give the same sample."""
     temperature: float = Field(default=1.0, ge=0.001, le=100)
@@ -214,14 +211,14 @@ class DecodingConfig(Section):
     seed: int = Field(default=1, ge=0, lt=2**31)
     """With `sample`: seed of the random numbers, which also depend on the sentence."""
     unk: Literal["copy", "keep", "avoid"] = "copy"
-    """Replace an unknown word in a translation with the source word that attention points at, keep it as `[UNK]`, or
-    never generate it."""
+    """Unknown words in a translation: copy the source word that attention points at, keep `[UNK]`, or never generate
+    it."""
     batch_tokens: int = Field(default=16_384, ge=1)
     """Number of source tokens translated at once, padding and beams included."""
 
     @property
     def greedy(self) -> DecodingConfig:
-        """A copy for greedy search."""
+        """Copy for greedy search."""
         return self.model_copy(update={"beam_size": 1, "sample": False, "length_penalties": {}})
 
     @without_problems
@@ -235,29 +232,27 @@ class DecodingConfig(Section):
 
 
 class InitConfig(Section):
-    """What training begins with: random weights, or those of another run (fine-tuning)."""
+    """Start of training: random weights, or the weights of another run (fine-tuning)."""
 
     run: str | None = None
     """Directory of a trained run. Training begins with the weights of its best checkpoint and keeps its tokenizers;
-    optimizer, schedule and data are new. Options of `tokenizer` and `model` are then those of that run, and may differ
-    only in dropout and sampling."""
+    optimizer, schedule and data are new. Options of `tokenizer` and `model` come from that run, and may differ only in
+    dropout and sampling."""
     vocabulary: Literal["keep", "extend"] = "keep"
-    """Keep the vocabularies, or extend them by entries for tags, words, characters and subwords with such characters
-    that they lack. The embedding of a new entry begins as the mean of those of the tokens that spelled it before."""
+    """Keep the vocabularies, or extend them by entries for tags, words, characters and subwords that they lack. The
+    embedding of a new entry begins as the mean of the embeddings of the tokens that spelled it before."""
     max_new_entries: int = Field(default=4000, ge=1)
     """Maximum number of entries that `extend` adds to a vocabulary, besides tags."""
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Parts of the model that are not trained: `embeddings`, `encoder`, `decoder`, or modules by their names in the
-    model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure how much is lost
-    by it)."""
+    model, such as `decoder.0` or `encoder.1.self_attention` (Houlsby et al. 2019, section 3.5, measure the loss)."""
     adapter_rank: int | None = Field(default=None, ge=1)
-    """Train only low-rank adapters of this rank, added to the linear maps of attention and feed-forward blocks, and
-    nothing else (with `vocabulary: extend`, the embeddings too). Checkpoints hold only what is trained (Hu et al. 2022,
-    section 4)."""
+    """Train only low-rank adapters of this rank, added to the linear maps of attention and feed-forward blocks (with
+    `vocabulary: extend`, the embeddings too). Checkpoints hold only what is trained (Hu et al. 2022, section 4)."""
     adapter_alpha: float = Field(default=16.0, ge=1e-6, le=1_000_000)
     """The output of an adapter is multiplied by `adapter_alpha / adapter_rank` (Hu et al. 2022, section 4.1)."""
     replay: float | None = Field(default=None, ge=1e-6, lt=1)
-    """Share of the training pairs of an epoch that are pairs of that run, against forgetting (rehearsal, Robins 1995;
+    """Share of the training pairs of an epoch that come from that run, against forgetting (rehearsal, Robins 1995;
     mixed fine-tuning, Chu et al. 2017). They are added to `corpus.train`. If the languages are the same, its test set
     is added to `corpus.extra_tests`; if not, all corpora need tags."""
 
@@ -277,9 +272,8 @@ class EvaluationConfig(Section):
     """BLEU's tokenizer, by sacreBLEU's names. `auto`: `zh` for Chinese, `char` for Japanese, Korean, Thai, Lao, Khmer,
     Burmese and Tibetan, `13a` for all others. `ja-mecab`, `ko-mecab` and FLORES need more packages."""
     num_resamples: int = Field(default=1000, ge=1, le=100_000)
-    """Number of random samples of a test set from which the confidence intervals of its scores are computed, and the
-    p-values of `mt evaluate --against` (bootstrap resampling, Koehn 2004). A finished run keeps its intervals if the
-    number changes."""
+    """Number of random samples of a test set for the confidence intervals of its scores and the p-values of `mt
+    evaluate --against` (bootstrap resampling, Koehn 2004). A finished run keeps its intervals."""
 
 
 class Config(Section):
@@ -290,8 +284,8 @@ class Config(Section):
     corpus: CorpusConfig
     """The parallel text."""
     preset: Literal["tiny", "small", "base", "big", "auto"] | None = None
-    """Values for options of `tokenizer`, `model` and `training` that the config does not set: those of a size of model,
-    or `auto`, chosen by the training pairs, the languages, the device and `max_minutes`. The config of the run has the
+    """Values for options of `tokenizer`, `model` and `training` that the config does not set: a size of model, or
+    `auto`, chosen by the training pairs, the languages, the device and `max_minutes`. The config of the run has the
     values themselves."""
     init: InitConfig = InitConfig()
     """Where training begins."""
@@ -324,8 +318,8 @@ class Config(Section):
                 f"corpus.max_tokens {self.corpus.max_tokens} and a special token"
             )
         for tag in self.decoding.length_penalties.keys() - set(self.corpus.tags):
-            known = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
-            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {known}"
+            tags = f"it has {', '.join(self.corpus.tags)}" if self.corpus.tags else "it has none"
+            yield f"decoding.length_penalties: {tag!r} is no tag of the corpus; {tags}"
         if self.corpus.is_streaming:
             if self.training.validate_every_steps is None:
                 yield "training.validate_every_steps: missing; an epoch of a stream may never end"
@@ -338,7 +332,7 @@ class Config(Section):
     def _augmentation_fits(self) -> Iterator[str]:
         algorithm = self.tokenizer.algorithm
         if self.init.run is not None and "algorithm" not in self.tokenizer.model_fields_set:
-            return  # That of the parent is not known yet.
+            return  # The parent decides the algorithm.
         if self.training.inserted_words and algorithm in WITHOUT_SUBWORDS:
             yield f"training.inserted_words: {algorithm} has no subwords for made-up words; use bpe or unigram"
         if self.training.concatenated_pairs and algorithm == "char":
@@ -346,12 +340,12 @@ class Config(Section):
 
     @property
     def greedy_decoding(self) -> DecodingConfig:
-        """The search of validations; it does not depend on what `training.tune_decoding` chooses later."""
+        """Search of validations, which does not depend on what `training.tune_decoding` chooses later."""
         greedy = self.decoding.greedy
         return greedy.model_copy(update={"no_repeat_ngram": None}) if self.training.tune_decoding else greedy
 
     def to_yaml(self) -> str:
-        """The complete config as YAML."""
+        """Complete config as YAML."""
         return to_yaml(self.model_dump(mode="json"))
 
 

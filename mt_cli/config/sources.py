@@ -32,14 +32,12 @@ class FilterConfig(Section):
     max_length_ratio: float | None = Field(default=4.0, gt=1, le=1_000_000_000)
     """Maximum ratio of the lengths of the longer and the shorter side in characters, after adding 10 to both."""
     min_script_share: float | None = Field(default=0.5, gt=0, le=1)
-    """Minimum share of letters in the script of the language, on either side. Languages whose script `mt` does not
-    know are not checked."""
+    """Minimum share of letters in the script of the language, on either side; unknown languages are not checked."""
     wrong_language: bool = True
-    """Drop pairs with a side that has three common words of another language and none of its own. 20 languages are
-    known."""
+    """Drop pairs with a side that has three common words of another language and none of its own (20 languages)."""
     other_orthography: bool = False
-    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (or, if that is held
-    out, `test`), as in an old dictionary."""
+    """Drop stretches of 250 pairs or more in which a side has other letters than `valid` (if that is held out:
+    `test`), as in an old dictionary."""
     duplicates: bool = True
     """Drop repeated pairs, in this corpus or in one earlier in the list."""
     max_targets_per_source: int | None = Field(default=None, ge=1)
@@ -56,8 +54,8 @@ class TextSource(Section):
     languages: TwoTexts | None = None
     """Source and target language if they differ from those of the config, as in a multilingual model."""
     tag: str | None = Field(default=None, pattern=r"^\S+$", max_length=50)
-    """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>`. See also
-    `mt translate --to` and `--tag`."""
+    """Token prepended to each source sentence, such as `<bt>`; `to_target`: the target language, as `<2it>` (see `mt
+    translate --to`)."""
     reverse: bool = False
     """Exchange the sides: the second text is the source. `languages` are those after the exchange."""
     weight: float | None = Field(default=None, ge=1e-9, le=1000)
@@ -66,8 +64,7 @@ class TextSource(Section):
     filters: FilterConfig | None = None
     """Filters of this corpus, where they differ from `corpus.filters`."""
     streaming: bool = False
-    """Read the corpus while training, without preparing it on disk: for very large corpora. Set it for all corpora of
-    `train` or for none."""
+    """Read the corpus while training, without preparing it on disk: for very large corpora, all of `train` or none."""
 
     @model_validator(mode="after")
     def _columns_differ(self) -> Self:
@@ -91,8 +88,7 @@ class DatasetSource(TextSource):
     split: str = "train"
     """Split of the dataset, or, except in a stream, a slice such as `train[:1000]`."""
     columns: TwoTexts | None = None
-    """Source and target column, or keys of `translation`; `null`: the keys of `translation` or, without it, the columns
-    that are named like the languages."""
+    """Source and target column, or keys of `translation`; `null`: by the names of the languages."""
 
 
 class FilesSource(TextSource):
@@ -118,10 +114,9 @@ class FileSource(MarkedUpSource):
     """A `.tsv`, `.csv`, `.json`, `.jsonl`, `.parquet`, `.tmx` or `.po` file; except Parquet also with `.gz` or
     `.zst`."""
     columns: TwoColumns | None = None
-    """Source and target column of a table, or keys of `translation`; `null`: the keys of `translation` or the columns
-    that are named like the languages, or the first two of a `.tsv` or `.csv` file without such a header. In a `.tsv` or
-    `.csv` file, two numbers count columns from 1; in a `.tmx` file, these are the codes of the two languages, if they
-    differ from those of the config."""
+    """Source and target column of a table, or keys of `translation`; two numbers count columns from 1. `null`: keys or
+    columns that are named like the languages or, without a header, the first two. In a `.tmx` file: codes of the two
+    languages, if they differ from the config."""
     format: _FormatName | None = None
     """Format of the file; `null`: by its suffix. `tsv` decides by the text whether a spreadsheet wrote the quotation
     marks, `plain_tsv` reads them as text, and `quoted_tsv` removes them."""
@@ -173,21 +168,21 @@ Source = (
     | Annotated[FolderSource, Tag("<folder>")]
     | Annotated[BuiltinSource, Tag("<builtin>")]
 )
-"""The kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""
+"""Kinds of corpus source, each with the key that selects it; `corpus/sources.py` has an entry for each."""
 _Share = Annotated[HeldOut, Tag("<fraction>")]
 
 KINDS: Mapping[str, type[Section]] = {mark.tag: kind for kind, mark in map(get_args, (*get_args(Source), _Share))}
-"""The kinds of corpora by tag: the key that selects a kind, in angle brackets."""
+"""Kinds of corpora by tag, which is the key that selects a kind, in angle brackets."""
 
 
 def _kind_of(value: Any) -> str | None:
-    """The tag of a tree or, in serialisation, of a model."""
+    """Tag of a tree or, in serialisation, of a model."""
     keys = value if isinstance(value, Mapping) else getattr(type(value), "__annotations__", ())
     return next((tag for tag in KINDS if tag.strip("<>") in keys), None)
 
 
 def as_list(value: Any) -> Any:
-    """A list of sources, or one source as a list."""
+    """Value as a list, unless it is one already."""
     return value if isinstance(value, list | tuple) else [value]
 
 

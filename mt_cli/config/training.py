@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -19,50 +18,47 @@ class TrainingConfig(Section):
     max_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Maximum number of optimizer updates."""
     max_epochs: Changeable[int | None] = Field(default=10, ge=1)
-    """Maximum number of passes over the training pairs. The default applies only if neither `max_steps` nor
-    `max_minutes` is set; otherwise it is `null`."""
+    """Maximum number of passes over the training pairs. The default is `null` if `max_steps` or `max_minutes` is
+    set."""
     max_minutes: Changeable[float | None] = Field(default=None, ge=1e-9, le=1_000_000_000)
-    """Maximum training time: with validations, without what follows the last step: `average_checkpoints`,
-    `tune_decoding` (at most a quarter of the training time, or two minutes), the final test, which shows its progress.
-    The learning rate of `linear` and `cosine` then follows the clock, so that the exact result depends on the speed of
-    the machine."""
+    """Maximum training time, validations included; averaging, tuning and the final test come after it. `linear` and
+    `cosine` schedules then follow the clock, so the exact result depends on the speed of the machine."""
     patience: Changeable[int | None] = Field(default=None, ge=1)
-    """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up do
-    not count. A note says if the run ends before that is possible."""
+    """Stop after this number of validations in a row without a better `best_metric`. Validations during the warm-up
+    do not count. A note says if the run ends before that is possible."""
     best_metric: Changeable[Literal["auto", "bleu", "chrf", "loss"]] = "auto"
-    """The metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `bleu` if
+    """Metric on the validation pairs that selects the best checkpoint; ties go to the lower loss. `auto`: `bleu` if
     its tokenizer for the target language is `13a`, otherwise `chrf`."""
     batch_tokens: Annotated[int, Field(ge=1)] | Literal["auto"] = 4096
-    """Size of a micro-batch: number of pairs times longest side, padding included. `auto`: on a GPU the largest size
-    that fits in memory, from 4,096 to 131,072 and at most a hundredth of an epoch; on other devices 4,096. The config
-    of the run records the size."""
+    """Size of a micro-batch: number of pairs times longest side, padding included. `auto`: the largest size from
+    4,096 to 131,072 that fits in the memory of a GPU, at most a hundredth of an epoch; 4,096 on other devices. The
+    config of the run records the size."""
     micro_batches_per_step: int = Field(default=1, ge=1)
-    """Number of micro-batches whose gradients each process accumulates before an update; N processes make updates of N
-    times as many (`docs/scaling.md`)."""
+    """Number of micro-batches whose gradients each process accumulates before an update (`docs/scaling.md`)."""
     micro_batches_growth_steps: int | None = Field(default=None, ge=2, le=1_000_000)
     """Number of updates over which the micro-batches of an update grow evenly from one to `micro_batches_per_step`
     (Smith et al. 2018, "Don't Decay the Learning Rate, Increase the Batch Size"); `null`: all updates are equal."""
     concatenated_pairs: float = Field(default=0.0, ge=0, le=1)
-    """Share of the pairs of an epoch that are concatenated with another one of the same corpus, two by two and anew in
-    each epoch, if no side becomes longer than `corpus.max_tokens`: for text with longer sentences than the training
-    pairs (Nguyen et al. 2021, "Data Augmentation by Concatenation for Low-Resource Translation"). `num_pairs_seen` of a
-    report counts two concatenated pairs as one."""
+    """Share of the pairs of an epoch that are concatenated with another pair of the same corpus, anew in each epoch,
+    unless a side becomes longer than `corpus.max_tokens`. It helps with sentences longer than those of training
+    (Nguyen et al. 2021, "Data Augmentation by Concatenation for Low-Resource Translation"). Reports count two
+    concatenated pairs as one."""
     inserted_words: float = Field(default=0.0, ge=0, le=1)
-    """With subwords (bpe, unigram): share of the pairs of an epoch that get a made-up name or number on both sides, at
-    about the same place, other ones in each epoch: the model learns to copy words that it does not know."""
+    """Share of the pairs of an epoch that get a made-up name or number on both sides, at about the same place, anew
+    in each epoch. The model learns to copy unknown words. Needs subwords (bpe, unigram)."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW, or Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for everything else."""
     learning_rate: float = Field(default=1e-3, ge=1e-30, le=1e30)
     """Peak learning rate."""
     muon_learning_rate: float | None = Field(default=None, ge=1e-30, le=1e30)
-    """With `optimizer: muon`: its own peak learning rate; `null`: `learning_rate`, which fits both because the updates
-    of Muon are scaled to the size of AdamW's (Liu et al. 2025)."""
+    """Peak learning rate of Muon; `null`: `learning_rate`, which fits because Muon's updates are scaled to the size
+    of AdamW's (Liu et al. 2025)."""
     schedule: Literal["inverse_sqrt", "linear", "cosine", "constant"] = "inverse_sqrt"
-    """Decay of the learning rate after the warm-up; linear and cosine reach zero at the first of `max_steps`,
+    """Decay of the learning rate after the warm-up. `linear` and `cosine` reach zero at the first of `max_steps`,
     `max_epochs` and `max_minutes`."""
     warmup_steps: int = Field(default=400, ge=0)
     """Number of updates during which the learning rate rises from zero to its peak. If they take more than half of
-    the run, the decay of linear and cosine begins at half of it, and the lower of the two rates counts."""
+    the run, `linear` and `cosine` decay from half of it on, and the lower of the two rates counts."""
     adam_betas: Annotated[
         tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]], Field(strict=False)
     ] = (0.9, 0.98)
@@ -74,64 +70,62 @@ class TrainingConfig(Section):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Probability mass spread evenly over the vocabulary."""
     r_drop: float | None = Field(default=None, ge=0, le=1_000_000)
-    """Weight of R-Drop, which computes each batch twice with different dropout and draws the two distributions together
-    (Wu et al. 2021: their alpha). A step takes 2.4 times as long; `null`: off."""
+    """Weight of R-Drop (Wu et al. 2021: their alpha), which computes each batch twice with different dropout and
+    draws the two distributions together. A step takes 2.4 times as long. `null`: off."""
     r_drop_start_step: int = Field(default=1, ge=1)
     """First update with R-Drop; earlier ones compute each batch once."""
     max_grad_norm: float | None = Field(default=1.0, ge=1e-20, le=1e20)
     """Maximum norm of the gradient; longer gradients are scaled down to it."""
     ema_decay: float | None = Field(default=None, gt=0, lt=1)
-    """Decay rate of an exponential moving average of the weights, such as 0.999, which is then what is validated, saved
-    as the best and used to translate; `null`: no average. It averages over about 1 / (1 - `ema_decay`) updates."""
+    """Decay rate of an exponential moving average of the weights, such as 0.999, over about 1 / (1 - `ema_decay`)
+    updates. The average is validated, saved as the best and used to translate. `null`: no average."""
     validate_every_steps: Changeable[int | None] = Field(default=None, ge=1)
     """Number of updates between validations, which also save; `null`: at the end of every epoch."""
     save_every_minutes: Changeable[float | None] = Field(default=10, ge=1e-9, le=1_000_000_000)
     """Maximum time between saves; `null`: save only at validations and at the end."""
     keep_last: Changeable[int] = Field(default=1, ge=0)
-    """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the model."""
+    """Number of earlier states to keep in case the last one is damaged. Each has three times the size of the
+    model."""
     keep_validated: Changeable[int] = Field(default=0, ge=0)
-    """Number of validated checkpoints to keep for `mt average`: this many of the last ones, and of the best ones. Each
-    has the size of the model."""
+    """Number of validated checkpoints to keep for `mt average`, of the last and of the best ones. Each has the size
+    of the model."""
     average_checkpoints: Changeable[int | None] = Field(default=None, ge=2)
-    """At the end, average this number of the last validated checkpoints, and of the best ones (they are then kept).
-    The better mean becomes the best checkpoint if its validation is better than that of any step; `null`: no mean."""
+    """At the end, average this number of the last and of the best validated checkpoints, which are kept for it. The
+    better mean becomes the best checkpoint if it is better than every step. `null`: off."""
     tune_decoding: Changeable[bool] = False
-    """At the end, translate validation pairs with `decoding.beam_size`, the length penalties 1, 1.5, 2, 3, 4, and
-    without and with `no_repeat_ngram: 3`, besides the values of `decoding`. Keep the best ones by `best_metric` in the
-    config of the run, of those whose translations are at most a quarter longer than the references; with several
-    directions, a length penalty for each tag, if these together score at least as high as one for all. It takes at most
-    a quarter of the training time, or two minutes if that is more; a note says if this was too short for all settings.
-    A model whose translations do not depend on their sources is not tuned. For models of few pairs, whose beam search
-    makes translations that are too short or repeat themselves. Not for greedy search and sampling; for a finished run,
-    use `mt tune-decoding`."""
+    """At the end, choose the length penalty (1, 1.5, 2, 3, 4) and `no_repeat_ngram` (off, 3) with the best
+    `best_metric` on validation pairs, and write them into the config of the run. Translations may be at most a
+    quarter longer than references. With several directions, each tag has its own length penalty unless one for all
+    scores higher. Takes at most a quarter of the training time, or two minutes. For models of few pairs, whose
+    translations are too short or repeat themselves; not for greedy search and sampling. For a finished run, use `mt
+    tune-decoding`."""
     max_bad_steps: Changeable[int] = Field(default=10, ge=1)
-    """After this number of steps in a row with a loss or gradient that is not finite (such steps are skipped), training
-    returns to the last good state with half the learning rate, at most twice."""
+    """After this number of steps in a row whose loss or gradient is not finite (they are skipped), training returns
+    to the last good state with half the learning rate, at most twice."""
     log_every_steps: Changeable[int] = Field(default=10, ge=1)
     """Number of updates between rows of `metrics.jsonl` and points in TensorBoard."""
     num_samples: Changeable[int] = Field(default=5, ge=0)
-    """Number of sentences whose translations each validation writes to `samples.txt` and TensorBoard. The first two are
-    also printed."""
+    """Number of sentences whose translations each validation writes to `samples.txt` and TensorBoard. The first two
+    are printed, too."""
     num_pictures: Changeable[int] = Field(default=2, ge=0)
-    """Number of these sentences whose cross-attention each validation draws in TensorBoard: the first ones with at most
-    60 tokens."""
-    device: Changeable[str] = "auto"
+    """Number of these sentences whose cross-attention each validation draws in TensorBoard: the first ones of at
+    most 60 tokens."""
+    device: Changeable[str] = Field(default="auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$")
     """`auto` (CUDA, then MPS, then CPU), `cpu`, `cuda`, `cuda:1`, `mps`."""
     planned_for: Changeable[Literal["cpu"] | None] = None
-    """Device for which `mt init` chose a smaller model than the pairs allow: a run on a GPU then says so, and nothing
+    """Device for which `mt init` chose a smaller model than the pairs allow. A run on a GPU then says so; nothing
     else depends on it."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """Number format of activations; weights are always fp32. `auto`: bf16 if the hardware is fast at it. `fp16`, for
-    GPUs that lack bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips a step whose gradient
+    GPUs without bf16, scales the loss (Micikevicius et al. 2018, section 3.2) and skips steps whose gradient
     overflows; it is slow on CPUs."""
     recompute_layers: Changeable[bool] = False
-    """Compute the hidden states inside a layer again in the backward pass instead of keeping them (activation
-    checkpointing, Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). The result is the same; it needs
-    less memory and takes longer."""
+    """Recompute the hidden states of a layer in the backward pass instead of keeping them (activation checkpointing,
+    Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost"). Same result, less memory, more time."""
     shard_model: Changeable[bool] = False
-    """Each of several processes keeps only its share of the weights, gradients and moments of AdamW, for models that do
-    not fit in the memory of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). The result is the
-    same up to rounding; the traffic between processes is larger. One process alone ignores it."""
+    """Share out weights, gradients and AdamW's moments between several processes, for models that do not fit in the
+    memory of one device (ZeRO stage 3, Rajbhandari et al. 2020; `docs/scaling.md`). Same result up to rounding, more
+    traffic."""
     num_threads: Changeable[int | None] = Field(default=None, ge=1, le=1024)
     """Number of CPU threads; `null`: PyTorch's default."""
 
@@ -157,18 +151,18 @@ class TrainingConfig(Section):
         return self.batch_tokens
 
     def num_micro_batches(self, step: int) -> int:
-        """The number of micro-batches of step 1, 2, ..."""
+        """Number of micro-batches of step 1, 2, ..."""
         largest, growth = self.micro_batches_per_step, self.micro_batches_growth_steps
         return largest if growth is None else min(largest, 1 + largest * (step - 1) // growth)
 
     @property
     def most_concatenated(self) -> int:
-        """The most pairs that become one."""
+        """Maximum number of pairs that become one."""
         return 2 if self.concatenated_pairs else 1
 
     @property
     def is_augmented(self) -> bool:
-        """Whether training pairs are made of others."""
+        """Whether training pairs are derived from others."""
         return self.concatenated_pairs > 0 or self.inserted_words > 0
 
     def is_sharded(self, num_processes: int) -> bool:
@@ -177,15 +171,8 @@ class TrainingConfig(Section):
 
     @property
     def num_validated_kept(self) -> int:
-        """How many of the last, and of the best, validated checkpoints are kept."""
+        """Number of validated checkpoints that are kept, of the last and of the best ones."""
         return max(self.keep_validated, self.average_checkpoints or 0)
-
-    @field_validator("device")
-    @classmethod
-    def _device_exists(cls, value: str) -> str:
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
-            raise ValueError(f"unknown device {value!r}; use auto, cpu, cuda, cuda:1 or mps")
-        return value
 
     @if_complete
     def _ends(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Values as YAML that `config/loading.py` reads back as they were."""
+"""Values written as YAML that `config/loading.py` reads back unchanged."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _LINE_BREAKS = frozenset("\n\x85\u2028\u2029")
 class _Dumper(yaml.SafeDumper):
     """Quotes text that would be read as a number, or as a boolean of YAML 1.1, and escapes line breaks.
 
-    Line breaks would be read as spaces.
+    Line breaks would be read as spaces. Values that occur twice are written twice, without aliases.
     """
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -32,11 +35,11 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(tree: Any) -> str:
-    """A tree of plain values as YAML, in its order."""
+    """Format a tree of plain values as YAML, in its order."""
     return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110))
 
 
 def on_one_line(value: Any) -> str:
-    """A value as YAML on one line."""
+    """Format a value as YAML on one line."""
     text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, allow_unicode=True, sort_keys=False, width=10**9)
     return str(text).strip()[1:-1]

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mt_cli.corpus.hub_stream import address_of
 from mt_cli.corpus.quoting import quoting_of
 from mt_cli.errors import CorpusError, MtError, one_line
 from mt_cli.machine.console import say
-from mt_cli.machine.hub import Repository
-from mt_cli.machine.hub_files import download
+from mt_cli.machine.hub import Repository, download
+from mt_cli.machine.hub_errors import hub_error
 
 _ROWS_PER_TABLE = 1_000
 
@@ -27,14 +25,15 @@ class Dataset:
     """A configuration of a dataset."""
 
     title: str
-    """Its name for people."""
+    """Display name."""
     builder: Any
-    """The object of `datasets` that reads files of its format."""
+    """Builder of `datasets`, which reads files of its format."""
     root: Path
-    """The folder that the files are in, or will be in once they are downloaded."""
+    """Folder of the files, which may still have to be downloaded."""
     files: Mapping[str, Sequence[str]]
-    """The names of the files of each split, relative to `root`."""
+    """Names of the files of each split, relative to `root`."""
     repository: Repository | None
+    """None for a local folder."""
     is_streaming: bool
 
     @cached_property
@@ -42,107 +41,104 @@ class Dataset:
         """Whether the files are CSV or TSV files."""
         return hasattr(self.builder.config, "keep_default_na")
 
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the files are read over the network."""
+        return self.repository is not None and self.is_streaming
+
     def column_names(self, split: str) -> list[str]:
-        """The columns of a split."""
-        self._check(split)
-        with _reading(self.title):
-            declared = self.stream(splits_in(split)[0]).column_names
+        """Columns of a split."""
+        self._check_split(split)
+        with self._reading(self.title):
+            declared = self._stream(split_names(split)[0]).column_names
         return list(declared or self.first_row(split))
 
     def first_row(self, split: str) -> dict[str, Any]:
-        """The first row of a split, by column; nothing if there is none."""
-        name = splits_in(split)[0]
-        with _reading(self.title):
-            return next((row for file in self._files_of(name) for row in self._rows_at_the_beginning(name, file)), {})
-
-    def _rows_at_the_beginning(self, split: str, file: str) -> list[dict[str, Any]]:
-        config = self.builder.config
-        if not self.is_csv:
-            return list(islice(self.stream(split, [file]), 1))
-        config.nrows = 1  # Read to the end, the file is closed.
-        rows = list(self.stream(split, [file]))
-        config.nrows = None
-        return rows
+        """First row of a split, by column; empty if there is none."""
+        name = split_names(split)[0]
+        with self._reading(self.title):
+            rows = (row for file in self._nonempty_files(name) for row in self._stream(name, [file]))
+            return next(rows, {})
 
     def tables(self, split: str, columns: Sequence[str]) -> Iterator[Any]:
         """Arrow tables with some columns of a split, or of slices of splits as in `train[:1000]+valid`."""
         if split in self.files:
-            yield from self._all_tables(split, columns)
+            yield from self._whole_tables(split, columns)
             return
-        self._check(split)
+        self._check_split(split)
         if self.is_streaming:
             raise CorpusError(f"{self.title}: a stream has no slices such as {split}")
-        sizes = {name: sum(table.num_rows for table in self._all_tables(name, columns)) for name in splits_in(split)}
-        for name, start, stop in self._slices(split, sizes):
-            if stop <= start:
+        sizes = {
+            name: sum(table.num_rows for table in self._whole_tables(name, columns)) for name in split_names(split)
+        }
+        for part in self._slices(split, sizes):
+            name, num_rows = part.splitname, part.to - part.from_
+            if num_rows <= 0:
                 raise CorpusError(f"{self.title}: {split} has no rows: {name} has {sizes[name]:,}")
-            position = 0
-            for table in self._all_tables(name, columns):
-                first = max(0, start - position)
-                yield table.slice(first, max(0, stop - position - first))
-                position += table.num_rows
+            with self._reading(self.title):
+                rows = self._stream(name, self._nonempty_files(name)).select_columns(list(columns))
+                yield from rows.skip(part.from_).take(num_rows).with_format("arrow").iter(_ROWS_PER_TABLE)
 
-    def stream(self, split: str, names: Sequence[str] = ()) -> Any:
-        """The `IterableDataset` of a split, or of some of its files."""
+    def paths(self, splits: Sequence[str]) -> list[Path]:
+        """Files of some splits, which are downloaded if they are missing."""
+        names = [name for split in splits for name in self.files.get(split, ())]
+        if self.repository is not None:
+            download(self.repository, names)
+        return [self.root / name for name in names]
+
+    def _stream(self, split: str, names: Sequence[str] = ()) -> Any:
+        """`IterableDataset` of a split, or of some of its files."""
         from datasets.data_files import DataFilesDict, DataFilesList
 
         names = names or self.files[split]
-        if self.repository is not None and self.is_streaming:
-            places = [address_of(self.repository, name) for name in names]
+        if self._is_remote and self.repository is not None:
+            places = [f"hf://datasets/{self.repository.id}@{self.repository.commit}/{name}" for name in names]
         else:
             self.paths([split])
             places = [str(self.root / name) for name in names]
         self.builder.config.data_files = DataFilesDict({split: DataFilesList(places, [])})
         if self.is_csv:
-            self._read_text_alone(split, names)
+            self._read_cells_as_text(split, names)
         elif hasattr(self.builder.config, "newlines_in_values"):
             self.builder.info.features = None  # In JSON, text like a date would become a date, and text again.
         return self.builder.as_streaming_dataset(split)
 
-    def _read_text_alone(self, split: str, names: Sequence[str]) -> None:
+    def _read_cells_as_text(self, split: str, names: Sequence[str]) -> None:
         """Let the cells of CSV files be read as they are: `007` and `NA` may be sentences."""
         from datasets import Features, Value
 
         config = self.builder.config
         config.keep_default_na = False
         if all(".tsv" in PurePosixPath(name).suffixes for name in names):
-            # As in files that are read without `datasets`; a stream of the hub would be read twice.
-            is_remote = self.repository is not None and self.is_streaming
-            is_quoted = not is_remote and all(quoting_of(self.root / name).is_quoted for name in names)
+            # As in files that are read without `datasets`; a remote file would be read twice.
+            is_quoted = not self._is_remote and all(quoting_of(self.root / name).is_quoted for name in names)
             config.quoting = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-        config.features, self.builder.info.features, num_rows = None, None, config.nrows
-        config.nrows = 1  # Read to the end, the file is closed.
-        heading: dict[str, Any] = next(iter(list(self.builder.as_streaming_dataset(split))), {})
-        config.nrows = num_rows
+        config.features = self.builder.info.features = None
+        config.nrows = 1  # The columns are known from the first row.
+        heading: dict[str, Any] = next(iter(self.builder.as_streaming_dataset(split)), {})
+        config.nrows = None
         config.features = self.builder.info.features = Features({name: Value("string") for name in heading}) or None
 
-    def paths(self, splits: Sequence[str]) -> list[Path]:
-        """The files of some splits, which are downloaded unless they are there."""
-        names = [name for split in splits for name in self.files.get(split, ())]
-        if self.repository is not None:
-            download(self.repository, names)
-        return [self.root / name for name in names]
-
-    def _files_of(self, split: str) -> list[str]:
-        """The files of a split that are not empty."""
+    def _nonempty_files(self, split: str) -> list[str]:
+        """Files of a split that are not empty."""
         if self.repository is not None:
             return [name for name in self.files[split] if self.repository.files[name].size]
         return [name for name in self.files[split] if (self.root / name).stat().st_size]
 
-    def _all_tables(self, split: str, columns: Sequence[str]) -> Iterator[Any]:
-        for name in self._files_of(split):
-            with _reading(f"{self.title}, {name}"):
-                tables = self.stream(split, [name]).select_columns(list(columns)).with_format("arrow")
+    def _whole_tables(self, split: str, columns: Sequence[str]) -> Iterator[Any]:
+        for name in self._nonempty_files(split):
+            with self._reading(f"{self.title}, {name}"):
+                tables = self._stream(split, [name]).select_columns(list(columns)).with_format("arrow")
                 yield from tables.iter(_ROWS_PER_TABLE)
 
-    def _check(self, split: str) -> None:
+    def _check_split(self, split: str) -> None:
         """Raise CorpusError for a split that does not exist."""
-        for name in splits_in(split):
+        for name in split_names(split):
             if name not in self.files:
                 raise CorpusError(f"{self.title}: has no split {name!r}; it has {', '.join(self.files)}")
 
-    def _slices(self, split: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
-        """The slices of a split: a name, the first row, and the row after the last one."""
+    def _slices(self, split: str, sizes: Mapping[str, int]) -> Any:
+        """Slices of a split, with `splitname`, the first row `from_`, and the row `to` after the last one."""
         from datasets import ReadInstruction
 
         if re.search(r"\[-?\d+%:-?\d+\]|\[-?\d+:-?\d+%\]", split):
@@ -156,21 +152,25 @@ class Dataset:
         for name, end in re.findall(r"(\w+)\[\d*:(\d+)\]", split):
             if int(end) > sizes.get(name, int(end)):
                 say(f"{self.title}: {split} ends with row {sizes[name]:,}, the last one of {name}")
-        for each in slices:
-            yield each.splitname, each.from_, each.to
+        return slices
+
+    @contextmanager
+    def _reading(self, where: str) -> Iterator[None]:
+        """Context manager for the libraries that read: their errors become ours."""
+        try:
+            yield
+        except MtError:
+            raise
+        except Exception as error:
+            if self._is_remote and self.repository is not None:
+                known = hub_error(error, "dataset", self.repository.id)
+                if known is not None:
+                    raise known from error
+            # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
+            hint = "" if self.repository is None else f"; delete {self.root.parents[1] / 'blobs'} to download it again"
+            raise CorpusError(f"{where}: cannot be read: {one_line(error)}{hint}") from error
 
 
-def splits_in(split: str) -> list[str]:
-    """The names in `train[:1000]+valid`."""
+def split_names(split: str) -> list[str]:
+    """Names in `train[:1000]+valid`."""
     return [part.partition("[")[0].strip() for part in split.split("+")]
-
-
-@contextmanager
-def _reading(title: str) -> Iterator[None]:
-    try:
-        yield
-    except MtError:
-        raise
-    except Exception as error:
-        # A dozen libraries may be involved; any of their errors means that the data is damaged or gone.
-        raise CorpusError(f"{title}: cannot be read: {one_line(error)}") from error

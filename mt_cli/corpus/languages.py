@@ -37,25 +37,25 @@ _SPACELESS_SCRIPTS = frozenset(
     {"bopo", "hani", "hans", "hant", "hira", "hrkt", "jpan", "kana", "khmr", "laoo", "mymr", "thai", "tibt"}
 )
 LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,3}([_-][A-Za-z0-9]+)*")
-"""The form of a code, known or not, perhaps with script and region."""
+"""Form of a code, known or not, perhaps with script and region."""
 NO_CODES = frozenset(
     {"bpe", "cln", "csv", "dat", "dev", "doc", "hyp", "in", "inp", "lc", "log", "lst", "new", "old", "one", "out", "pe"}
     | {"raw", "ref", "seg", "sgm", "spm", "src", "sys", "tc", "tgt", "tmp", "tok", "trg", "two", "txt", "url", "val"}
     | {"vec", "xml"}
 )
-"""What files and columns are called for other reasons, although most of it are codes in the registry."""
+"""Names of files and columns that are no languages, although most of them are codes in the registry."""
 _WORDS_FOR_TEXT = frozenset(
     {"caption", "content", "input", "lang", "language", "line", "output", "phrase", "segment", "sent", "sentence"}
     | {"source", "src", "string", "target", "text", "tgt", "translation", "trg", "utterance"}
 )
 _NUMBERS_OF_TEXT = frozenset({"id", "no"})
-"""Codes that rather mean a number beside a word, as in `text_id` and `line_no`."""
+"""Codes that mean a number beside a word, as in `text_id` and `line_no`."""
 _CODE = "[A-Za-z]{2,3}(?:[_-][A-Z][a-z]{3})?(?:[_-][A-Z]{2})?"
 _CODE_BESIDE_WORD = re.compile(
     rf"(?P<before>[A-Za-z]{{3,}})[_.-](?P<second>{_CODE})|(?P<first>{_CODE})[_.-](?P<after>[A-Za-z]{{3,}})"
 )
 _NO_LANGUAGES = re.compile(r"und|mul|mis|zxx|art|q[a-t][a-z]")
-"""Codes for what is no language, for several, and for private use."""
+"""Codes for no language, for several, and for private use."""
 SOUTHEAST_ASIAN = "\u0e00-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u19e0-\u19ff"
 """Thai, Lao, Tibetan, Myanmar and Khmer characters, for the brackets of a regular expression."""
 SPACELESS = (
@@ -68,7 +68,7 @@ SPACELESS = (
 
 
 def primary(code: str) -> str:
-    """The language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`."""
+    """Language of a code, without region and script, as a two-letter code if it has one: `pt` for `por_BR`."""
     language = code.replace("_", "-").partition("-")[0].lower()
     if language in _SCRIPTS or language in _SHORT_CODES:
         return _SHORT_CODES.get(language, language)
@@ -89,42 +89,37 @@ def is_known(code: str) -> bool:
     return (primary(code) in _SCRIPTS or _registered(language) is not None) and _has_form_of_code(code)
 
 
+@lru_cache(maxsize=1_000)
 def _has_form_of_code(code: str) -> bool:
-    if LANGUAGE_CODE.fullmatch(code) is None or re.split("[_-]", code.lower())[0] in NO_CODES:
+    """Whether a text has the form of a code, and script, region and variants behind a language are in the registry."""
+    language, *subtags = re.split("[_-]", code)
+    if LANGUAGE_CODE.fullmatch(code) is None or language.lower() in NO_CODES:
         return False
-    return _has_valid_subtags(code)
-
-
-@lru_cache(maxsize=1_000)
-def _registered(language: str) -> str | None:
-    """The shortest code for a code of two or three letters in the registry; None if it is none of a language."""
-    if not re.fullmatch("[a-z]{2,3}", language) or _NO_LANGUAGES.fullmatch(language):
-        return None
-    import langcodes  # Takes a while.
-
-    if not langcodes.tag_is_valid(language):
-        return None
-    return langcodes.standardize_tag(language).partition("-")[0]
-
-
-@lru_cache(maxsize=1_000)
-def _has_valid_subtags(code: str) -> bool:
-    """Whether script, region and variants behind a language are in the registry."""
-    if not re.search("[_-]", code):
+    if not subtags:
         return True
-    import langcodes
+    import langcodes  # Takes a while.
 
     # `en-yor` is two languages, although the grammar of tags permits it.
     return langcodes.tag_is_valid(code) and not langcodes.Language.get(code, normalize=False).extlangs
 
 
+@lru_cache(maxsize=1_000)
+def _registered(language: str) -> str | None:
+    """Shortest code for a code of two or three letters in the registry; None if it is no language."""
+    if not re.fullmatch("[a-z]{2,3}", language) or _NO_LANGUAGES.fullmatch(language):
+        return None
+    import langcodes
+
+    return langcodes.standardize_tag(language).partition("-")[0] if langcodes.tag_is_valid(language) else None
+
+
 def code_of(text: str) -> str | None:
-    """A text that is the code of a language in `languages.tsv`, or the code for an English name such as `German`."""
+    """Code of a language in `languages.tsv`, given as a code or as an English name such as `German`."""
     return text if is_common(text) else _CODES_BY_NAME.get(text.strip().lower())
 
 
 def code_in_heading(name: str) -> str | None:
-    """The language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
+    """Language that the name of a column stands for: `en`, `German`, `text_en`, `de-source`, `sentence_por_Latn`.
 
     A code beside a word counts if the word says that text stands there, or if the code has a script.
     """
@@ -135,7 +130,7 @@ def code_in_heading(name: str) -> str | None:
 
 
 def code_beside_word(name: str) -> tuple[str, str]:
-    """The word and what may be a code in a name such as `text_en` or `de-source`; two empty strings for others."""
+    """Word and possible code in a name such as `text_en` or `de-source`; two empty strings for other names."""
     match = _CODE_BESIDE_WORD.fullmatch(name)
     if match is None:
         return "", ""
@@ -152,7 +147,7 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 
 
 def _script_of(language: str) -> str | None:
-    """The script in a language code, in lower case: `hans` for `zho_Hans`."""
+    """Script in a language code, in lower case: `hans` for `zho_Hans`."""
     for subtag in language.replace("_", "-").lower().split("-")[1:]:
         if len(subtag) == 1:  # An extension or private use follows.
             return None
@@ -162,13 +157,13 @@ def _script_of(language: str) -> str | None:
 
 
 def code_with_script(language: str, script: str) -> str:
-    """The code of a language with one of its scripts, by the Unicode name: `sr_Cyrl` for Cyrillic."""
+    """Code of a language with one of its scripts, by the Unicode name: `sr_Cyrl` for Cyrillic."""
     codes = [code for code, names in _SCRIPT_CODES.items() if names == script]
     return "_".join([language.replace("-", "_").split("_")[0], *(code.title() for code in codes[:1])])
 
 
 def scripts_in(text: str) -> set[str]:
-    """Unicode names of the scripts, as in `languages.tsv`, that a tenth or more of the letters of a text are in."""
+    """Unicode names, as in `languages.tsv`, of the scripts of a tenth or more of the letters of a text."""
     names = (unicodedata.name(letter, "?").split()[0].title() for letter in text if letter.isalpha())
     counts = Counter("Han" if name == "Cjk" else name for name in names)
     return {script for script, count in counts.items() if 10 * count >= counts.total()}
@@ -188,7 +183,7 @@ def marks_words(language: str) -> bool:
 
 
 def bleu_tokenizer(language: str) -> str:
-    """The sacreBLEU tokenizer for a language: `zh` or `char` if spaces do not separate words, otherwise `13a`.
+    """SacreBLEU tokenizer for a language: `zh` or `char` if spaces do not separate words, otherwise `13a`.
 
     Korean has spaces, but its words correspond to phrases of other languages. sacreBLEU recommends `ko-mecab` and
     `ja-mecab`; they need packages, and a score should not depend on what is installed.
@@ -199,21 +194,21 @@ def bleu_tokenizer(language: str) -> str:
 
 
 def language_by_script(texts: str) -> str | None:
-    """The only language of `languages.tsv` in the script of a text; None if it has several, or others have it too."""
+    """Only language of `languages.tsv` in the script of a text; None if the text has several, or others share it."""
     scripts = scripts_in(texts)
     if scripts == {"Han"}:
         return "zh"
-    codes = [code for code, own in _SCRIPTS.items() if scripts and scripts <= {*own} and {own[0], own[-1]} & scripts]
+    codes = [code for code, of in _SCRIPTS.items() if scripts and scripts <= {*of} and {of[0], of[-1]} & scripts]
     return codes[0] if len(codes) == 1 else None
 
 
 def words_of(text: str) -> set[str]:
-    """The different words of a text in lower case, composed; letters keep marks that no composed letter has."""
+    """Distinct words of a text in lower case, composed; letters keep marks that no composed letter has."""
     return set(_WORD.findall(unicodedata.normalize("NFC", text).lower()))
 
 
 def language_of(words: frozenset[str] | set[str]) -> str | None:
-    """The known language with the most common words among `words`, if there are at least two."""
+    """Known language with the most common words among `words`, if there are at least two."""
     hits = {code: len(common & words) for code, common in COMMON_WORDS.items()}
     best = max(hits, key=lambda code: hits[code])
     return best if hits[best] >= 2 else None

@@ -1,7 +1,7 @@
 """Stretches of `train` in another orthography than `valid` or `test`, found by their letters. Knows no language.
 
-The letters of a text are those of its distinct words, because one sentence of a form that has a hundred rows would
-count a hundred times. What `tokenizer.normalize` makes equal is equal here. Scripts without spaces are not compared.
+Letters are counted in distinct words, because one sentence of a form that has a hundred rows would count a hundred
+times. What `tokenizer.normalize` makes equal is equal here. Scripts without spaces are not compared.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mt_cli.config.corpora import CorpusConfig
+from mt_cli.config.sections import ALL_APOSTROPHES
 from mt_cli.config.sources import FilesSource, Source
 from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SPACELESS
 from mt_cli.corpus.rows import Row, by_language, untagged
 from mt_cli.corpus.sources import in_blocks
-from mt_cli.corpus.spelling import APOSTROPHES
 
 _ROWS_PER_BLOCK = 250
 _MIN_LETTERS = 1_000
-_WORD = re.compile(rf"[^\W\d_{APOSTROPHES}{SPACELESS}]+")
-_UNLIKE = 0.1
+_WORD = re.compile(rf"[^\W\d_{ALL_APOSTROPHES}{SPACELESS}]+")
+_MIN_DIVERGENCE = 0.1
 """Divergence in bits, beyond that of two samples of one text. Text of one orthography has at most 0.06, if other
 sources write other accents; a dictionary of Shipibo in the orthography of the missions has 0.16 to 0.18."""
 _BITS_A_LETTER, _SHARE_OF_TEXTS = 0.25, 0.01
@@ -45,11 +45,11 @@ _COMPARED = [
     HELD_OUT,
     *(STATUS_CODES[name] for name in ("duplicates", "max_targets_per_source", "overlap", "other_orthography")),
 ]
-"""Rows that no filter drops by themselves; so the stretches do not depend on filters that look at other rows."""
+"""Statuses of rows that no filter drops by themselves. Stretches do not depend on filters that look at other rows."""
 
 Letters = Counter[str]
 Shares = Mapping[str, float]
-"""The share of each letter, 0 to 1."""
+"""Share of each letter, 0 to 1."""
 Differences = tuple[tuple[str, float, float], ...]
 """Letters, each with its share here and in the compared text."""
 
@@ -59,14 +59,14 @@ class Stretch:
     """Rows of a source with a side that is spelled otherwise than the compared text."""
 
     name: str
-    """That of the file or the source."""
+    """Name of the file or the source."""
     language: str
-    """That of the side."""
+    """Language of the side."""
     first: int
     last: int
-    """The numbers of the first and the last line."""
+    """Numbers of the first and the last line."""
     rows: NDArray[np.intp]
-    """The places of the rows among all rows of the corpus."""
+    """Places of the rows among all rows of the corpus."""
     letters: Differences
     """The letters that differ most."""
 
@@ -81,19 +81,22 @@ class Stretch:
 
 @dataclass(frozen=True)
 class _Block:
-    numbers: Sequence[int]
-    """Those of the lines."""
+    """Letters of each side of some rows."""
+
+    first: int
+    last: int
+    """Numbers of the first and the last line."""
+    num_rows: int
     letters: tuple[Letters, Letters]
-    """Those of each side."""
 
 
 def find_stretches(
     train: Corpus, compared: Corpus | None, config: CorpusConfig, parts: Iterable[int]
 ) -> Iterator[Stretch]:
-    """The stretches of some sources of `train`, of 250 rows or more, with other letters than the corpus `compared`.
+    """Stretches of some sources of `train`, of 250 rows or more, with other letters than the corpus `compared`.
 
-    That is the corpus `config.compared`; without one, none are found. Only languages that it has are compared, and
-    only if no hundredth of it is spelled like the stretch.
+    `compared` is the corpus `config.compared`; without one, there are none. Only languages that it has are compared.
+    A stretch counts only if less than a hundredth of the compared texts is spelled like it.
     """
     if compared is None or config.compared is None:
         return
@@ -103,100 +106,97 @@ def find_stretches(
         part, source = train.parts[number], config.train[number]
         mask = np.isin(train.statuses, _COMPARED)
         mask[: part.first_row] = mask[part.first_row + part.num_rows :] = False
-        blocks = list(_blocks(train.rows(mask), config.tags))
-        ends = np.cumsum([0, *(len(block.numbers) for block in blocks)])
+        blocks = [_count_block(rows, config.tags) for rows in _blocks(train.rows(mask))]
+        ends = np.cumsum([0, *(block.num_rows for block in blocks)])
         places = np.flatnonzero(mask)
         for side, language in enumerate(languages[number]):
-            of_side = [block.letters[side] for block in blocks]
-            for first, last, letters in unlike(of_side, texts.get(language, ())):
-                lines = blocks[first].numbers[0], blocks[last].numbers[-1]
+            letters = [block.letters[side] for block in blocks]
+            for first, last, differences in _unlike(letters, texts.get(language, ())):
+                lines = blocks[first].first, blocks[last].last
                 rows = places[ends[first] : ends[last + 1]]
-                yield Stretch(_name_of(source, part.name, side), language, *lines, rows, letters)
+                yield Stretch(_name_of(source, part.name, side), language, *lines, rows, differences)
 
 
-def divergence(one: Shares, other: Shares) -> float:
+def divergence(shares: Shares, other_shares: Shares) -> float:
     """Jensen-Shannon divergence of two distributions in bits, 0 to 1 (Lin 1991, equation 3.8)."""
     total = 0.0
-    for letter in one.keys() | other.keys():
-        mean = (one.get(letter, 0) + other.get(letter, 0)) / 2
-        total += sum(share * log2(share / mean) / 2 for share in (one.get(letter, 0), other.get(letter, 0)) if share)
+    for letter in shares.keys() | other_shares.keys():
+        pair = shares.get(letter, 0), other_shares.get(letter, 0)
+        total += sum(share * log2(2 * share / sum(pair)) / 2 for share in pair if share)
     return total
 
 
-def unlike(blocks: Sequence[Letters], compared: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
-    """The first and the last of successive blocks with other letters than some texts, and those that differ most."""
-    expected = letters_of(compared)
+def _unlike(blocks: Sequence[Letters], compared: Sequence[str]) -> Iterator[tuple[int, int, Differences]]:
+    """First and last of successive blocks with other letters than some texts, and the letters that differ most."""
+    expected = _letters_of(compared)
     if expected.total() < _MIN_LETTERS:
         return
-    there, texts = _shares(expected), _Texts(compared, sorted(expected))
-    is_unlike = [_differ(block, expected) and texts.share_like(_shares(block)) < _SHARE_OF_TEXTS for block in blocks]
-    for found, group in groupby(range(len(blocks)), key=is_unlike.__getitem__):
-        if found:
+    shares, letters = _shares(expected), sorted(expected)
+    counts = _count_texts(compared, letters)
+    bits = _bits(_shares(Counter(dict(zip(letters, counts.sum(axis=0), strict=True)))), letters)
+
+    def is_unlike(number: int) -> bool:
+        if not _differ(blocks[number], expected):
+            return False
+        gains = counts @ (bits - _bits(_shares(blocks[number]), letters)) / counts.sum(axis=1)
+        return not len(gains) or bool((gains > _BITS_A_LETTER).mean() < _SHARE_OF_TEXTS)
+
+    for is_stretch, group in groupby(range(len(blocks)), key=is_unlike):
+        if is_stretch:
             numbers = list(group)
-            here = _shares(sum((blocks[number] for number in numbers), Counter()))
-            yield numbers[0], numbers[-1], _most_different(here, there)
+            total = sum((blocks[number] for number in numbers), Counter[str]())
+            yield numbers[0], numbers[-1], _most_different(_shares(total), shares)
 
 
-def letters_of(texts: Iterable[str]) -> Letters:
-    """How often each letter occurs in the distinct words, in lower case."""
+def _count_texts(texts: Sequence[str], letters: Sequence[str]) -> NDArray[np.float32]:
+    """Number of each letter in each of at most 2,000 texts that have ten letters or more."""
+    rows = [Counter("".join(_words(text))) for text in texts[:: -(-len(texts) // _NUM_TEXTS)]]
+    counts = [[row[letter] for letter in letters] for row in rows if row.total() >= _MIN_LETTERS_OF_TEXT]
+    return np.array(counts, np.float32).reshape(-1, len(letters))
+
+
+def _bits(shares: Shares, letters: Sequence[str]) -> NDArray[np.float32]:
+    """Information of each letter."""
+    return -np.log2([max(shares.get(letter, 0), _SMALLEST_SHARE) for letter in letters], dtype=np.float32)
+
+
+def _letters_of(texts: Iterable[str]) -> Letters:
+    """Number of each letter in the distinct words, in lower case."""
     return Counter("".join(set(_words("\n".join(texts)))))
-
-
-def _differ(one: Letters, other: Letters) -> bool:
-    if one.total() < _MIN_LETTERS:
-        return False
-    # The mean of the divergence of two samples of one text, to the first order.
-    by_chance = (len(one.keys() | other.keys()) - 1) * (1 / one.total() + 1 / other.total()) / (8 * log(2))
-    return divergence(_shares(one), _shares(other)) - by_chance >= _UNLIKE
-
-
-class _Texts:
-    """Texts that are compared with blocks of `train`."""
-
-    def __init__(self, texts: Sequence[str], letters: Sequence[str]) -> None:
-        step = -(-len(texts) // _NUM_TEXTS)
-        rows = [Counter("".join(_words(text))) for text in texts[::step]]
-        counts = [[row[letter] for letter in letters] for row in rows if row.total() >= _MIN_LETTERS_OF_TEXT]
-        self._letters = letters
-        self._counts = np.array(counts, np.float32).reshape(-1, len(letters))
-        """How often each text has each letter."""
-        self._bits = self._information(_shares(Counter(dict(zip(letters, self._counts.sum(axis=0), strict=True)))))
-
-    def share_like(self, shares: Shares) -> float:
-        """The share of the texts, 0 to 1, whose letters are more probable by these shares than by all texts."""
-        if not len(self._counts):
-            return 0.0
-        gains = self._counts @ (self._bits - self._information(shares)) / self._counts.sum(axis=1)
-        return float((gains > _BITS_A_LETTER).mean())
-
-    def _information(self, shares: Shares) -> NDArray[np.float32]:
-        """The bits of each letter."""
-        return -np.log2([max(shares.get(letter, 0), _SMALLEST_SHARE) for letter in self._letters], dtype=np.float32)
 
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFC", text).lower())
 
 
-def _blocks(rows: Iterator[Row], tags: Sequence[str]) -> Iterator[_Block]:
-    """Blocks of 250 rows; the last one has up to 499. Fewer than 250 rows are none."""
+def _differ(block: Letters, expected: Letters) -> bool:
+    if block.total() < _MIN_LETTERS:
+        return False
+    # The mean of the divergence of two samples of one text, to the first order.
+    by_chance = (len(block.keys() | expected.keys()) - 1) * (1 / block.total() + 1 / expected.total()) / (8 * log(2))
+    return divergence(_shares(block), _shares(expected)) - by_chance >= _MIN_DIVERGENCE
+
+
+def _blocks(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Blocks of 250 rows; the last one has up to 499. Fewer than 250 rows make no block."""
     held: list[Row] = []
     for block in in_blocks(rows, _ROWS_PER_BLOCK):
         if len(block) == _ROWS_PER_BLOCK and held:
-            yield _block(held, tags)
+            yield held
             held = []
         held += block
     if len(held) >= _ROWS_PER_BLOCK:
-        yield _block(held, tags)
+        yield held
 
 
-def _block(rows: Sequence[Row], tags: Sequence[str]) -> _Block:
+def _count_block(rows: Sequence[Row], tags: Sequence[str]) -> _Block:
     numbers, sources, targets = zip(*rows, strict=True)
-    return _Block(numbers, (letters_of(untagged(text, tags) for text in sources), letters_of(targets)))
+    letters = _letters_of(untagged(text, tags) for text in sources), _letters_of(targets)
+    return _Block(numbers[0], numbers[-1], len(rows), letters)
 
 
 def _name_of(source: Source, name: str, side: int) -> str:
-    """The name of the file of one side or, if both are in one file, of the source."""
+    """Name of the file of one side or, if both are in one file, of the source."""
     if source.name is None and isinstance(source, FilesSource):
         return Path(source.files[1 - side if source.reverse else side]).name
     return name
@@ -206,6 +206,6 @@ def _shares(counts: Letters) -> Shares:
     return {letter: count / counts.total() for letter, count in counts.items()}
 
 
-def _most_different(here: Shares, there: Shares) -> Differences:
-    letters = sorted(here.keys() | there.keys(), key=lambda each: -abs(here.get(each, 0) - there.get(each, 0)))
-    return tuple((letter, here.get(letter, 0), there.get(letter, 0)) for letter in letters[:_NUM_SHOWN])
+def _most_different(shares: Shares, compared: Shares) -> Differences:
+    rows = [(letter, shares.get(letter, 0), compared.get(letter, 0)) for letter in shares.keys() | compared.keys()]
+    return tuple(sorted(rows, key=lambda row: -abs(row[1] - row[2]))[:_NUM_SHOWN])

@@ -1,4 +1,4 @@
-"""Which codes are one language or variety, and which variety in a file the code of a config means.
+"""Varieties of languages: which codes name the same one, and which one in a file the code of a config means.
 
 Codes are compared by their subtags, so `por_BR`, `pt-br` and `pt-Latn-BR` are one variety. A code without a script has
 the likely script of BCP 47: `zh` and `zh-CN` are Simplified, `zh-TW` and `zh-HK` Traditional Chinese. Text in one
@@ -26,11 +26,11 @@ _LISTED = 20
 
 
 class Variety(NamedTuple):
-    """The parts of a language code; two codes with equal parts are spellings of one variety."""
+    """Parts of a language code; two codes with equal parts are spellings of one variety."""
 
     language: str
     script: str | None
-    """The script of the code or, without one, its likely script; None if it is unknown."""
+    """Script of the code or, without one, its likely script; None if it is unknown."""
     territory: str | None
     others: frozenset[str]
     """Variants, extensions and private use."""
@@ -38,7 +38,7 @@ class Variety(NamedTuple):
 
 @dataclass
 class Varieties:
-    """The languages of the segments in a file or folder."""
+    """Languages of the segments in a file or folder."""
 
     counts: dict[str, int] = field(default_factory=dict)
     """Number of segments of each variety, by its first spelling."""
@@ -59,17 +59,17 @@ class Varieties:
 
     def listed(self, codes: Iterable[str] | None = None) -> str:
         """Varieties with their number of segments, for people; by default all of them."""
-        codes = list(self.counts if codes is None else codes)
-        texts = [f"{code} ({self.counts[code]:,})" for code in codes[:_LISTED]]
-        if texts:
-            texts[0] = f"{codes[0]} ({self.counts[codes[0]]:,} segment{'s' * (self.counts[codes[0]] != 1)})"
-        more = [f"{len(codes) - _LISTED:,} more"] if len(codes) > _LISTED else []
-        return ", ".join([*texts, *more])
+        counts = [(code, self.counts[code]) for code in (self.counts if codes is None else codes)]
+        texts = [f"{code} ({number:,})" for code, number in counts[:_LISTED]]
+        if counts:
+            (code, number), *_ = counts
+            texts[0] = f"{code} ({number:,} segment{'s' * (number != 1)})"
+        return ", ".join(texts + [f"{len(counts) - _LISTED:,} more"] * (len(counts) > _LISTED))
 
 
 @lru_cache(maxsize=10_000)
 def variety_of(code: str) -> Variety:
-    """The parts of a code of any spelling; of a text that is no code, only the part before the first hyphen."""
+    """Parts of a code of any spelling; for a text that is no code, only the part before the first hyphen."""
     import langcodes  # Takes a while.
 
     locale, _, modifier = code.replace("_", "-").partition("@")
@@ -87,7 +87,7 @@ def variety_of(code: str) -> Variety:
 
 
 def _script(tag: object) -> str | None:
-    """The script in a parsed code, or its likely script; None if it is not known."""
+    """Script in a parsed code, or its likely script; None if it is not known."""
     import langcodes
 
     assert isinstance(tag, langcodes.Language)
@@ -98,9 +98,9 @@ def _script(tag: object) -> str | None:
     return _SAME_SCRIPTS.get(script, script) if script else None
 
 
-def is_same_variety(one: str, other: str) -> bool:
+def is_same_variety(code: str, second_code: str) -> bool:
     """Whether two codes are spellings of one variety: `en`, `eng` and `en_Latn`, but not `en` and `en_GB`."""
-    return variety_of(one) == variety_of(other)
+    return variety_of(code) == variety_of(second_code)
 
 
 def is_variety_of(name: str, language: str) -> bool:
@@ -110,14 +110,14 @@ def is_variety_of(name: str, language: str) -> bool:
 
 
 def plain_code(code: str) -> str:
-    """The language of a variety, with the script only if it is not the likely one: `zh_Hant` for `zh-TW`."""
+    """Language of a variety, with the script only if it is not the likely one: `zh_Hant` for `zh-TW`."""
     variety = variety_of(code)
     likely = variety_of(variety.language).script
     return variety.language if variety.script in (None, likely) else f"{variety.language}_{variety.script}"
 
 
 def varieties_for(code: str, codes: Iterable[str]) -> list[str]:
-    """The codes that fit a code best: one, none, or several that fit equally well.
+    """Codes that fit a code best: one, none, or several that fit equally well.
 
     An equal code is best, then the longest match of subtags without a contradiction, then any variety of the language
     in the same script.
@@ -133,8 +133,9 @@ def varieties_for(code: str, codes: Iterable[str]) -> list[str]:
     return ranked[max(ranked)] if ranked else []
 
 
-def _are_compatible(one: Variety, other: Variety) -> bool:
-    return one.language == other.language and (one.script == other.script or None in (one.script, other.script))
+def _are_compatible(wanted: Variety, variety: Variety) -> bool:
+    scripts = {wanted.script, variety.script}
+    return wanted.language == variety.language and (len(scripts) == 1 or None in scripts)
 
 
 def _rank(wanted: Variety, variety: Variety) -> tuple[int, int]:
@@ -149,7 +150,7 @@ def _contradicts(wanted: Variety, variety: Variety) -> bool:
 
 
 def chosen_varieties(varieties: Varieties, languages: Languages, where: str, record: Record) -> tuple[Variety, Variety]:
-    """The variety in a source that each language of a config means; the record receives notes for users.
+    """Variety in a source that each language of a config means; the record receives notes for users.
 
     Raises CorpusError if a language has no segment, or several varieties fit equally well: they are never mixed.
     """
@@ -159,8 +160,8 @@ def chosen_varieties(varieties: Varieties, languages: Languages, where: str, rec
         record.other_notes.append(varieties.problem)
     source, target = (_chosen(varieties, language, where, record) for language in languages)
     if source == target:
-        both = " and ".join(f"`{language}`" for language in languages)
-        raise CorpusError(f"{where}: {both} are both read from {source}; there is text in {varieties.listed()}")
+        codes = " and ".join(f"`{language}`" for language in languages)
+        raise CorpusError(f"{where}: {codes} are both read from {source}; there is text in {varieties.listed()}")
     return variety_of(source), variety_of(target)
 
 
@@ -175,10 +176,10 @@ def _chosen(varieties: Varieties, language: str, where: str, record: Record) -> 
             f"in the config, such as {codes[0].replace('-', '_')} (mt init: --source-language or --target-language)"
         )
     wanted, variety = variety_of(language), variety_of(codes[0])
-    others = [code for code in varieties.counts if code != codes[0] and variety_of(code).language == wanted.language]
-    if others:
+    unread = [code for code in varieties.counts if code != codes[0] and variety_of(code).language == wanted.language]
+    if unread:
         record.other_notes.append(
-            f"{where}: `{language}` is read from {varieties.listed(codes)}; not read: {varieties.listed(others)}"
+            f"{where}: `{language}` is read from {varieties.listed(codes)}; not read: {varieties.listed(unread)}"
         )
     elif _contradicts(wanted, variety):
         record.other_notes.append(f"{where}: has no `{language}`; {varieties.listed(codes)} is read instead")
@@ -187,16 +188,17 @@ def _chosen(varieties: Varieties, language: str, where: str, record: Record) -> 
 
 
 def notes_on_mixtures(readings: Iterable[tuple[str, Mapping[str, str]]]) -> Iterator[str]:
-    """Notes on languages of a config that are different varieties in different corpora.
+    """Note languages of a config that are different varieties in different corpora.
 
     `readings` has the name of each corpus, and the variety that was read for each language.
     """
-    read: dict[str, dict[str, str]] = {}
+    corpora: dict[str, dict[str, str]] = {}
     for name, varieties in readings:
         for language, code in varieties.items():
-            read.setdefault(language, {}).setdefault(code, name)
-    for language, names in read.items():
-        codes = list(names)
-        other = next((code for code in codes if _contradicts(variety_of(codes[0]), variety_of(code))), None)
-        if other is not None:
-            yield f"`{language}` is {codes[0]} in {names[codes[0]]}, and {other} in {names[other]}"
+            corpora.setdefault(language, {}).setdefault(code, name)
+    for language, names in corpora.items():
+        first, *codes = names
+        for code in codes:
+            if _contradicts(variety_of(first), variety_of(code)):
+                yield f"`{language}` is {first} in {names[first]}, and {code} in {names[code]}"
+                break

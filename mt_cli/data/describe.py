@@ -1,4 +1,4 @@
-"""What the corpora of a run hold: rows for `report.json`, and lines for people."""
+"""Contents of the corpora of a run: rows for `report.json`, and lines for people."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _MANY_DROPPED = 0.1
 def report_on_data(
     data: Data, config: Config, num_seen: Sequence[int] = (), streamed: Sequence[Mapping[str, int]] = ()
 ) -> list[dict[str, Any]]:
-    """A row for each part of each corpus: its name, and the number of pairs read, kept, held out and dropped.
+    """One row per part of a corpus: its name, and the number of pairs read, kept, held out and dropped.
 
-    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` has the
-    number of rows by status since the last start of the run; rows that were read again count again.
+    Rows of `train` also have `times_per_epoch` and, with `num_seen`, `num_pairs_seen`. For streams, `streamed` counts
+    rows by status since the last start of the run; rows that were read again count again.
     """
     rows = [_part_row(data, name, index) for name, corpus in data.corpora.items() for index in range(len(corpus.parts))]
     training = [row for row in rows if row["corpus"] == "train"]
@@ -35,7 +35,7 @@ def report_on_data(
         row["times_per_epoch"] = round(times, 4)
     if not training:
         sources = config.corpus.train
-        training = [_stream_row(*each) for each in zip_longest(names_of(sources), sources, streamed)]
+        training = [_stream_row(*stream) for stream in zip_longest(names_of(sources), sources, streamed)]
         rows = [*training, *rows]
     for row, seen in zip(training, num_seen, strict=False):
         row["num_pairs_seen"] = seen
@@ -64,13 +64,13 @@ def _part_row(data: Data, name: str, index: int) -> dict[str, Any]:
 
 
 def _losses(part: SourceRows) -> dict[str, Any]:
-    """What was skipped or left out in reading; empty if nothing was."""
+    """Numbers and places of the units and files that were skipped in reading; empty if there are none."""
     losses: dict[str, Any] = {f"num_skipped_{kind}s": number for kind, number in part.num_skipped.items()}
     return losses | ({"skipped": [*part.skipped]} if part.skipped else {})
 
 
 def notes_on_reading(corpora: Mapping[str, Corpus]) -> list[str]:
-    """Notes on what was skipped, left out or chosen when the corpora were read, each once."""
+    """Notes on what the readers skipped, dropped or chose, without repetitions."""
     parts = [part for corpus in corpora.values() if corpus.code != HELD_OUT for part in corpus.parts]
     mixtures = notes_on_mixtures((part.name, part.varieties) for part in parts)
     return list(dict.fromkeys([*(note for part in parts for note in part.notes), *mixtures]))
@@ -89,7 +89,7 @@ def _stream_row(name: str, source: TextSource, counts: Mapping[str, int] | None)
 
 
 def describe_data(data: Data, config: Config) -> list[str]:
-    """The sizes of all corpora, as lines of text, with notes."""
+    """Sizes of all corpora, and notes, as lines of text."""
     lines: list[str] = []
     rows = report_on_data(data, config)
     for name in dict.fromkeys(row["corpus"] for row in rows):
@@ -117,7 +117,7 @@ def describe_data(data: Data, config: Config) -> list[str]:
 
 
 def _notes_on_metric(data: Data, config: Config) -> list[str]:
-    """A note if BLEU chooses the best checkpoint by references that are too short for it."""
+    """Note, if BLEU selects the best checkpoint and the references are too short for it."""
     scorer = scorer_of(config, "valid")
     if best_metric_of(config, scorer) != "bleu":
         return []
@@ -136,9 +136,22 @@ def _changes_of_pairs(config: Config) -> Iterator[str]:
 
 
 def notes_on_overlap(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A note on the pairs that are dropped because they contain an evaluation sentence, if there are any."""
+    """Note on the pairs that are dropped because they contain an evaluation sentence."""
     if overlap := sum(row["dropped"].get("overlap", 0) for row in rows if "dropped" in row):
-        found = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
+        pairs = f"{overlap:,} pairs of train contain" if overlap > 1 else "1 pair of train contains"
         contents = "a sentence of valid, test or extra_tests"
-        return [f"{found} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
+        return [f"{pairs} {contents} and {'are' if overlap > 1 else 'is'} dropped (corpus.filters.overlap)"]
     return []
+
+
+def describe_tokenizers(data: Data, config: Config) -> Iterator[str]:
+    """A table of the tokenizers: entries, share of unknown tokens, and tokens per sentence of each corpus."""
+    shared = ", one for both languages" if config.tokenizer.shared else ""
+    trained_on = f"{len(data.corpora['train']):,} pairs" if "train" in data.corpora else "the beginning of the stream"
+    yield f"{config.name}: {config.tokenizer.algorithm}{shared}, trained on {trained_on}"
+    yield f"{'side':<8}{'entries':>10}{'corpus':>20}{'unknown':>10}{'tokens a sentence':>20}"
+    for side, tokenizer in zip(("source", "target"), data.tokenizers, strict=True):
+        for name, statistics in data.statistics.items():
+            counts = getattr(statistics, side)
+            shares = f"{counts.unknown_share:>10.2%}{counts.tokens_per_sentence:>20.1f}"
+            yield f"{side:<8}{tokenizer.vocab_size:>10,}{name:>20}{shares}"

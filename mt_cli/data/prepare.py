@@ -1,4 +1,4 @@
-"""The data of a run: corpora, tokenizers and ids, prepared once; its training pairs, and its fingerprints."""
+"""Data of a run: corpora, tokenizers and token ids, prepared once; training pairs and fingerprints."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from mt_cli.errors import CorpusError
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.devices import release_memory
 from mt_cli.machine.group import ALONE, Group
-from mt_cli.tokenizer.spacing import spelling_of
+from mt_cli.tokenizer.spelling import spelling_of
 from mt_cli.tokenizer.tokenizer import TokenizerPair, load_tokenizers, save_tokenizers
 from mt_cli.tokenizer.training import train_tokenizers
 
 
 @dataclass(frozen=True)
 class Data:
-    """The corpora that a run is trained, validated and tested on, by name."""
+    """Corpora that a run is trained, validated and tested on, by name."""
 
     corpora: Mapping[str, Corpus]
     """Text of `train` (unless it is a stream), `valid`, `test` and the extra tests."""
@@ -41,10 +41,10 @@ class Data:
     encoded: Mapping[str, EncodedPairs]
     statistics: Mapping[str, Statistics]
     is_short_enough: Mapping[str, Mask]
-    """For each pair of a corpus, whether it has at most `max_tokens` on both sides."""
+    """Mask over the pairs of every corpus: at most `max_tokens` on both sides."""
 
     def statuses(self, name: str) -> NDArray[np.uint8]:
-        """The status of each row of a corpus as an index of `STATUS_NAMES`, `max_tokens` included."""
+        """Status of every row of a corpus as an index of `STATUS_NAMES`, `max_tokens` included."""
         corpus = self.corpora[name]
         statuses = corpus.statuses.copy()
         statuses[np.flatnonzero(statuses == corpus.code)[~self.is_short_enough[name]]] = STATUS_CODES["max_tokens"]
@@ -56,9 +56,8 @@ def prepare(
 ) -> Data:
     """Read, clean and encode all corpora except streams, and train the tokenizers unless they are given.
 
-    With `stream_rows`, the first `stream_rows` rows of each stream are its corpus. The cache keeps every result. Raises
-    CorpusError if a corpus cannot be read, or no pair of it is left, and MtError if the disk is full or cannot be
-    written.
+    With `stream_rows`, the first `stream_rows` rows of a stream are its corpus. The cache keeps every result. Raises
+    CorpusError if a corpus cannot be read or has no pair left, and MtError if the disk is full or cannot be written.
     """
     for note in [*notes_on_tags(config), *(notes_on_words(config) if tokenizers is None else [])]:
         say(f"note: {note}")
@@ -78,7 +77,7 @@ def prepare(
 
 
 def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[str, Corpus]:
-    """Read and clean all corpora except streams, as `prepare` does, with progress; from the cache if it has them."""
+    """Read and clean all corpora except streams, with progress; takes them from the cache if it has them."""
     with Progress("reading", None, "pair").counting() as advance:
         return read_corpora(
             config.corpus, config.training.seed, cache, advance, stream_rows, spelling_of(config.tokenizer)
@@ -86,7 +85,7 @@ def read(config: Config, cache: Cache, stream_rows: int | None = None) -> dict[s
 
 
 def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Cache) -> TokenizerPair:
-    """The tokenizers of the training pairs, or of a seeded sample of them, from the cache if it has them."""
+    """Tokenizers trained on the training pairs or a seeded sample, or taken from the cache."""
     if "train" not in corpora:
         return train_tokenizers(tokenizer_pairs(corpora, config), config)
     settings = config.tokenizer.model_dump(mode="json", exclude={"bpe_dropout", "unigram_alpha"})
@@ -102,9 +101,9 @@ def _trained_tokenizers(corpora: Mapping[str, Corpus], config: Config, cache: Ca
 
 
 def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[], Iterable[Pair]]:
-    """A function that reads the pairs that tokenizers learn from: of a stream, its first ones.
+    """Reader of the pairs that tokenizers are trained on; of a stream, the first pairs.
 
-    With `corpus.temperature`, they are in its proportions, so that the vocabulary has pieces of small languages, too.
+    With `corpus.temperature`, the pairs have its proportions, so that the vocabulary has subwords of small languages.
     """
     number = config.tokenizer.sample_pairs
     if "train" not in corpora:
@@ -122,7 +121,7 @@ def tokenizer_pairs(corpora: Mapping[str, Corpus], config: Config) -> Callable[[
 
 
 def sample(corpus: Corpus, number: int | None, seed: int) -> Mask:
-    """A mask of at most `number` of the rows that are in the corpus."""
+    """Mask of a seeded sample of at most `number` rows of those that are in the corpus."""
     mask: Mask = corpus.statuses == corpus.code
     rows = np.flatnonzero(mask)
     if number is not None and number < len(rows):
@@ -141,20 +140,20 @@ def corpus_pairs(data: Data, config: Config, group: Group = ALONE) -> TrainingPa
 
 
 def estimate_epoch(pairs: TrainingPairs, config: Config) -> int | None:
-    """An estimate of the micro-batches of the first epoch, from its first pools; None for a stream."""
+    """Estimated number of micro-batches of the first epoch, from its first pools; None for a stream."""
     num_counted = 1 if config.tokenizer.is_sampled else 20  # Sampling takes longer than counting.
     return count_batches(pairs, config.training.tokens_per_batch, num_counted)
 
 
 def times_per_epoch(data: Data, config: Config) -> list[float]:
-    """How often each pair of each training corpus is seen per epoch."""
+    """Number of times per epoch that a pair is seen, by training corpus."""
     if config.corpus.temperature is not None:
         return _times_by_temperature(data.statistics["train"].num_pairs, config)
     return [source.weight or 1.0 for source in config.corpus.train]
 
 
 def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[float]:
-    """The same with `corpus.temperature`: by direction if there are several, otherwise by corpus."""
+    """Times per epoch with `corpus.temperature`: by direction if there are several, otherwise by corpus."""
     assert config.corpus.temperature is not None
     directions = config.corpus.languages_of("train")
     return shares_by_temperature(
@@ -163,47 +162,47 @@ def _times_by_temperature(part_sizes: Sequence[int], config: Config) -> list[flo
 
 
 def evaluation_hashes(data: Data, config: Config) -> list[Hashes]:
-    """Hashes of all sources, without tags, and of all targets of validation and test sets."""
+    """Hashes of all sources without tags, and of all targets, of validation and test sets."""
     pairs = [pair for name, corpus in data.corpora.items() if name != "train" for pair in corpus.pairs]
     tags, spelling = config.corpus.tags, spelling_of(config.tokenizer)
     sides = (untagged(source, tags) for source, _ in pairs), (target for _, target in pairs)
-    found = [hashes_of(side, spelling) for side in sides]
-    return on_either_side(found) if config.corpus.has_reverse else found
+    hashes = [hashes_of(side, spelling) for side in sides]
+    return on_either_side(hashes) if config.corpus.has_reverse else hashes
 
 
 def training_pair_hashes(data: Data, config: Config) -> PairHashes | None:
-    """Hashes of the pairs of `train`, without tags, by which a run knows them later; None for a stream."""
+    """Hashes of the pairs of `train` without tags, which the run keeps; None for a stream."""
     if "train" not in data.corpora:
         return None
     tags, kept = config.corpus.tags, data.statuses("train") == KEPT
     rows = data.corpora["train"].blocks(kept)
     hashes = [
         pair_hashes(list(zip(*block, strict=True)), tags)
-        for block in ([column.to_pylist() for column in each.columns[1:]] for each in rows)
+        for block in ([column.to_pylist() for column in block.columns[1:]] for block in rows)
     ]
     return np.concatenate([np.empty(0, np.uint64), *hashes])
 
 
 def fingerprints_of(corpora: Mapping[str, Corpus], config: Config) -> dict[str, str]:
-    """Fingerprints of a run's corpora, which tell whether they have changed; of a stream, only of its first rows."""
-    found: dict[str, str] = {}
+    """Fingerprints that change when a corpus changes; of a stream, only when its first rows change."""
+    fingerprints: dict[str, str] = {}
     for name, corpus in corpora.items():
         for part in corpus.parts if corpus.code == KEPT else ():  # A held-out share is in the rows of `train`.
             statuses = corpus.statuses[part.first_row : part.first_row + part.num_rows]
             digest = hashlib.sha256(statuses.tobytes()).hexdigest()
-            found[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
+            fingerprints[f"{key_of(name)} ({part.name})"] = fingerprint(part.digest, digest)
     if config.corpus.is_streaming:
         train = config.corpus.train
         parts = zip(names_of(train), train, config.corpus.languages_of("train"), strict=True)
-        for name, source, both in parts:
-            found[f"corpus.train ({name})"] = fingerprint(content_of(source, both))
-    return found
+        for name, source, direction in parts:
+            fingerprints[f"corpus.train ({name})"] = fingerprint(content_of(source, direction))
+    return fingerprints
 
 
 def longest_source(data: Data, config: Config, before: int | None) -> int | None:
-    """Most tokens of a source that a model is trained on, here or `before`; None for a stream.
+    """Number of tokens of the longest source that a model is trained on, here or `before`; None for a stream.
 
-    With concatenated pairs, it is twice that of the longest source.
+    Concatenated pairs double it.
     """
     if "train" not in data.statistics:
         return None
@@ -214,7 +213,7 @@ def longest_source(data: Data, config: Config, before: int | None) -> int | None
 
 
 def notes_on_tags(config: Config) -> list[str]:
-    """A note for each evaluation set without tags, if every corpus of `train` has one."""
+    """Notes on evaluation sets without tags, if every corpus of `train` has a tag."""
     groups = config.corpus.groups.items() if config.corpus.tagging.is_required else ()
     return [
         f"{key_of(name)} has sentences without a tag, and every corpus of train has one, so the model has never seen "
@@ -225,9 +224,9 @@ def notes_on_tags(config: Config) -> list[str]:
 
 
 def notes_on_words(config: Config) -> list[str]:
-    """With a word-level tokenizer, a note for each language without spaces between words."""
-    both = [config.corpus.languages, *config.corpus.languages_of("train")]
-    spaceless = dict.fromkeys(code for pair in both for code in pair if not languages.marks_words(code))
+    """Notes on languages without spaces between words, if the tokenizer is word-level."""
+    pairs = [config.corpus.languages, *config.corpus.languages_of("train")]
+    spaceless = dict.fromkeys(code for pair in pairs for code in pair if not languages.marks_words(code))
     return [
         f"{language} has no spaces between words, and tokenizer.algorithm word_level splits at spaces: unless words "
         "are separated already, almost every sentence will be one unknown word. Use bpe, unigram or char."

@@ -1,6 +1,6 @@
 """Which tokens a translation may have: its length, its prefix, repetitions. Knows ids; does not know models.
 
-Other engines get the same options in their own terms: `features/exchange/ctranslate2.py` and `huggingface.py`.
+Exports to other engines set the same options: `features/exchange/ctranslate2.py` and `huggingface.py`.
 
 Legend of the shapes: B sentences, N hypotheses of each, R = B x N rows, T target positions, P positions of a prefix.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,33 +17,39 @@ from torch import Tensor
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, UNK_ID
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 NEVER_PRODUCED = (PAD_ID, SOS_ID)
 FREE = -1  # In place of a token: no token is forced.
 TOKENS_BESIDE_RATIO = 10
 
 Prefixes = Sequence[Sequence[int]]
+S = TypeVar("S", bound="DataclassInstance")
+
+
+def select(state: S, rows: Tensor | slice) -> S:
+    """A copy of a dataclass with only these rows of each of its tensors."""
+    tensors = {name: value for name, value in vars(state).items() if isinstance(value, Tensor)}
+    return replace(state, **{name: tensor[rows] for name, tensor in tensors.items()})
 
 
 def max_length(num_source_tokens: int, decoding: DecodingConfig) -> int:
-    """The most tokens before [EOS] in a translation of so many tokens; `Constraints.of` has the same for a batch."""
+    """Maximum number of tokens before [EOS] for a source of this length; `Constraints.of` computes it for a batch."""
     longest = int(num_source_tokens * decoding.max_length_ratio) + TOKENS_BESIDE_RATIO
     return min(longest, decoding.max_length or longest)
 
 
 @dataclass(frozen=True)
-class Allowed:
-    """The tokens that may come next."""
+class TokenMask:
+    """Tokens that may come next, row by row."""
 
     forbidden: tuple[int, ...]  # In all rows.
     forced: Tensor | None = None  # R, the only token that may come, or FREE; None if all rows are free.
     repeated: Tensor | None = None  # RxK, tokens that a row may not produce, padded with [PAD].
 
-    def of_rows(self, rows: slice) -> Allowed:
-        """The same for some of the rows."""
-        return Allowed(self.forbidden, *(None if each is None else each[rows] for each in (self.forced, self.repeated)))
-
     def apply(self, log_probs_RV: Tensor) -> Tensor:
-        """Write -inf for tokens that may not come; a row without any other token may end."""
+        """Write -inf for tokens that may not come; [EOS] may always come if nothing else may."""
         ends_R = log_probs_RV[:, EOS_ID].clone()
         if self.forced is not None:
             is_free_R1, forced_R1 = (self.forced == FREE)[:, None], self.forced.clamp(min=0)[:, None]
@@ -62,21 +69,20 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Constraints:
-    """The limits of the translations of a batch."""
+    """Limits of the translations of a batch."""
 
     decoding: DecodingConfig
-    ends_at: frozenset[int]  # The values of `max_lengths`, which no step then has to read from the device.
+    ends_at: frozenset[int]  # The values of `max_lengths`, so that no step has to read them from the device.
     max_lengths: Tensor  # B, tokens before [EOS].
     prefixes: Tensor  # BxP, the tokens that a translation begins with; FREE after them.
 
     @classmethod
     def of(cls, src_ids: Tensor, decoding: DecodingConfig, prefixes: Prefixes, limit: int | None) -> Constraints:
-        """The constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
+        """Constraints for sources BxS; a translation has at most `limit` tokens, [EOS] included."""
         max_lengths_B = (((src_ids != PAD_ID).sum(dim=1) - 1) * decoding.max_length_ratio).long() + TOKENS_BESIDE_RATIO
         if decoding.max_length is not None:
             max_lengths_B = max_lengths_B.clamp(max=decoding.max_length)
-        longest = max(map(len, prefixes), default=0)
-        prefixes_BP = torch.full((len(src_ids), longest), FREE, device=src_ids.device)
+        prefixes_BP = torch.full((len(src_ids), max(map(len, prefixes), default=0)), FREE, device=src_ids.device)
         for row, prefix in enumerate(prefixes):
             prefixes_BP[row, : len(prefix)] = torch.tensor(prefix, dtype=torch.int64)
         max_lengths_B = torch.maximum(max_lengths_B, (prefixes_BP != FREE).sum(dim=1))
@@ -84,12 +90,8 @@ class Constraints:
             max_lengths_B = max_lengths_B.clamp(max=limit - 1)
         return cls(decoding, frozenset(max_lengths_B.tolist()), max_lengths_B, prefixes_BP)
 
-    def select(self, sentences: Tensor) -> Constraints:
-        """The constraints of these sentences."""
-        return replace(self, max_lengths=self.max_lengths[sentences], prefixes=self.prefixes[sentences])
-
-    def next_after(self, ids_BNT: Tensor) -> Allowed:
-        """The tokens that may follow hypotheses."""
+    def next_after(self, ids_BNT: Tensor) -> TokenMask:
+        """Tokens that may follow these hypotheses."""
         decoding, (num_beams, length) = self.decoding, ids_BNT.shape[1:]
         forced_R = None
         if length in self.ends_at or length < self.prefixes.shape[1]:
@@ -104,9 +106,9 @@ class Constraints:
             forbidden.append(EOS_ID)
         repeated, size = None, decoding.no_repeat_ngram
         if size is not None and length >= size:
-            # Tokens that would repeat an n-gram of the row: what followed its last n - 1 tokens before.
+            # Tokens that would repeat an n-gram of the row: those that followed its last n - 1 tokens before.
             windows_RKC = ids_BNT.flatten(0, 1).unfold(1, size, 1)
             last_R1C = ids_BNT.flatten(0, 1)[:, None, length - size + 1 :]
             is_repeated_RK = (windows_RKC[..., :-1] == last_R1C).all(dim=-1)
             repeated = torch.where(is_repeated_RK, windows_RKC[..., -1], PAD_ID)
-        return Allowed(tuple(forbidden), forced_R, repeated)
+        return TokenMask(tuple(forbidden), forced_R, repeated)

@@ -14,7 +14,7 @@ import torch
 
 from mt_cli.config.sections import DecodingConfig
 from mt_cli.decoding.constraints import NEVER_PRODUCED, max_length
-from mt_cli.decoding.engine import Ids, Reading
+from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.search import Hypothesis, penalty
 from mt_cli.errors import InputError
 from mt_cli.tokenizer.special import UNK_ID
@@ -130,12 +130,12 @@ class CTranslate2Engine:
             hypotheses.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
         return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
-    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """See `Engine`; the readings have no attention."""
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """See `Engine`; without attention."""
         source, target = self._tokenizers
         sources, targets = [source.tokens(ids) for ids, _ in pairs], [target.tokens(ids) for _, ids in pairs]
         results = self._translator.score_batch(sources, targets, max_input_length=0) if pairs else []
         return [
-            Reading([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
+            ForcedDecoding([log_prob if math.isfinite(log_prob) else -math.inf for log_prob in result.log_probs], None)
             for result in results
         ]

@@ -1,4 +1,4 @@
-"""The two verbs that a translator needs of a model: search for translations of ids, and read given ones."""
+"""What a translator needs of a model: search for translations of ids, and forced decoding of given ones."""
 
 from __future__ import annotations
 
@@ -18,67 +18,68 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 
 Ids = Sequence[int]
-_TOKENS_READ_AT_ONCE = 2048
+_FORCED_BATCH_TOKENS = 2048
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The probabilities and attention of a given translation."""
+class ForcedDecoding:
+    """Probabilities and attention of a given translation, by teacher forcing."""
 
-    log_probs: list[float]  # Of each token and of the end after it, in nats.
+    log_probs: list[float]  # Of each token and of [EOS], in nats.
     attention: Tensor | None
-    """TxS, the attention of each token, and the end, to each source token and its end: the mean of layers and heads."""
+    """(T+1)x(S+1), mean over layers and heads of the cross-attention; the last row and column are [EOS]."""
 
 
 class Engine(Protocol):
-    """A model that knows ids only."""
+    """A model that translates ids and knows no text."""
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses for each source, best first; they begin with the prefixes, if given."""
+        """Search for the best hypotheses of each source, best first; they begin with the prefixes, if given."""
 
-    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """The reading of the target of each pair, given its source."""
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """Compute the probabilities of the target of each pair, given its source."""
 
 
+@dataclass(frozen=True)
 class TransformerEngine:
-    """Our own model, or an ensemble. Batching and order change no result except by rounding.
+    """Our own model, or an ensemble. Batching and order change results only by rounding."""
 
-    `on_done` is called with the number of sentences after each batch of a search.
-    """
-
-    def __init__(self, model: Transformer | Ensemble, on_done: Callable[[int], object] = lambda number: None) -> None:
-        self.model, self._on_done = model, on_done
+    model: Transformer | Ensemble
+    on_done: Callable[[int], object] = lambda number: None
+    """Is called with the number of sentences after each batch of a search."""
 
     def search(
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
-        """As in `Engine`; long sources first, in batches of `batch_tokens`."""
+        """See `Engine`; long sources come first, in batches of `batch_tokens`."""
         self.model.eval()
         num_beams = num_best if decoding.sample else max(decoding.beam_size, num_best)
-        found: dict[int, list[Hypothesis]] = {}
+        hypotheses: dict[int, list[Hypothesis]] = {}
         for indices in batches_in_order([len(ids) for ids in sources], decoding.batch_tokens // num_beams):
             src_ids = self._padded([sources[index] for index in indices], end=EOS_ID)
-            beginnings = [prefixes[index] for index in indices] if prefixes else []
-            found.update(zip(indices, search(self.model, src_ids, decoding, num_best, beginnings), strict=True))
-            self._on_done(len(indices))
-        return [found[index] for index in range(len(sources))]
+            batch_prefixes = [prefixes[index] for index in indices] if prefixes else []
+            hypotheses.update(
+                zip(indices, search(self.model, src_ids, decoding, num_best, batch_prefixes), strict=True)
+            )
+            self.on_done(len(indices))
+        return [hypotheses[index] for index in range(len(sources))]
 
     @torch.inference_mode()
-    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
-        """As in `Engine`; raises InputError if a side has more tokens than the model has positions."""
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
+        """See `Engine`; raises InputError if a side has more tokens than the model has positions."""
         self.model.eval()
         lengths = [max(len(source), len(target)) for source, target in pairs]
         limit = self.model.max_positions
         if limit is not None and max(lengths, default=0) >= limit:
             raise InputError(f"a side has {max(lengths):,} tokens; this model has positions for {limit - 1:,}")
-        found: dict[int, Reading] = {}
-        for indices in batches_in_order(lengths, _TOKENS_READ_AT_ONCE):
-            found.update(zip(indices, self._read([pairs[index] for index in indices]), strict=True))
-        return [found[index] for index in range(len(pairs))]
+        decoded: dict[int, ForcedDecoding] = {}
+        for indices in batches_in_order(lengths, _FORCED_BATCH_TOKENS):
+            decoded.update(zip(indices, self._force_decode([pairs[index] for index in indices]), strict=True))
+        return [decoded[index] for index in range(len(pairs))]
 
-    def _read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+    def _force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
         logits_BTV, weights = self.model.read(self._padded(sources, end=EOS_ID), self._padded(targets, start=SOS_ID))
         expected_BT1 = self._padded(targets, end=EOS_ID)[..., None]
@@ -87,7 +88,7 @@ class TransformerEngine:
         means_BTS = [weights_BHTS.float().mean(dim=1) for weights_BHTS in weights.cross]
         attention_BTS = torch.stack(means_BTS).mean(dim=0).cpu()
         return [
-            Reading(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])
+            ForcedDecoding(log_probs_T[: len(target) + 1].tolist(), attention_TS[: len(target) + 1, : len(source) + 1])
             for (source, target), log_probs_T, attention_TS in zip(pairs, log_probs_BT, attention_BTS, strict=True)
         ]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import Allowed
+from mt_cli.decoding.constraints import TokenMask, select
 from mt_cli.model.kernels import is_cpu
 
 _SEGMENT = 64
@@ -17,45 +17,43 @@ _ELEMENTS_AT_ONCE = 2**19
 """Log-probabilities computed at a time on a CPU: as many as stay in its caches."""
 
 
-def best_tokens(logits_RV: Tensor, number: int, allowed: Allowed) -> tuple[Tensor, Tensor]:
-    """RxC log-probabilities in fp32 and tokens, best first, of the `number` likeliest (at most V).
+def best_tokens(logits_RV: Tensor, number: int, mask: TokenMask) -> tuple[Tensor, Tensor]:
+    """RxC log-probabilities in fp32 and tokens of the `number` likeliest (at most V), best first.
 
-    Tokens that are not allowed have -inf; their probability is not given to other tokens. NaN counts as the likeliest.
+    Masked tokens have -inf; their probability is not given to other tokens. NaN counts as the likeliest.
     """
     num_rows, size = logits_RV.shape
     at_once = max(1, _ELEMENTS_AT_ONCE // size) if is_cpu(logits_RV) else num_rows
     segments = [slice(start, start + at_once) for start in range(0, num_rows, at_once)]
-    found = [
-        largest(allowed.of_rows(rows).apply(logits_RV[rows].float().log_softmax(dim=-1)), number) for rows in segments
-    ]
-    values, tokens = zip(*found, strict=True)
+    log_probs = (select(mask, rows).apply(logits_RV[rows].float().log_softmax(dim=-1)) for rows in segments)
+    values, tokens = zip(*(largest(segment, number) for segment in log_probs), strict=True)
     return torch.cat(values), torch.cat(tokens)
 
 
 def sampled_tokens(
-    logits_RV: Tensor, random_numbers_R: Tensor, decoding: DecodingConfig, allowed: Allowed
+    logits_RV: Tensor, random_numbers_R: Tensor, decoding: DecodingConfig, mask: TokenMask
 ) -> tuple[Tensor, Tensor]:
     """Rx1 log-probabilities in fp32 and tokens, sampled with random numbers from 0 to 1.
 
-    The distribution is that of `temperature`, then truncated to the `top_k` likeliest tokens (Fan et al. 2018, section
-    5.4), then to the likeliest of these with a total probability of `top_p` (Holtzman et al. 2020, section 3.1). The
-    log-probabilities are those of the unchanged model.
+    The distribution is divided by `temperature`, then truncated to the `top_k` likeliest tokens (Fan et al. 2018,
+    section 5.4), then to the likeliest tokens with a total probability of `top_p` (Holtzman et al. 2020, section 3.1).
+    The log-probabilities are those of the unchanged model.
     """
-    log_probs_RV = allowed.apply(logits_RV.float().log_softmax(dim=-1))
+    log_probs_RV = mask.apply(logits_RV.float().log_softmax(dim=-1))
     if decoding.top_k is None and decoding.top_p is None:  # Needs no order, and sorting takes most of the time.
         return _sampled(log_probs_RV, (log_probs_RV / decoding.temperature).softmax(dim=-1), random_numbers_R)
     values_RC, tokens_RC = largest(log_probs_RV, decoding.top_k or log_probs_RV.shape[1])
     weights_RC = (values_RC / decoding.temperature).softmax(dim=-1)
     if decoding.top_p is not None:
-        before_RC = weights_RC.cumsum(dim=-1) - weights_RC
+        sums_before_RC = weights_RC.cumsum(dim=-1) - weights_RC
         # The likeliest token is kept, however small `top_p` is.
-        weights_RC = weights_RC.masked_fill((before_RC > 0) & (before_RC >= decoding.top_p), 0.0)
+        weights_RC = weights_RC.masked_fill((sums_before_RC > 0) & (sums_before_RC >= decoding.top_p), 0.0)
     values_R1, ranks_R1 = _sampled(values_RC, weights_RC, random_numbers_R)
     return values_R1, tokens_RC.gather(1, ranks_R1)
 
 
 def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) -> tuple[Tensor, Tensor]:
-    """Rx1 values and places, each sampled with a random number from 0 to 1; a value is NaN where all weights are."""
+    """Rx1 values and places, each sampled with a random number from 0 to 1; a value is NaN if the weights are NaN."""
     sums_RC = weights_RC.cumsum(dim=-1)
     total_R1 = sums_RC[:, -1:].contiguous()
     places_R1 = torch.searchsorted(sums_RC, random_numbers_R[:, None] * total_R1, right=True)
@@ -69,8 +67,8 @@ def _sampled(values_RC: Tensor, weights_RC: Tensor, random_numbers_R: Tensor) ->
 def largest(values_RV: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """RxC values and indices, largest first, of the `number` largest in each row (at most V).
 
-    They are in the `number` segments of a row with the largest maxima, so the rest is not sorted (256 x 8,000 on one
-    core: 1.7 ms, against 3.1 for `topk` of whole rows).
+    They lie in the `number` segments of a row that have the largest maxima, so only these segments are sorted
+    (256 x 8,000 on one core: 1.7 ms, against 3.1 for `topk` of whole rows).
     """
     size = values_RV.shape[1]
     num_segments = size // _SEGMENT

@@ -8,45 +8,35 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mt_cli.batching.packing import round_up
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.constraints import Allowed, Constraints, Prefixes
+from mt_cli.decoding.constraints import Constraints, Prefixes, TokenMask, select
 from mt_cli.decoding.next_tokens import best_tokens, sampled_tokens
 from mt_cli.errors import DivergenceError
+from mt_cli.model.ensemble import Ensemble
+from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID
 
 _SIZES_PER_OCTAVE = 4
 
 
-class Predictor(Protocol):
-    """What a search needs of a model: see `Transformer` and `Ensemble`."""
-
-    max_positions: int | None
-
-    def start(self, src_ids: Tensor, num_beams: int = 1) -> Any:
-        """A cache for `next`, with a method `select`."""
-
-    def next(self, token_ids: Tensor, cache: Any) -> Tensor:
-        """Logits RxV after one more token of each beam."""
-
-
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation."""
+    """A translation that a model produced."""
 
     ids: list[int]  # Without [SOS] and [EOS].
     score: float  # Log-probability (nats, [EOS] included) divided by the length penalty; higher is better.
     attention: Tensor | None = None
-    """TxS, how much each token attends to each source token; only from engines that return it with a search."""
+    """TxS cross-attention of each token, from engines that return it with a search."""
 
 
 def search(
-    model: Predictor, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
+    model: Transformer | Ensemble, src_ids: Tensor, decoding: DecodingConfig, num_best: int = 1, prefixes: Prefixes = ()
 ) -> list[list[Hypothesis]]:
     """The `num_best` hypotheses (or samples) of each sentence of `src_ids` BxS, best first.
 
@@ -54,25 +44,25 @@ def search(
     """
     constraints = Constraints.of(src_ids, decoding, prefixes, model.max_positions)
     if decoding.sample or max(decoding.beam_size, num_best) == 1:
-        return run_search(model, src_ids, constraints, Paths.start(src_ids, constraints, num_best), num_best)
+        return run_search(model, src_ids, constraints, Samples.start(src_ids, constraints, num_best), num_best)
     beams = Beams.start(len(src_ids), max(decoding.beam_size, num_best), src_ids.device)
     return run_search(model, src_ids, constraints, beams, num_best)
 
 
 @torch.inference_mode()
 def run_search(
-    model: Predictor, src_ids: Tensor, constraints: Constraints, state: Paths | Beams, num_best: int = 1
+    model: Transformer | Ensemble, src_ids: Tensor, constraints: Constraints, state: Samples | Beams, num_best: int = 1
 ) -> list[list[Hypothesis]]:
-    """Extend a state token by token until every sentence is done; the `num_best` hypotheses of each, best first.
+    """Extend a state token by token until every sentence is done; return the `num_best` hypotheses of each.
 
     A step waits once for a GPU, to read which sentences are done. Raises DivergenceError if a score is not a number.
     """
     num_beams = state.ids.shape[1]
-    cache = model.start(src_ids, num_beams)
+    cache: Any = model.start(src_ids, num_beams)
     tokens_R = torch.full((len(src_ids) * num_beams,), SOS_ID, device=src_ids.device)
-    sentences = torch.arange(len(src_ids))  # On the CPU, as `active_B` and `kept`.
+    sentences = torch.arange(len(src_ids))  # On the CPU, like `active_B` and `kept`.
     active_B = torch.ones_like(sentences, dtype=torch.bool)
-    found: dict[int, list[Hypothesis]] = {}
+    hypotheses: dict[int, list[Hypothesis]] = {}
     decoding, length_penalty = constraints.decoding, constraints.decoding.length_penalty
     while True:
         state = state.extend(model.next(tokens_R, cache), constraints.next_after(state.ids), decoding)
@@ -84,24 +74,24 @@ def run_search(
             )
         done_B = active_B & is_done_B
         for index in done_B.nonzero()[:, 0].tolist():
-            found[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
-        if len(found) == len(src_ids):
-            return [found[index] for index in range(len(src_ids))]
+            hypotheses[int(sentences[index])] = state.hypotheses(index, length_penalty)[:num_best]
+        if len(hypotheses) == len(src_ids):
+            return [hypotheses[index] for index in range(len(src_ids))]
         active_B &= ~done_B
         kept = worth_keeping(active_B)
         rows = None if kept is None else kept.to(src_ids.device)
         cache.select(state.parents, rows)
         if kept is not None and rows is not None:
-            state, constraints = state.select(rows), constraints.select(rows)
+            state, constraints = select(state, rows), select(constraints, rows)
             sentences, active_B = sentences[kept], active_B[kept]
         tokens_R = state.ids[:, :, -1].flatten()
 
 
 def worth_keeping(active_B: Tensor) -> Tensor | None:
-    """The sentences to continue with, of which finished ones are padding; None: all.
+    """Indices of the sentences to continue with, padded with finished ones; None: all.
 
-    A batch shrinks to sizes that recur, for which oneDNN has its products ready, and by a sixth at least, since every
-    key and value is copied.
+    A batch shrinks to sizes that recur, for which oneDNN has its kernels ready, and only by a sixth or more, because
+    every key and value is copied.
     """
     num_kept = min(len(active_B), round_up(int(active_B.sum()), _SIZES_PER_OCTAVE))
     if num_kept * 6 > len(active_B) * 5:
@@ -110,49 +100,44 @@ def worth_keeping(active_B: Tensor) -> Tensor | None:
 
 
 @dataclass(frozen=True)
-class Paths:
-    """The state of greedy search or sampling: independent hypotheses, each extended by one token."""
+class Samples:
+    """State of greedy search or sampling: independent hypotheses, each extended by one token."""
 
     ids: Tensor  # BxNxT; tokens after the first [EOS] do not count.
     scores: Tensor  # BxN, their log-probabilities up to [EOS].
-    is_active: Tensor  # BxN, True where a path has not ended.
+    is_active: Tensor  # BxN, True where a hypothesis has not ended.
     random_numbers: Tensor  # BxNxT, from 0 to 1, one for each token to sample; BxNx0 for greedy search.
     parents = None
 
     @classmethod
-    def start(cls, src_ids: Tensor, constraints: Constraints, num_paths: int = 1) -> Paths:
-        """Empty paths, with random numbers that depend on the seed and the source alone."""
-        scores = torch.zeros(len(src_ids), num_paths, device=src_ids.device)
+    def start(cls, src_ids: Tensor, constraints: Constraints, num_samples: int = 1) -> Samples:
+        """Empty hypotheses, with random numbers that depend on the seed and the source alone."""
+        scores = torch.zeros(len(src_ids), num_samples, device=src_ids.device)
         random_numbers = scores.new_empty(*scores.shape, 0)
         if constraints.decoding.sample:
             rows, longest = [], int(constraints.max_lengths.max()) + 1
             for ids in src_ids.tolist():
                 content = repr((constraints.decoding.seed, ids[: ids.index(EOS_ID)]))
                 seed = int.from_bytes(hashlib.sha256(content.encode()).digest()[:7], "big")
-                rows.append(torch.rand(longest, num_paths, generator=torch.Generator().manual_seed(seed)).T)
+                rows.append(torch.rand(longest, num_samples, generator=torch.Generator().manual_seed(seed)).T)
             random_numbers = torch.stack(rows).to(src_ids.device)
         return cls(src_ids.new_empty(*scores.shape, 0), scores, scores == 0, random_numbers)
 
-    def extend(self, logits_RV: Tensor, allowed: Allowed, decoding: DecodingConfig) -> Paths:
-        """The paths one token later: the likeliest one, or a sample."""
+    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig) -> Samples:
+        """Append the likeliest token to each hypothesis, or a random one."""
         if decoding.sample:
-            # Ended paths may be longer than their random numbers.
+            # Ended hypotheses may be longer than their random numbers.
             position = min(self.ids.shape[2], self.random_numbers.shape[2] - 1)
-            chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), decoding, allowed)
+            chosen = sampled_tokens(logits_RV, self.random_numbers[:, :, position].flatten(), decoding, mask)
         else:
-            chosen = best_tokens(logits_RV, 1, allowed)
-        log_probs_BN, tokens_BN = (each.view_as(self.scores) for each in chosen)
+            chosen = best_tokens(logits_RV, 1, mask)
+        log_probs_BN, tokens_BN = (values.view_as(self.scores) for values in chosen)
         ids_BNT = torch.cat([self.ids, tokens_BN[..., None]], dim=2)
         scores_BN = torch.where(self.is_active, self.scores + log_probs_BN, self.scores)
-        return Paths(ids_BNT, scores_BN, self.is_active & (tokens_BN != EOS_ID), self.random_numbers)
-
-    def select(self, sentences: Tensor) -> Paths:
-        """The paths of these sentences."""
-        ids, scores, is_active = self.ids[sentences], self.scores[sentences], self.is_active[sentences]
-        return Paths(ids, scores, is_active, self.random_numbers[sentences])
+        return Samples(ids_BNT, scores_BN, self.is_active & (tokens_BN != EOS_ID), self.random_numbers)
 
     def is_done(self, length_penalty: float) -> Tensor:
-        """B, True where all paths have ended."""
+        """B, True where all hypotheses have ended."""
         return ~self.is_active.any(dim=1)
 
     def is_nan(self) -> Tensor:
@@ -160,39 +145,40 @@ class Paths:
         return self.scores.isnan().any(dim=1)
 
     def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
-        """The paths of one sentence, best first."""
+        """Hypotheses of one sentence, best first."""
         rows = [ids[: ids.index(EOS_ID)] for ids in self.ids[sentence].tolist()]
         totals = zip(rows, self.scores[sentence].tolist(), strict=True)
-        found = [Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals]
-        return sorted(found, key=lambda each: -each.score)
+        hypotheses = (Hypothesis(ids, total / penalty(len(ids) + 1, length_penalty)) for ids, total in totals)
+        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
 @dataclass(frozen=True)
 class Beams:
-    """The state of a beam search. Hypotheses are sorted, best first."""
+    """State of a beam search. Hypotheses are sorted, best first."""
 
     ids: Tensor  # BxNxT ids of the active hypotheses.
     scores: Tensor  # BxN, their log-probabilities.
-    parents: Tensor  # BxN, which of the previous hypotheses each continues.
-    finished_ids: Tensor  # BxNxT ids of the best hypotheses that have ended, padded.
+    parents: Tensor  # BxN, index of the hypothesis that each one continues.
+    finished_ids: Tensor  # BxNxT ids of the best finished hypotheses, padded.
     finished_scores: Tensor  # BxN, their log-probabilities divided by the length penalty; -inf if missing.
 
     @classmethod
     def start(cls, num_sentences: int, num_beams: int, device: torch.device) -> Beams:
-        """One empty hypothesis for each sentence; the others are impossible."""
+        """One empty hypothesis for each sentence, beside impossible ones."""
         impossible = torch.full((num_sentences, num_beams), -math.inf, device=device)
         parents = torch.zeros_like(impossible, dtype=torch.int64)
         ids = parents.new_empty(num_sentences, num_beams, 0)
         return cls(ids, impossible.index_fill(1, parents.new_zeros(1), 0.0), parents, ids, impossible)
 
-    def extend(self, logits_RV: Tensor, allowed: Allowed, decoding: DecodingConfig) -> Beams:
-        """The beams one token later: the N best continuations stay active, those of the N best that end are set aside.
+    def extend(self, logits_RV: Tensor, mask: TokenMask, decoding: DecodingConfig) -> Beams:
+        """Continue each beam by its 2N best tokens and keep the best N of all continuations.
 
-        Each beam offers its 2N best tokens. At most N of the 2N best continuations end, so N active ones are left.
+        Continuations that end and are among the N best become finished hypotheses. Of the 2N best continuations, at
+        most N end, so that N active ones are left.
         """
         num_beams = self.ids.shape[1]
-        candidates = best_tokens(logits_RV, 2 * num_beams, allowed)
-        log_probs_BNC, tokens_BNC = (each.unflatten(0, (-1, num_beams)) for each in candidates)
+        candidates = best_tokens(logits_RV, 2 * num_beams, mask)
+        log_probs_BNC, tokens_BNC = (values.unflatten(0, (-1, num_beams)) for values in candidates)
         num_candidates = tokens_BNC.shape[2]
         totals_BNC = self.scores[..., None] + log_probs_BNC
         totals_BC, flat_BC = totals_BNC.flatten(1).topk(min(2, num_candidates) * num_beams)
@@ -209,13 +195,8 @@ class Beams:
         parents_BN = parents_BC.gather(1, active_BN)
         return Beams(pick(ids_BCT, active_BN), scores_BN, parents_BN, finished_ids_BNT, finished_scores_BN)
 
-    def select(self, sentences: Tensor) -> Beams:
-        """The beams of these sentences."""
-        ids, scores, parents = self.ids[sentences], self.scores[sentences], self.parents[sentences]
-        return Beams(ids, scores, parents, self.finished_ids[sentences], self.finished_scores[sentences])
-
     def is_done(self, length_penalty: float) -> Tensor:
-        """B, True where N hypotheses have ended and no active one has, as it is, a better score."""
+        """B, True where N hypotheses have ended and no active one scores better at its present length."""
         best_active = self.scores[:, 0] / penalty(max(1, self.ids.shape[2]), length_penalty)
         return (self.finished_scores[:, -1] >= best_active) | self.scores[:, 0].isneginf()
 
@@ -224,13 +205,13 @@ class Beams:
         return (self.scores.isnan() | self.finished_scores.isnan()).any(dim=1)
 
     def hypotheses(self, sentence: int, length_penalty: float) -> list[Hypothesis]:
-        """The finished hypotheses of one sentence, best first."""
-        found = zip(self.finished_ids[sentence].tolist(), self.finished_scores[sentence].tolist(), strict=True)
-        return [Hypothesis(row[: row.index(EOS_ID)], score) for row, score in found if score > -math.inf]
+        """Finished hypotheses of one sentence, best first."""
+        rows = zip(self.finished_ids[sentence].tolist(), self.finished_scores[sentence].tolist(), strict=True)
+        return [Hypothesis(row[: row.index(EOS_ID)], score) for row, score in rows if score > -math.inf]
 
 
 def pick(values_BNT: Tensor, indices_BM: Tensor) -> Tensor:
-    """BxMxT: for each sentence the rows with these indices."""
+    """Rows BxMxT of each sentence, by their indices."""
     return values_BNT.gather(1, indices_BM[..., None].expand(-1, -1, values_BNT.shape[2]))
 
 

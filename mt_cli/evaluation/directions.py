@@ -1,84 +1,71 @@
-"""Scores of a model for several directions: by direction, and their mean."""
+"""Scores of a model for several directions: of each direction, and their mean."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, zip_longest
+from typing import TypeVar
 
 from mt_cli.corpus.rows import Languages
-from mt_cli.evaluation.texts import LOWER_IS_BETTER, Score, Scorer
+from mt_cli.evaluation.texts import Score, Scorer
 
-DirectionScores = dict[str, dict[str, Score]]
+T = TypeVar("T")
+Scores = dict[str, Score]
+"""Scores by metric."""
+DirectionScores = dict[str, Scores]
 """Scores by direction (`es-gn`) and metric."""
 
 
 def rows_by_direction(languages: Sequence[Languages]) -> dict[str, list[int]]:
-    """The indices of the pairs of each direction, by its name; empty if there is only one.
+    """Indices of the pairs of each direction, by its name; empty if there is only one direction.
 
     `languages` has the source and target language of each pair.
     """
-    found: dict[str, list[int]] = {}
-    for row, both in enumerate(languages):
-        found.setdefault("-".join(both), []).append(row)
-    return found if len(found) > 1 else {}
+    rows: dict[str, list[int]] = {}
+    for row, direction in enumerate(languages):
+        rows.setdefault("-".join(direction), []).append(row)
+    return rows if len(rows) > 1 else {}
 
 
 def sampled_rows(languages: Sequence[Languages], number: int) -> list[int]:
-    """The indices of the first pairs, of each direction in turn."""
+    """Indices of the first pairs, of each direction in turn."""
     groups = rows_by_direction(languages).values() or [range(len(languages))]
     in_turn = (row for rows in zip_longest(*groups) for row in rows if row is not None)
     return list(islice(in_turn, number))
 
 
-def scores_by_direction(
-    scorer: Scorer,
-    languages: Sequence[Languages],
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    names: Sequence[str] = (),
-    on_sentence: Callable[[], object] | None = None,
-) -> DirectionScores:
-    """The scores of each direction by the metrics that suit its target language; empty if there is only one direction.
+def by_direction(
+    scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], work: Callable[..., T]
+) -> dict[str, T]:
+    """Result of `work` for each direction, with a scorer of its language and its rows of each of `texts`.
 
-    `scorer` decides the rest: a BLEU tokenizer that does not suit its own language is one that was asked for. With
-    `on_sentence`, scores have confidence intervals, as those of `Scorer.score_with_confidence`.
+    Empty if there is only one direction.
     """
-    found: DirectionScores = {}
+    results = {}
     for direction, rows in rows_by_direction(languages).items():
-        own = scorer.for_language(languages[rows[0]][1])
-        chosen = [name for name in names or own.names if name in own.names]
-        sides = [hypotheses[row] for row in rows], [references[row] for row in rows]
-        if on_sentence is None:
-            found[direction] = own.score(*sides, chosen)
-        else:
-            found[direction] = own.score_with_confidence(*sides, chosen, on_sentence)
-    return found
+        rows_of_texts = ([lines[row] for row in rows] for lines in texts)
+        results[direction] = work(scorer.for_language(languages[rows[0]][1]), *rows_of_texts)
+    return results
 
 
-def compared_by_direction(
-    scorer: Scorer,
-    languages: Sequence[Languages],
-    hypotheses: Sequence[str],
-    rivals: Sequence[str],
-    references: Sequence[str],
-    on_sentence: Callable[[], object],
-) -> DirectionScores:
-    """The scores of rivals and their p-values in each direction; empty if there is only one direction."""
-    found: DirectionScores = {}
-    for direction, rows in rows_by_direction(languages).items():
-        own, other, correct = ([texts[row] for row in rows] for texts in (hypotheses, rivals, references))
-        found[direction] = scorer.for_language(languages[rows[0]][1]).compare(own, other, correct, on_sentence)
-    return found
+def score_directions(
+    scorer: Scorer, languages: Sequence[Languages], texts: Sequence[Sequence[str]], score: Callable[..., Scores]
+) -> tuple[Scores, DirectionScores]:
+    """Scores of all texts, and of each direction; of several directions, the scores of all are means.
+
+    `score` is a method of `Scorer` and is called with a scorer and the texts.
+    """
+    directions = by_direction(scorer, languages, texts, score)
+    return (mean_scores(directions) if directions else score(scorer, *texts)), directions
 
 
-def mean_scores(found: DirectionScores) -> dict[str, Score]:
-    """The mean over directions of each metric that all of them have; its signature begins with their number."""
-    first, *others = found.values()
+def mean_scores(directions: Mapping[str, Scores]) -> Scores:
+    """Mean over directions of each metric that all of them have; its signature begins with their number."""
+    first, *others = directions.values()
     means = {}
-    for name in [name for name in first if all(name in each for each in others)]:
-        scores = [each[name] for each in found.values()]
+    for name in [name for name in first if all(name in scores for scores in others)]:
+        scores = [by_metric[name] for by_metric in directions.values()]
         signatures = dict.fromkeys(score.signature for score in scores)
         value = round(sum(score.score for score in scores) / len(scores), 4)
-        direction = {"lower_is_better": True} if name in LOWER_IS_BETTER else {}
-        means[name] = Score(score=value, signature=f"mean:{len(scores)}|{' or '.join(signatures)}", **direction)
+        means[name] = Score.of(name, value, f"mean:{len(scores)}|{' or '.join(signatures)}")
     return means

@@ -19,18 +19,20 @@ class _UnitSignature(Signature):  # type: ignore[misc]
         self.info.update({"case": "mixed", "unit": args["unit"]})
 
 
-class _ErrorRate(Metric):  # type: ignore[misc]
-    """Insertions, deletions and substitutions per 100 units of the references (Levenshtein 1966)."""
+class ErrorRate(Metric):  # type: ignore[misc]
+    """Insertions, deletions and substitutions per 100 units of the references (Levenshtein 1966).
+
+    The unit is `character`, spaces included, or `word`, split at spaces.
+    """
 
     _SIGNATURE_TYPE = _UnitSignature
-    unit: str
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str) -> None:
         super().__init__()
-        self.unit = type(self).unit  # Signatures read attributes of the instance.
+        self.unit = unit
 
     def _units(self, text: str) -> Sequence[str]:
-        return text
+        return text.split() if self.unit == "word" else text
 
     def _preprocess_segment(self, sent: str) -> str:
         return sent.strip()
@@ -49,22 +51,7 @@ class _ErrorRate(Metric):  # type: ignore[misc]
     def _compute_score_from_stats(self, stats: Sequence[float]) -> Score:
         num_edits, num_units = stats
         share = num_edits / num_units if num_units else float(num_edits > 0)
-        return Score(type(self).__name__, 100 * share)
-
-
-class CharacterErrorRate(_ErrorRate):
-    """Edits per 100 characters, including spaces."""
-
-    unit = "character"
-
-
-class WordErrorRate(_ErrorRate):
-    """Edits per 100 words, split at spaces."""
-
-    unit = "word"
-
-    def _units(self, text: str) -> Sequence[str]:
-        return text.split()
+        return Score(self.unit, 100 * share)
 
 
 class CountedTER(TER):  # type: ignore[misc]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from pydantic import BaseModel, FiniteFloat, SerializerFunctionWrapHandler, mode
 
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.rows import Languages, LeftOut, Pair
+from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import MtError
-from mt_cli.evaluation.directions import DirectionScores, compared_by_direction, mean_scores, scores_by_direction
+from mt_cli.evaluation.directions import DirectionScores, score_directions
 from mt_cli.evaluation.notes import FEWEST_SENTENCES, notes_on_style, notes_on_texts
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Score, Scorer
 from mt_cli.machine.console import Progress, say
 from mt_cli.machine.storage import make_folder, write_text
-from mt_cli.tokenizer.spacing import respelled
+from mt_cli.tokenizer.spelling import respelled
 from mt_cli.translation.repetition import note_on_repetition
 from mt_cli.translation.translator import Translator
 
@@ -27,7 +28,7 @@ _MANY_OTHERS = 0.05
 
 
 class _Scores(BaseModel):
-    """Scores by metric, made of a tree in which their keys, those of `METRICS`, stand beside the others."""
+    """Scores by metric; in JSON, the keys of `METRICS` stand beside the other keys."""
 
     @model_validator(mode="before")
     @classmethod
@@ -36,20 +37,20 @@ class _Scores(BaseModel):
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        tree: dict[str, Any] = {}
         for key, value in handler(self).items():
-            found |= value if key == "scores" else {key: value}
-        return found
+            tree |= value if key == "scores" else {key: value}
+        return tree
 
 
-class Rival(_Scores):
+class Baseline(_Scores):
     """Scores of another system on the same test set."""
 
     system: str
     num_resamples: int
     scores: dict[str, Score]
     directions: DirectionScores = {}
-    """If there are several directions, the scores of each, with p-values; `scores` are their means, without."""
+    """Scores and p-values of each of several directions; `scores` are then their means, without p-values."""
     notes: list[str]
 
 
@@ -65,14 +66,14 @@ class SplitScores(_Scores):
     beam_size: int | None = None
     scores: dict[str, Score]
     directions: DirectionScores = {}
-    """If there are several directions, the scores of each; `scores` are their means."""
+    """Scores of each of several directions; `scores` are then their means."""
     exact_match: FiniteFloat = 0.0
     """Share of translations that equal their reference, 0-100."""
     speed: dict[str, FiniteFloat] = {}
     comet: Score | None = None
     notes: list[str] = []
-    """What the scores do not say about the texts."""
-    against: Rival | None = None
+    """Problems of the texts that the scores hide."""
+    against: Baseline | None = None
 
 
 def evaluate(
@@ -98,11 +99,8 @@ def evaluate(
     num_tokens = sum(len(ids) + 1 for ids in translator.target_tokenizer.encode(hypotheses))
     num_equal = sum(hypothesis == reference for hypothesis, reference in zip(hypotheses, references, strict=True))
     with Progress(f"score {split}", len(pairs), "sentence", leave=False) as progress:
-        count = progress.advance
-        directions = scores_by_direction(scorer, languages, hypotheses, references, on_sentence=count)
-        scores = (
-            mean_scores(directions) if directions else scorer.score_with_confidence(hypotheses, references, (), count)
-        )
+        counting, texts = replace(scorer, on_sentence=progress.advance), (hypotheses, references)
+        scores, directions = score_directions(counting, languages, texts, Scorer.score_with_confidence)
     tree = {
         "split": split,
         "num_sentences": len(pairs),
@@ -118,54 +116,53 @@ def evaluate(
         },
     }
     notes = notes_on_texts(scorer, hypotheses, references, languages, left_out)
-    tree |= {"notes": notes} if notes else {}
-    return SplitScores.model_validate(tree), hypotheses
+    return SplitScores.model_validate(tree | ({"notes": notes} if notes else {})), hypotheses
 
 
 def compare(
     system: str,
     scorer: Scorer,
     hypotheses: Sequence[str],
-    rivals: Sequence[str],
+    baseline: Sequence[str],
     references: Sequence[str],
     languages: Sequence[Languages] = (),
-) -> Rival:
+) -> Baseline:
     """Scores of another system, given its translations, with the p-values of the differences."""
     with Progress("compare", 2 * len(references), "sentence", leave=False) as progress:
-        count = progress.advance
-        directions = compared_by_direction(scorer, languages, hypotheses, rivals, references, count)
-        scores = mean_scores(directions) if directions else scorer.compare(hypotheses, rivals, references, count)
-    notes = notes_on_style(scorer, rivals, references, languages, f"translations of {system}")
-    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes}
-    tree |= {"directions": directions} if directions else {}
-    return Rival.model_validate(tree | scores)
+        counting, texts = replace(scorer, on_sentence=progress.advance), (hypotheses, baseline, references)
+        scores, directions = score_directions(counting, languages, texts, Scorer.compare)
+    notes = notes_on_style(scorer, baseline, references, languages, f"translations of {system}")
+    tree = {"system": system, "num_resamples": scorer.num_resamples, "notes": notes, **scores}
+    return Baseline.model_validate(tree | ({"directions": directions} if directions else {}))
 
 
 def translations_of(
     translator: Translator, pairs: Sequence[Pair], on_done: Callable[[int], object], **decoding: Any
 ) -> list[str]:
-    """The translations of the sources; `on_done` is called with the number of sentences after each batch.
+    """Translate the sources; `on_done` is called with the number of sentences after each batch.
 
     Engines that do not report batches report blocks of many sentences. The sources have their tags already, or get the
     `tag` of `decoding`.
     """
     hypotheses: list[str] = []
-    num_done, num_reported = 0, 0
-    translator = translator.of_corpora
+    num_reported = limit = 0
 
-    def report(limit: int, number: int) -> None:
+    def report(number: int) -> None:
         """Report up to a limit: a sentence of several segments is searched several times."""
         nonlocal num_reported
         number = min(number, limit - num_reported)
         num_reported += number
         on_done(number)
 
+    engine = translator.engine
+    if isinstance(engine, TransformerEngine):
+        engine = replace(engine, on_done=report)
+    translator = replace(translator, engine=engine, tagging=translator.tagging.of_corpora)
     for start in range(0, len(pairs), _SENTENCES_AT_ONCE):
         sources = [source for source, _ in pairs[start : start + _SENTENCES_AT_ONCE]]
-        num_done += len(sources)
-        counting = translator.with_callback(partial(report, num_done))
-        hypotheses.extend(counting.translate(sources, **decoding))
-        report(num_done, num_done)
+        limit += len(sources)
+        hypotheses += translator.translate(sources, **decoding)
+        report(limit)
     return hypotheses
 
 
@@ -181,67 +178,65 @@ def write_hypotheses(run: Path, split: str, hypotheses: Sequence[str]) -> None:
 
 def note_on_spelling(config: TokenizerConfig, references: Sequence[str]) -> str | None:
     """A note if more than a few references have spellings that translations cannot have."""
-    both = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
-    others = [(old, new) for old, new in both if old != new]
-    if not others or len(others) < _MANY_OTHERS * len(references):
+    spellings = [(text, respelled(text, config)) for text in references] if config.changes_of_spelling else []
+    changed = [(old, new) for old, new in spellings if old != new]
+    if not changed or len(changed) < _MANY_OTHERS * len(references):
         return None
-    words = zip(*(text.split() for text in others[0]), strict=False)
-    old, new = next((pair for pair in words if pair[0] != pair[1]), others[0])
+    words = zip(*(text.split() for text in changed[0]), strict=False)
+    old, new = next((pair for pair in words if pair[0] != pair[1]), changed[0])
     return (
-        f"{len(others):,} of {len(references):,} references are spelled as this run never writes "
+        f"{len(changed):,} of {len(references):,} references are spelled as this run never writes "
         f"({', '.join(config.changes_of_spelling)}), as in {old} instead of {new}: its scores are too low"
     )
 
 
-def format_scores(found: SplitScores) -> str:
+def format_scores(result: SplitScores) -> str:
     """The scores of one test set for people, several lines."""
-    lines = [f"{found.split} ({found.num_sentences:,} sentences, beam {found.beam_size})"]
-    for name, each in found.scores.items():
-        interval = "" if each.confidence_95 is None else f" ± {each.confidence_95:.2f}"
+    lines = [f"{result.split} ({result.num_sentences:,} sentences, beam {result.beam_size})"]
+    for name, score in result.scores.items():
+        interval = "" if score.confidence_95 is None else f" ± {score.confidence_95:.2f}"
         direction = "lower is better  " if name in LOWER_IS_BETTER else ""
-        lines.append(f"  {METRICS[name]:<7}{each.score:6.2f}{interval}  {direction}{each.signature}")
-    lines.extend(_table_of_directions(found))
-    if found.comet:
-        lines.append(f"  COMET  {found.comet.score:6.4f}")
-    lines.append(f"  exact  {found.exact_match:6.2f}  % of sentences equal to their reference")
-    if {"sentences_per_second", "tokens_per_second"} <= found.speed.keys():
-        rates = found.speed["sentences_per_second"], found.speed["tokens_per_second"]
+        lines.append(f"  {METRICS[name]:<7}{score.score:6.2f}{interval}  {direction}{score.signature}")
+    lines.extend(_table_of_directions(result))
+    if result.comet:
+        lines.append(f"  COMET  {result.comet.score:6.4f}")
+    lines.append(f"  exact  {result.exact_match:6.2f}  % of sentences equal to their reference")
+    if {"sentences_per_second", "tokens_per_second"} <= result.speed.keys():
+        rates = result.speed["sentences_per_second"], result.speed["tokens_per_second"]
         lines.append("  speed  {:,.1f} sentences and {:,.0f} tokens a second".format(*rates))
-    lines.extend(f"  note: {note}" for note in found.notes)
-    if rival := found.against:
-        lines.append(f"against {rival.system} (paired bootstrap, {rival.num_resamples:,} samples)")
-        for name in [name for name in rival.scores if name in found.scores]:
-            difference = _difference(name, found.scores[name].score, rival.scores[name], found.num_sentences)
-            lines.append(f"  {METRICS[name]:<7}{rival.scores[name].score:6.2f}  {difference}")
-        for key, scores in rival.directions.items():
-            for name in [name for name in scores if name in found.directions.get(key, {})]:
-                difference = _difference(name, found.directions[key][name].score, scores[name])
-                lines.append(f"  {key}  {METRICS[name]:<7}{scores[name].score:6.2f}  {difference}")
-        lines.extend(f"  note: {note}" for note in rival.notes)
+    lines.extend(f"  note: {note}" for note in result.notes)
+    if baseline := result.against:
+        lines.append(f"against {baseline.system} (paired bootstrap, {baseline.num_resamples:,} samples)")
+        lines.extend(_comparison(result.scores, baseline.scores, "", result.num_sentences))
+        for direction, scores in baseline.directions.items():
+            lines.extend(_comparison(result.directions.get(direction, {}), scores, f"{direction}  "))
+        lines.extend(f"  note: {note}" for note in baseline.notes)
     return "\n".join(lines)
 
 
-def _difference(name: str, score: float, rival: Score, num_sentences: int = FEWEST_SENTENCES) -> str:
-    """The difference of a score from that of a rival, whether it is better and, with a p-value, significant."""
-    difference = round(score, 2) - round(rival.score, 2)
-    is_better = (difference < 0) == (name in LOWER_IS_BETTER)
-    direction = f" ({'better' if is_better else 'worse'})" if abs(difference) >= 0.005 else ""
-    shown = f"difference {score - rival.score:+.2f}{direction}"
-    if rival.p_value is None:
-        return shown
-    verdict = "significant" if rival.p_value < 0.05 else "not significant"
-    few = f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
-    return f"{shown}, p = {rival.p_value:.3f}: {verdict}{few}"
+def _comparison(
+    scores: dict[str, Score], baseline: dict[str, Score], label: str, num_sentences: int = FEWEST_SENTENCES
+) -> Iterator[str]:
+    """For each metric, the score of the baseline and whether the difference is better and significant."""
+    for name in [name for name in baseline if name in scores]:
+        ours, theirs = scores[name].score, baseline[name].score
+        difference, p_value = round(ours, 2) - round(theirs, 2), baseline[name].p_value
+        is_better = (difference < 0) == (name in LOWER_IS_BETTER)
+        direction = f" ({'better' if is_better else 'worse'})" if abs(difference) >= 0.005 else ""
+        line = f"  {label}{METRICS[name]:<7}{theirs:6.2f}  difference {ours - theirs:+.2f}{direction}"
+        if p_value is not None:
+            line += f", p = {p_value:.3f}: {'significant' if p_value < 0.05 else 'not significant'}"
+            line += f" for {num_sentences:,} sentences, which are few" if num_sentences < FEWEST_SENTENCES else ""
+        yield line
 
 
-def _table_of_directions(found: SplitScores) -> list[str]:
-    """The scores above are means; a line for each direction."""
-    if not found.directions:
+def _table_of_directions(result: SplitScores) -> list[str]:
+    """A table with a row for each of several directions."""
+    if not result.directions:
         return []
-    names = list(found.scores)
-    width = max(map(len, found.directions))
-    lines = [f"  {'':<{width}}" + "".join(f"{METRICS[name]:>16}" for name in names)]
-    for direction, scores in found.directions.items():
-        cells = (f"{scores[name].score:.2f} ± {scores[name].confidence_95 or 0:.2f}" for name in names)
+    width = max(map(len, result.directions))
+    lines = [f"  {'':<{width}}" + "".join(f"{METRICS[name]:>16}" for name in result.scores)]
+    for direction, scores in result.directions.items():
+        cells = (f"{scores[name].score:.2f} ± {scores[name].confidence_95 or 0:.2f}" for name in result.scores)
         lines.append(f"  {direction:<{width}}" + "".join(f"{cell:>16}" for cell in cells))
     return lines

@@ -1,16 +1,16 @@
-"""Notes on scores: what the numbers do not say about the texts that they were computed on."""
+"""Notes on scores: problems of the scored texts that the numbers hide."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from unicodedata import normalize
 
 from mt_cli.corpus.languages import writes_spaces
 from mt_cli.corpus.rows import Languages, LeftOut
-from mt_cli.evaluation.directions import rows_by_direction
+from mt_cli.evaluation.directions import by_direction, rows_by_direction
 from mt_cli.evaluation.texts import METRICS, Scorer
 
 FEWEST_SENTENCES = 100
@@ -18,7 +18,7 @@ FEWEST_SENTENCES = 100
 _MOST_LISTED = 5
 _FEWEST_LINES = 3
 _COMMON, _RARE = 0.5, 0.1
-"""Least share of the lines of a text that has a habit, and largest share of one that has not."""
+"""A habit is common in a text from this share of its lines on, and rare up to the second share."""
 _LEAST_GAIN = 1.0
 """Smallest gain of a score, 0-100, by which a difference of spelling is worth a note."""
 
@@ -41,13 +41,16 @@ def notes_on_texts(
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
-    short = note_on_short_references(scorer, references)
-    plain = [note_on_left_out(left_out, len(references)), note_on_number(fewest), short]
-    return [note for note in plain if note] + notes_on_style(scorer, hypotheses, references, languages)
+    notes = (
+        note_on_left_out(left_out, len(references)),
+        note_on_number(fewest),
+        note_on_short_references(scorer, references),
+    )
+    return [*filter(None, notes), *notes_on_style(scorer, hypotheses, references, languages)]
 
 
 def note_on_short_references(scorer: Scorer, references: Sequence[str]) -> str | None:
-    """A note if most references are too short for BLEU, whose longest sequences have four tokens.
+    """A note if most references are too short for BLEU, which counts sequences of up to four tokens.
 
     BLEU of such text is 0 for perfect translations, and rises if poor ones repeat themselves.
     """
@@ -65,32 +68,27 @@ def is_short(texts: Sequence[str]) -> bool:
 
 
 def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:
-    """The number of rows that are not scored because a side is blank, with their places; None if there are none."""
+    """Number of rows that are not scored because a side is blank, with their places; None if there are none."""
     if not left_out:
         return None
-    listed = [_listed(status, list(rows)) for status, rows in groupby(_by_status(left_out), lambda row: row.status)]
+    parts = []
+    for status, missing in _MISSING.items():
+        if rows := [row for row in left_out if row.status == status]:
+            shown = [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows[:_MOST_LISTED]]
+            more = f" and {len(rows) - _MOST_LISTED:,} more" if len(rows) > _MOST_LISTED else ""
+            lines, have = ("line", "has") if len(rows) == 1 else ("lines", "have")
+            parts.append(f"{lines} {', '.join(shown)}{more} {have} {missing}")
     are = "is" if len(left_out) == 1 else "are"
-    return f"{len(left_out):,} of {num_pairs + len(left_out):,} pairs {are} left out: {'; '.join(listed)}"
-
-
-def _by_status(left_out: Sequence[LeftOut]) -> list[LeftOut]:
-    return sorted(left_out, key=lambda row: list(_MISSING).index(row.status))
-
-
-def _listed(status: str, rows: Sequence[LeftOut]) -> str:
-    shown = [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows[:_MOST_LISTED]]
-    more = f" and {len(rows) - _MOST_LISTED:,} more" if len(rows) > _MOST_LISTED else ""
-    lines, have = ("line", "has") if len(rows) == 1 else ("lines", "have")
-    return f"{lines} {', '.join(shown)}{more} {have} {_MISSING[status]}"
+    return f"{len(left_out):,} of {num_pairs + len(left_out):,} pairs {are} left out: {'; '.join(parts)}"
 
 
 def note_on_number(num_sentences: int) -> str | None:
     """A note if there are too few sentences for intervals and p-values."""
     if num_sentences >= FEWEST_SENTENCES:
         return None
-    sentences = "1 sentence" if num_sentences == 1 else f"{num_sentences:,} sentences"
     return (
-        f"{sentences}: intervals and p-values mean little below {FEWEST_SENTENCES} sentences, where single ones decide"
+        f"{num_sentences} sentence{'s' * (num_sentences != 1)}: intervals and p-values mean little below "
+        f"{FEWEST_SENTENCES} sentences, where single ones decide"
     )
 
 
@@ -98,61 +96,54 @@ def note_on_number(num_sentences: int) -> str | None:
 class _Habit:
     """A way of writing that one text may have and another not."""
 
+    description: str
+    advice: str
     can_show: Callable[[str], bool]
     """Whether a line can show the habit or its absence."""
     shows: Callable[[str], bool]
-    without: Callable[[str], str]
-    """The line written in a way that is the same with and without the habit."""
-    description: str
-    advice: str
+    remove: Callable[[str], str]
+    """Rewrites a line so that it is equal with and without the habit."""
     spelling: str = ""
-    """The name in `Scorer.spelling` with which the note on the spelling of a run covers this habit."""
+    """The name in `Scorer.spelling` of the change that is noted elsewhere."""
 
 
+def _has_case(text: str) -> bool:
+    return text.lower() != text.upper()
+
+
+_nfc, _nfkc = partial(normalize, "NFC"), partial(normalize, "NFKC")
 _TOKENISATION = _Habit(
+    "are tokenised (a space before full stops and commas, or escapes such as &apos;)",
+    "detokenise",
     lambda text: _PUNCTUATION.search(text) is not None or _TOKENISED.search(text) is not None,
     lambda text: _TOKENISED.search(text) is not None,
     lambda text: _AROUND_PUNCTUATION.sub(r"\1", text),
-    "are tokenised (a space before full stops and commas, or escapes such as &apos;)",
-    "detokenise",
 )
 _HABITS = (
+    _Habit("are all in lower case", "restore the capitals of", _has_case, lambda text: text == text.lower(), str.lower),
+    _Habit("are all in capitals", "restore the lower case of", _has_case, lambda text: text == text.upper(), str.lower),
     _Habit(
-        lambda text: text.lower() != text.upper(),
-        lambda text: text == text.lower(),
-        str.lower,
-        "are all in lower case",
-        "restore the capitals of",
-    ),
-    _Habit(
-        lambda text: text.lower() != text.upper(),
-        lambda text: text == text.upper(),
-        str.lower,
-        "are all in capitals",
-        "restore the lower case of",
-    ),
-    _Habit(
+        "have typographic apostrophes or quotation marks",
+        "write the same marks in",
         lambda text: _QUOTES.search(text) is not None,
         lambda text: text != text.translate(_CURLY),
         lambda text: text.translate(_CURLY),
-        "have typographic apostrophes or quotation marks",
-        "write the same marks in",
         "apostrophes",
     ),
     _Habit(
-        lambda text: unicodedata.normalize("NFC", text) != unicodedata.normalize("NFD", text),
-        lambda text: text != unicodedata.normalize("NFC", text),
-        lambda text: unicodedata.normalize("NFC", text),
         "have decomposed letters (not NFC)",
         "compose",
+        lambda text: _nfc(text) != normalize("NFD", text),
+        lambda text: text != _nfc(text),
+        _nfc,
         "nfc",
     ),
     _Habit(
-        bool,
-        lambda text: unicodedata.normalize("NFKC", text) != unicodedata.normalize("NFC", text),
-        lambda text: unicodedata.normalize("NFKC", text),
         "have compatibility characters such as full-width letters (not NFKC)",
         "normalise",
+        bool,
+        lambda text: _nfkc(text) != _nfc(text),
+        _nfkc,
     ),
 )
 
@@ -164,17 +155,19 @@ def notes_on_style(
     languages: Sequence[Languages] = (),
     name: str = "translations",
 ) -> list[str]:
-    """Notes on ways of writing that translations and references do not share, and that lower the scores.
+    """Notes on ways of writing in which translations and references differ, and that lower the scores.
 
-    Each note has the score without the difference. `name` says whose translations they are. With several directions,
-    each has notes of its own.
+    Each note has the score without the difference. `name` says whose translations they are. Each of several directions
+    has notes of its own.
     """
-    notes = []
-    for direction, rows in rows_by_direction(languages).items():
-        of_direction = scorer.for_language(languages[rows[0]][1])
-        texts = [hypotheses[row] for row in rows], [references[row] for row in rows]
-        notes += [f"{direction}: {note}" for note in _notes_on_style(of_direction, *texts, name)]
-    return notes if rows_by_direction(languages) else [*_notes_on_style(scorer, hypotheses, references, name)]
+
+    def notes(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> list[str]:
+        return list(_notes_on_style(scorer, hypotheses, references, name))
+
+    directions = by_direction(scorer, languages, (hypotheses, references), notes)
+    if not directions:
+        return notes(scorer, hypotheses, references)
+    return [f"{direction}: {note}" for direction, own_notes in directions.items() for note in own_notes]
 
 
 def _notes_on_style(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str], name: str) -> Iterator[str]:
@@ -182,29 +175,28 @@ def _notes_on_style(scorer: Scorer, hypotheses: Sequence[str], references: Seque
     for habit in [*tokenisation, *_HABITS]:
         if habit.spelling in scorer.spelling:
             continue
-        theirs, ours = _count(habit, hypotheses), _count(habit, references)
-        if habit is _TOKENISATION and _is_common(*theirs) and _is_common(*ours):
+        counts = _count(habit, hypotheses), _count(habit, references)
+        if habit is _TOKENISATION and all(_is_common(*count) for count in counts):
+            shares = [f"{num_shown:,} of {num_able:,}" for num_shown, num_able in counts]
             yield (
-                f"{theirs[0]:,} of {theirs[1]:,} {name} and {ours[0]:,} of {ours[1]:,} references with punctuation "
-                f"{habit.description}: scores are not comparable to those of detokenised text"
+                f"{shares[0]} {name} and {shares[1]} references with punctuation {habit.description}: scores are not "
+                "comparable to those of detokenised text"
             )
-        for whose, others, (num_shown, num_able), without in (
-            (name, "references", theirs, ours),
-            ("references", name, ours, theirs),
-        ):
-            is_different = _is_common(num_shown, num_able) and _is_rare(*without)
+        sides = ((name, *counts[0]), ("references", *counts[1]))
+        for (side, num_shown, num_able), (other_side, *other_count) in (sides, sides[::-1]):
+            is_different = _is_common(num_shown, num_able) and _is_rare(*other_count)
             if is_different and (gain := _gain(habit, scorer, hypotheses, references)):
                 yield (
-                    f"{num_shown:,} of {num_able:,} {whose} {habit.description}, unlike the {others}: without this "
-                    f"difference {gain}; {habit.advice} the {whose}"
+                    f"{num_shown:,} of {num_able:,} {side} {habit.description}, unlike the {other_side}: without this "
+                    f"difference {gain}; {habit.advice} the {side}"
                 )
 
 
 def _gain(habit: _Habit, scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> str | None:
-    """The score with and without a habit, for people; None if they hardly differ."""
+    """The score with and without a habit, as text; None if they hardly differ."""
     metric = scorer.default_metric
+    plain_hypotheses, plain_references = ([*map(habit.remove, texts)] for texts in (hypotheses, references))
     score = scorer.score(hypotheses, references, [metric])[metric].score
-    plain_hypotheses, plain_references = ([habit.without(text) for text in side] for side in (hypotheses, references))
     without = scorer.score(plain_hypotheses, plain_references, [metric])[metric].score
     if without - score < _LEAST_GAIN:
         return None
@@ -212,7 +204,7 @@ def _gain(habit: _Habit, scorer: Scorer, hypotheses: Sequence[str], references: 
 
 
 def _count(habit: _Habit, texts: Sequence[str]) -> tuple[int, int]:
-    """The number of lines with a habit, and of lines that can show it."""
+    """Number of lines with a habit, and number of lines that can show it."""
     able = [text for text in texts if habit.can_show(text)]
     return sum(map(habit.shows, able)), len(able)
 

@@ -17,18 +17,18 @@ from mt_cli.corpus.languages import bleu_tokenizer as tokenizer_of
 from mt_cli.errors import InputError, one_line
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER", "cer": "CER", "wer": "WER"}
-"""The names of the metrics for people, by key; `Scorer` chooses and computes them.
+"""Display names of the metrics, by key; `Scorer` chooses and computes them.
 
 A metric of training is also in `_QUICK_METRICS` of `run/validation.py` and, if it may select the best checkpoint, in
 `best_metric` of `config/training.py`."""
 LOWER_IS_BETTER = ("ter", "cer", "wer")
-"""The metrics that count errors."""
+"""Metrics that count errors."""
 BLEU_TOKENIZERS = ("13a", "char", "zh", "intl", "none", "ja-mecab", "ko-mecab", "flores101", "flores200")
 _NUM_RESAMPLES = EvaluationConfig().num_resamples
 
 
 class Score(BaseModel, extra="allow"):
-    """The value of one metric, as in `report.json`. Keys that it does not know, of older or later reports, are kept."""
+    """The value of one metric, as in `report.json`. Unknown keys, of older or later reports, are kept."""
 
     score: FiniteFloat
     signature: str = ""
@@ -38,6 +38,12 @@ class Score(BaseModel, extra="allow"):
     """Whether the metric counts errors."""
     p_value: FiniteFloat | None = None
     """Of the difference from the score of another system."""
+
+    @classmethod
+    def of(cls, metric: str, value: float, signature: str, **others: float) -> Score:
+        """The value of a metric, 0-100, with its signature."""
+        direction = {"lower_is_better": True} if metric in LOWER_IS_BETTER else {}
+        return cls.model_validate({"score": value, "signature": signature, **others, **direction})
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,11 @@ class Scorer:
     bleu_tokenizer: str
     """Name of a tokenizer of sacreBLEU."""
     num_resamples: int = _NUM_RESAMPLES
-    """Number of random samples for confidence intervals and p-values."""
+    """Number of random samples for confidence intervals and p-values (bootstrap resampling, Koehn 2004)."""
     spelling: tuple[str, ...] = ()
-    """What the tokenizer changes in the hypotheses, which the signatures name: references are scored as they are."""
+    """Changes that the tokenizer makes to hypotheses; signatures name them, because references are not changed."""
+    on_sentence: Callable[[], object] = lambda: None
+    """Is called after each sentence of TER, the only slow metric: seconds for a line of a hundred reordered words."""
 
     @classmethod
     def of(cls, language: str, bleu_tokenizer: str = "auto", num_resamples: int = _NUM_RESAMPLES) -> Scorer:
@@ -76,17 +84,17 @@ class Scorer:
         return scorer
 
     def for_language(self, language: str) -> Scorer:
-        """The scorer of another target language; a BLEU tokenizer that was not chosen by language stays."""
-        is_own_choice = self.bleu_tokenizer != tokenizer_of(self.language)
+        """A copy for another target language; a BLEU tokenizer that was not chosen by language stays."""
+        is_automatic = self.bleu_tokenizer == tokenizer_of(self.language)
         return replace(
             self,
             language=language,
-            bleu_tokenizer=self.bleu_tokenizer if is_own_choice else tokenizer_of(language),
+            bleu_tokenizer=tokenizer_of(language) if is_automatic else self.bleu_tokenizer,
         )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The metrics that suit the language."""
+        """Metrics that suit the language."""
         if writes_spaces(self.language):
             return tuple(METRICS)
         return tuple(name for name in METRICS if name != "wer" and (name != "ter" or self._is_asian))
@@ -99,7 +107,7 @@ class Scorer:
     def score(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
     ) -> dict[str, Score]:
-        """Scores of aligned lines, 0-100, with signatures, by all metrics or some.
+        """Scores of aligned lines, 0-100, with signatures, by the named metrics or all that suit the language.
 
         chrF++ is chrF with words and word bigrams in addition to characters (Popovic 2017). Raises InputError if there
         are no lines, or the numbers of hypotheses and references differ.
@@ -107,66 +115,40 @@ class Scorer:
         _check_lengths(hypotheses, references)
         metrics = {name: self._metric(name) for name in names or self.names}
         results = {name: metric.corpus_score(list(hypotheses), [list(references)]) for name, metric in metrics.items()}
-        return {name: self._signed(name, metrics[name], result.score) for name, result in results.items()}
-
-    def _signed(self, name: str, metric: Any, value: float, **others: Any) -> Score:
-        own = f"|normalize:{'+'.join(self.spelling)}" if self.spelling else ""
-        direction = {"lower_is_better": True} if name in LOWER_IS_BETTER else {}
-        return Score(score=round(value, 4), signature=f"{metric.get_signature()}{own}", **others, **direction)
+        return {name: Score.of(name, round(results[name].score, 4), self._signature(metrics[name])) for name in metrics}
 
     def score_with_confidence(
-        self,
-        hypotheses: Sequence[str],
-        references: Sequence[str],
-        names: Sequence[str] = (),
-        on_sentence: Callable[[], object] = lambda: None,
-    ) -> dict[str, Score]:
-        """Scores as `score` has them, with half the width of the 95 % confidence interval (see `confidence`).
-
-        Each metric reads the sentences once for both. `on_sentence` is called after each sentence of TER, the only
-        metric that takes long: seconds for a line of a hundred words that are those of the reference in another order.
-        """
-        metrics = {name: self._metric(name, on_sentence) for name in names or self.names}
-        (results,) = self._resampled([hypotheses], references, metrics)
-        return {
-            name: self._signed(name, metrics[name], result.score, confidence_95=round(float(result.ci), 4))
-            for name, result in results.items()
-        }
-
-    def confidence(
         self, hypotheses: Sequence[str], references: Sequence[str], names: Sequence[str] = ()
-    ) -> dict[str, float]:
-        """Half the width of the 95 % confidence interval of all metrics or some.
+    ) -> dict[str, Score]:
+        """The scores of `score`, with half the width of their 95 % confidence intervals.
 
-        By bootstrap resampling (Koehn 2004).
+        Each metric reads the sentences once for both.
         """
         metrics = {name: self._metric(name) for name in names or self.names}
-        (intervals,) = self._resampled([hypotheses], references, metrics)
-        return {name: round(float(result.ci), 4) for name, result in intervals.items()}
+        (results,) = self._resampled([hypotheses], references, metrics)
+        scores = {}
+        for name, result in results.items():
+            signature, interval = self._signature(metrics[name]), round(float(result.ci), 4)
+            scores[name] = Score.of(name, round(result.score, 4), signature, confidence_95=interval)
+        return scores
 
     def compare(
-        self,
-        hypotheses: Sequence[str],
-        rivals: Sequence[str],
-        references: Sequence[str],
-        on_sentence: Callable[[], object] = lambda: None,
+        self, hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
     ) -> dict[str, Score]:
-        """Scores and p-values of rivals, by paired bootstrap resampling (Koehn 2004).
-
-        `on_sentence`: see `score_with_confidence`; here it is called for both systems.
-        """
-        metrics = {name: self._metric(name, on_sentence) for name in self.names}
-        own, tested = self._resampled([hypotheses, rivals], references, metrics)
-        # The p-value of equal scores is 1; sacreBLEU returns 1 / (number of samples + 1).
-        p_values = {
-            n: 1.0 if each.score == own[n].score else round(float(each.p_value), 4) for n, each in tested.items()
-        }
-        return {n: Score(score=round(float(each.score), 4), p_value=p_values[n]) for n, each in tested.items()}
+        """Scores of a baseline, given its translations, with p-values of the differences (paired bootstrap)."""
+        systems, metrics = [hypotheses, baseline], {name: self._metric(name) for name in self.names}
+        ours, results = self._resampled(systems, references, metrics)
+        scores = {}
+        for name, result in results.items():
+            # The p-value of equal scores is 1; sacreBLEU returns 1 / (number of samples + 1).
+            p_value = 1.0 if result.score == ours[name].score else round(float(result.p_value), 4)
+            scores[name] = Score(score=round(float(result.score), 4), p_value=p_value)
+        return scores
 
     def _resampled(
         self, systems: Sequence[Sequence[str]], references: Sequence[str], metrics: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
-        """Results of sacreBLEU by metric for each system; the first one is the baseline."""
+        """Results of sacreBLEU by metric for each system; p-values compare the others with the first."""
         from sacrebleu.significance import PairedTest
 
         for system in systems:
@@ -176,24 +158,27 @@ class Scorer:
         columns = [column for title, column in test()[1].items() if title != "System"]
         return [dict(zip(metrics, row, strict=True)) for row in zip(*columns, strict=True)]
 
+    def _signature(self, metric: Any) -> str:
+        return str(metric.get_signature()) + (f"|normalize:{'+'.join(self.spelling)}" if self.spelling else "")
+
     @property
     def _is_asian(self) -> bool:
         return not writes_spaces(self.language) and primary(self.language) in (*CHINESE, "ja")
 
-    def _metric(self, name: str, on_sentence: Callable[[], object] = lambda: None) -> Any:
+    def _metric(self, name: str) -> Any:
         from sacrebleu.metrics import BLEU, CHRF
 
-        from mt_cli.evaluation.error_rates import CharacterErrorRate, CountedTER, WordErrorRate
+        from mt_cli.evaluation.error_rates import CountedTER, ErrorRate
 
         match name:
             case "bleu":
                 # `force`: no advice in the words of sacreBLEU; `notes.py` has ours.
                 return BLEU(tokenize=self.bleu_tokenizer, force=True)
             case "ter":
-                return CountedTER(on_sentence, normalized=self._is_asian, asian_support=self._is_asian)
-            case "chrf++":
-                return CHRF(word_order=2)
-        return {"chrf": CHRF, "cer": CharacterErrorRate, "wer": WordErrorRate}[name]()
+                return CountedTER(self.on_sentence, normalized=self._is_asian, asian_support=self._is_asian)
+            case "chrf" | "chrf++":
+                return CHRF(word_order=2 if name == "chrf++" else 0)
+        return ErrorRate("word" if name == "wer" else "character")
 
 
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -215,7 +200,7 @@ def scorer_of(config: Config, name: str, bleu_tokenizer: str | None = None) -> S
 
 
 def best_metric_of(config: Config, scorer: Scorer) -> str:
-    """The metric that selects the best checkpoint of a run; with several directions, the mean of their scores."""
+    """The metric that selects the best checkpoint of a run; of several directions, their mean is compared."""
     metric = config.training.best_metric
     if metric != "auto":
         return metric
@@ -228,7 +213,7 @@ def has_directions(config: Config) -> bool:
 
 
 def metric_id_of(config: Config, scorer: Scorer) -> str:
-    """That metric, with the tokenizer of BLEU (`bleu/13a`); values with different ids cannot be compared."""
+    """The metric of `best_metric_of` with BLEU's tokenizer (`bleu/13a`); values of different ids are not comparable."""
     metric = best_metric_of(config, scorer)
-    own = f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
-    return f"{own}/mean" if metric != "loss" and has_directions(config) else own
+    name = f"bleu/{scorer.bleu_tokenizer}" if metric == "bleu" else metric
+    return f"{name}/mean" if metric != "loss" and has_directions(config) else name

@@ -1,4 +1,4 @@
-"""How well a model predicts given translations: loss and accuracy of tokens."""
+"""Loss and accuracy of the tokens of given translations."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def score_tokens(
     indices: Sequence[int] | None = None,
     group: Group = ALONE,
 ) -> TokenScores:
-    """The scores over all pairs, or over those with the given indices; the processes of a group share them out."""
+    """Score all pairs, or the pairs with the given indices; the processes of a group share the work."""
     objective.eval()
     device = next(objective.parameters()).device
-    chosen = range(len(pairs)) if indices is None else indices
-    lengths = pairs.lengths().max(axis=0)[list(chosen)].tolist()
+    rows = range(len(pairs)) if indices is None else indices
+    lengths = pairs.lengths().max(axis=0)[list(rows)].tolist()
 
     def scores(batches: Sequence[list[int]]) -> list[tuple[float, float, int]]:
-        collated = (collate(pairs, [chosen[place] for place in places]) for places in batches)
-        # All of them before the first sum is read: reading waits for a GPU.
-        found = [(objective(batch.to(device)), batch.num_target_tokens) for batch in collated]
-        return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in found]
+        collated = (collate(pairs, [rows[place] for place in places]) for places in batches)
+        # Start all batches before the first sum is read: reading waits for a GPU.
+        results = [(objective(batch.to(device)), batch.num_target_tokens) for batch in collated]
+        return [(float(sums.cross_entropy), float(sums.num_correct), number) for sums, number in results]
 
-    of_batches = group.map_shares(scores, batches_in_order(lengths, batch_tokens))
-    cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*of_batches, strict=True))
+    batch_scores = group.map_shares(scores, batches_in_order(lengths, batch_tokens))
+    cross_entropy, num_correct, num_tokens = (sum(values) for values in zip(*batch_scores, strict=True))
     return TokenScores(cross_entropy / num_tokens, num_correct / num_tokens)

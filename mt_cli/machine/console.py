@@ -30,10 +30,10 @@ _is_silent = False
 
 @cache
 def bars() -> type[tqdm[Any]]:
-    """The class of progress bars, imported when it is first used: `mt --help` does not wait for it."""
+    """Class of progress bars, imported at its first use: `mt --help` does not wait for it."""
     from tqdm import tqdm
 
-    # Its lock is for processes, too. Python 3.14 would say that its semaphore leaks when a signal ends this one.
+    # The default lock works across processes. Python 3.14 reports its semaphore as leaked after a signal.
     tqdm.set_lock(threading.RLock())
     return tqdm
 
@@ -47,7 +47,7 @@ def show_progress(mode: str) -> None:
 
 
 def silence() -> None:
-    """Show neither progress nor notices from now on, as in all processes of a training but the main one."""
+    """Show neither progress nor notices from now on, for all processes of a group except the main one."""
     global _mode, _is_silent
     _mode, _is_silent = "none", True
 
@@ -59,10 +59,10 @@ def has_bars() -> bool:
 
 @dataclass(eq=False)
 class Progress:
-    """Progress of a stage, with rate and time left: a bar on standard error, or a line now and then.
+    """Progress of a stage, with rate and time left: a bar on standard error, or a line every half minute.
 
-    A total of None is unknown; `done` items were done before. If `is_quiet`, the mode `auto` shows nothing where there
-    is no terminal. Unless `leave`, the bar disappears at the end.
+    A `total` of None is unknown. `done` is the number of items that earlier commands did. With `is_quiet`, the mode
+    `auto` shows nothing without a terminal. Without `leave`, the bar disappears at the end.
     """
 
     description: str
@@ -100,7 +100,7 @@ class Progress:
             say(f"{self.description}: {done:,} {self.unit}s in {seconds:.0f} s ({done / seconds:,.0f} a second)")
 
     def over(self, items: Iterable[T]) -> Iterator[T]:
-        """The items, each counted after its use."""
+        """Yield the items, and count each after its use."""
         for item in items:
             yield item
             self.advance()
@@ -143,15 +143,15 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def harmless(text: str) -> str:
+def sanitize(text: str) -> str:
     """Text without control characters, which could steer a terminal.
 
     Joiners stay: they are invisible, but belong to the spelling of some scripts.
     """
-    return "".join(map(_harmless, text))
+    return "".join(map(_sanitize, text))
 
 
-def _harmless(character: str) -> str:
+def _sanitize(character: str) -> str:
     if character.isspace():
         return " "
     if character.isprintable() or character in "\u200c\u200d":
@@ -159,9 +159,9 @@ def _harmless(character: str) -> str:
     return "" if unicodedata.category(character) == "Cf" else "\ufffd"
 
 
-def fitted(text: str, num_columns: int) -> str:
-    """Harmless text in at most `num_columns` columns of a terminal, with an ellipsis where it is truncated."""
-    shown = harmless(text)
+def truncate(text: str, num_columns: int) -> str:
+    """Sanitized text in at most `num_columns` columns of a terminal, with an ellipsis if it is truncated."""
+    shown = sanitize(text)
     ends = list(accumulate(map(_num_columns, shown)))
     if not ends or ends[-1] <= num_columns:
         return shown

@@ -1,4 +1,4 @@
-"""A parallel map, how many threads to use, and CPUs that other programs use. Imports no torch, so that it is early.
+"""A parallel map, the number of threads to use, and the load of the CPUs. Imports no torch.
 
 The threads of a parallel operation wait for each other at its end. libgomp, which PyTorch uses on CPUs, lets them spin
 for milliseconds before they sleep. If another program runs, spinning threads take the CPU from the thread that they
@@ -51,9 +51,9 @@ def spin_less_if_busy() -> None:
 
 
 def threads_if_busy() -> int | None:
-    """The number of threads that do not wait for each other, if other programs use CPUs now; otherwise None.
+    """Number of threads that can run at once if other programs use CPUs now; otherwise None.
 
-    None, too, if the user has set the number of threads, or if threads spin less: then all of them are of use.
+    Also None if the user has set the number of threads, or if threads spin less: then more threads do no harm.
     """
     if {*_USER_SETTINGS, "OMP_NUM_THREADS"} & set(os.environ):
         return None
@@ -62,18 +62,18 @@ def threads_if_busy() -> int | None:
 
 
 def _idle_if_busy() -> float | None:
-    """The number of idle CPUs if other programs use some; None if they do not, or if that is not known."""
+    """Number of idle CPUs if other programs use some; None if none does, or if it is unknown."""
     idle = idle_cpus(0.2)
     return idle if idle is not None and idle < (os.cpu_count() or 1) - 0.5 else None
 
 
 def num_usable_cpus() -> int:
-    """The number of CPUs that this process may use."""
+    """Number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def idle_cpus(seconds: float = 0.5) -> float | None:
-    """The mean number of idle CPUs in the next `seconds`; None except on Linux."""
+    """Mean number of idle CPUs in the next `seconds`; None except on Linux."""
     times = []
     for pause in (seconds, 0):
         with suppress(OSError, ValueError):  # Only Linux has this file.
@@ -87,13 +87,13 @@ def idle_cpus(seconds: float = 0.5) -> float | None:
 
 
 class CpuContention:
-    """How long the threads of this process wait for a CPU that other programs use."""
+    """Measures how long the threads of this process wait for a CPU that other programs use."""
 
     def __init__(self) -> None:
         self._before = _seconds_on_cpus()
 
     def waiting_share(self) -> float | None:
-        """The share (0 to 1) of time that threads ready to run had no CPU, since the last share was returned.
+        """Share (0 to 1) of the time since the last share in which threads that were ready to run had no CPU.
 
         None if they were ready for less than ten seconds, which then count towards the next share, and except on Linux.
         """
@@ -106,7 +106,7 @@ class CpuContention:
 
 
 def _seconds_on_cpus() -> tuple[float, float]:
-    """How long the threads of this process have run on CPUs, and how long they have waited for one."""
+    """Seconds for which the threads of this process have run on CPUs, and for which they have waited for one."""
     times = [0, 0]
     for path in Path("/proc/self/task").glob("*/schedstat"):
         with suppress(OSError, ValueError):  # The thread has ended in the meantime.

@@ -24,9 +24,9 @@ _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.floa
 
 
 def pick_device(name: str, group: Group = ALONE) -> torch.device:
-    """The named device; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
+    """Device with a name; `auto` is CUDA if available, else MPS, else CPU. Raises InputError if it is not available.
 
-    In each of several processes of a machine, `auto` and `cuda` are a CUDA device of its own.
+    If a machine has several processes, `auto` and `cuda` give each of them another CUDA device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -48,7 +48,7 @@ def pick_device(name: str, group: Group = ALONE) -> torch.device:
 
 
 def pick_precision(name: str, device: torch.device) -> torch.dtype:
-    """The type of a precision; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
+    """Number format with a name; `auto` is bf16 if `has_fast_bf16`, else fp32. Raises InputError for another name."""
     if name == "auto":
         name = "bf16" if has_fast_bf16(device) else "fp32"
     if name not in _PRECISIONS:
@@ -57,8 +57,8 @@ def pick_precision(name: str, device: torch.device) -> torch.dtype:
 
 
 def precision_of(dtype: torch.dtype) -> str:
-    """The inverse of `pick_precision`."""
-    return next(name for name, each in _PRECISIONS.items() if each == dtype)
+    """Name of a number format: the inverse of `pick_precision`."""
+    return next(name for name, precision in _PRECISIONS.items() if precision == dtype)
 
 
 def has_fast_bf16(device: torch.device) -> bool:
@@ -71,7 +71,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_tile")
-"""The instruction sets with which a CPU multiplies bf16, by their names in PyTorch."""
+"""Instruction sets that multiply bf16 on CPUs, by their names in PyTorch."""
 
 
 def cpu_has(instructions: str) -> bool | None:
@@ -83,7 +83,7 @@ def cpu_has(instructions: str) -> bool | None:
 
 
 def use_threads(number: int | None) -> None:
-    """Set the number of threads of PyTorch; None: that of the idle CPUs if `threads_if_busy`, otherwise as it is."""
+    """Set the number of threads of PyTorch; None limits it to the idle CPUs if others are busy."""
     if number is None and torch.get_num_threads() > 1 and (idle := threads_if_busy()) is not None:
         number = min(idle, torch.get_num_threads())
     if number is not None:
@@ -98,7 +98,7 @@ def seed_everything(seed: int) -> None:
 
 
 def seed_device(device: torch.device, *numbers: int) -> None:
-    """Seed the generators of torch on the CPU and on a device with a function of these numbers."""
+    """Seed the generators of torch on the CPU and on a device with a hash of these numbers."""
     seed = int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
@@ -116,7 +116,7 @@ def is_out_of_memory(error: RuntimeError) -> bool:
 
 @torch.no_grad()
 def copy_all(tensors: list[Tensor], places: list[Tensor]) -> None:
-    """Copy tensors to places of their shapes, on a GPU in few kernels if this PyTorch has a function for that."""
+    """Copy tensors into others of the same shapes, on a GPU in few kernels if this PyTorch has a function for that."""
     if hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(places, tensors)
         return
@@ -134,7 +134,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def memory_used(device: torch.device) -> int | None:
-    """Memory in bytes that tensors on a GPU, or this process on a CPU, use now; None if it is unknown."""
+    """Bytes that tensors use on a GPU, or this process on a CPU; None if unknown."""
     if device.type == "cuda":
         return int(torch.cuda.memory_allocated(device))
     with suppress(OSError, ValueError, IndexError, AttributeError):  # Only Linux has this file.
@@ -175,8 +175,8 @@ def keep_memory() -> None:
     tokens (8.09 M parameters, bf16, two cores) had 46,000 page faults by default, 1,200 with memory kept and 13 with
     huge pages. Peak memory is the same.
 
-    oneDNN keeps what it made for each shape of a matrix product, 1,024 of them by default, and PyTorch keeps as many
-    descriptions of them, a quarter of a megabyte each. With 100 of both, a training of 1.8 M parameters has 800 instead
+    oneDNN keeps a kernel for each shape of a matrix product, 1,024 of them by default, and PyTorch keeps as many
+    descriptions, a quarter of a megabyte each. With 100 of both, a training of 1.8 M parameters has 800 instead
     of 1,080 MB in use after 150 steps, and one of 2.5 M parameters with longer sentences 300 instead of 600 MB, at the
     same speed.
     """

@@ -1,4 +1,4 @@
-"""The processes that work together on one model, as a value. Knows no models, data, runs or launchers.
+"""The processes that train or use one model together, as a value. Knows no models, data, runs or launchers.
 
 Values of Python travel over gloo (CPUs), and gradients over NCCL if they are on GPUs. Every process must call the
 methods that exchange something in the same order; they raise LostProcessError if another process has ended. PyTorch is
@@ -28,51 +28,51 @@ class Group:
     """Several processes, seen from one of them. Alone, all methods are neutral: a sum is the value itself."""
 
     rank: int = 0
-    """The number of this process, from 0, which is the main one: it logs, saves and prints."""
+    """Number of this process. Process 0 is the main one: it logs, saves and prints."""
     size: int = 1
     local_rank: int = 0
-    """The number of this process among those of its machine, from 0."""
+    """Number of this process among the processes of its machine, from 0."""
     launch_id: str = ""
-    """The same after a launcher has started its processes again; empty if nothing tells starts apart."""
+    """Name of the launch, which restarts by the same launcher keep; empty without a launcher."""
 
     def on_main(self, work: Callable[[], T]) -> T | None:
-        """The result of `work` in the main process; the others go on with None, without waiting."""
+        """Call `work` in the main process and return its result; the others go on with None, without waiting."""
         return work() if self.rank == 0 else None
 
     def from_main(self, work: Callable[[], T]) -> T:
-        """The result of `work` in the main process, which does it alone, in every process; it is pickled."""
+        """Call `work` in the main process alone, and return its result, which is pickled, in every process."""
         if self.size == 1:
             return work()
-        found: list[Any] = [self.on_main(work)]
+        results: list[Any] = [self.on_main(work)]
         with _exchanging() as torch:
-            torch.distributed.broadcast_object_list(found, src=0, device=torch.device("cpu"))
-        result: T = found[0]
+            torch.distributed.broadcast_object_list(results, src=0, device=torch.device("cpu"))
+        result: T = results[0]
         return result
 
     def once_per_machine(self, work: Callable[[], T]) -> T:
-        """The result of `work`, which one process of each machine does before the others, for them to reuse files."""
+        """Call `work` in one process of each machine first, and then in the others, which can reuse its files."""
         if self.size == 1:
             return work()
-        found = [work()] if self.local_rank == 0 else []
+        results = [work()] if self.local_rank == 0 else []
         self.all_gather(None)
-        return found[0] if found else work()
+        return results[0] if results else work()
 
     def all_gather(self, value: T) -> list[T]:
-        """The values of all processes, in the order of their ranks; they are pickled."""
+        """Values of all processes, in the order of their ranks; they are pickled."""
         if self.size == 1:
             return [value]
-        found: list[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         with _exchanging() as torch:
-            torch.distributed.all_gather_object(found, value)
-        return found
+            torch.distributed.all_gather_object(values, value)
+        return values
 
     def map_shares(self, work: Callable[[list[T]], Sequence[U]], items: Sequence[T]) -> list[U]:
-        """The results of `work` for all items, in order: each process does every N-th item."""
+        """Results of `work` for all items, in order: each process does every N-th item."""
         shares = self.all_gather(list(work(list(items[self.rank :: self.size]))))
-        found: list[Any] = [None] * len(items)
+        results: list[Any] = [None] * len(items)
         for number, share in enumerate(shares):
-            found[number :: len(shares)] = share
-        return found
+            results[number :: len(shares)] = share
+        return results
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace tensors, of the same shapes in all processes, by their sums, in few large messages."""
@@ -88,14 +88,14 @@ class Group:
                 copy_all([part.view_as(tensor) for tensor, part in zip(bucket, parts, strict=True)], bucket)
 
     def agree(self, seconds: float, *requests: bool) -> tuple[float, list[bool]]:
-        """The `seconds` of the main process, and for each request, whether any process has it."""
+        """`seconds` of the main process, and whether any process has made each request."""
         if self.size == 1:
             return seconds, list(requests)
         with _exchanging() as torch:
             values = torch.tensor([0.0 if self.rank else seconds, *map(float, requests)], dtype=torch.float64)
             torch.distributed.all_reduce(values)
-        found, *counts = values.tolist()
-        return found, [count > 0 for count in counts]
+        seconds, *counts = values.tolist()
+        return seconds, [count > 0 for count in counts]
 
 
 ALONE = Group()
@@ -114,18 +114,18 @@ def _exchanging() -> Iterator[Any]:
 
 
 def lost(error: BaseException) -> LostProcessError:
-    """The error for the end of another process, which PyTorch has reported as another one."""
+    """LostProcessError for an error with which PyTorch reports that another process has ended."""
     cause = "" if "by peer" in str(error) else f" ({one_line(error)})"
     return LostProcessError(f"another process has ended, or cannot be reached{cause}")
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in order, in groups of one type and device of limited size."""
+    """Tensors in order, in groups of limited size with one type and device."""
     bucket: list[Tensor] = []
     num_bytes = 0
     for tensor in tensors:
-        is_other = bool(bucket) and (tensor.dtype, tensor.device) != (bucket[0].dtype, bucket[0].device)
-        if bucket and (is_other or num_bytes + tensor.nbytes > _BUCKET_BYTES):
+        has_changed = bool(bucket) and (tensor.dtype, tensor.device) != (bucket[0].dtype, bucket[0].device)
+        if bucket and (has_changed or num_bytes + tensor.nbytes > _BUCKET_BYTES):
             yield bucket
             bucket, num_bytes = [], 0
         bucket.append(tensor)

@@ -1,41 +1,37 @@
-"""The Hugging Face hub: a repository at one commit, in the cache of the hub's own client.
+"""The Hugging Face hub: repositories at one commit, and their files in the cache of the hub's client.
 
-The commit of a revision is asked for once and recorded beside the files: from then on the same command needs no network
-and reads the same data. Knows neither datasets nor models; `hub_files.py` has the files.
+The hub is asked once for the commit of a revision, which is recorded beside the files. From then on the same command
+reads the same data, and needs no network. Knows neither datasets nor models; `hub_errors.py` has the messages.
 """
 
 from __future__ import annotations
 
-import json
-import re
+import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from typing import Any, TypeVar
+from urllib.parse import quote
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from mt_cli.errors import InputError, MtError, one_line
-from mt_cli.machine.console import say
-from mt_cli.machine.hub_requests import (
-    Kind,
-    asking,
-    import_clients,
-    patiently,
-    timeout,
-)
-from mt_cli.machine.storage import read_model, write_text, writing
+from mt_cli.machine.console import has_bars, say
+from mt_cli.machine.hub_errors import Kind, hub_errors, is_transient, network_cause, problem_of, status_of, wait_in
+from mt_cli.machine.storage import check_free_disk, format_bytes, read_model, remove, write_text, writing
+
+T = TypeVar("T")
 
 _MAX_RECORD_BYTES = 2**26
-_SECONDS_UNTIL_NOTICE = 1.0
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SAID: set[str] = set()
-"""The commits that this process has named."""
-_REVISION = re.compile(r"(?!.*\.\.)[\w.+@-][\w./+@-]*")
-_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_CHECKSUM = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_WAITS = (1, 2, 4)
+"""Seconds before each further attempt, unless the hub names another time."""
+_MAX_WAIT_SECONDS = 60
+_MAX_RETRY_SECONDS = 120
+_NOTICE_BYTES = 1_000_000
+_ANNOUNCED: set[str] = set()
+"""Commits that this process has printed."""
 
 
 class RemoteFile(BaseModel, frozen=True):
@@ -43,17 +39,17 @@ class RemoteFile(BaseModel, frozen=True):
 
     size: int
     checksum: str
-    """SHA-256 of a large file, or the git blob hash (SHA-1) of a small one; the name of the file in the cache."""
+    """SHA-256 of a large file, or the git blob hash (SHA-1) of a small one."""
 
 
 class Repository(BaseModel, frozen=True):
     """A repository at one commit, as the hub described it."""
 
     kind: Kind
-    id: str
+    id: str = Field(pattern=r"^[\w.-]+(/[\w.-]+)?$")
     revision: str
     """Branch, tag or commit that was asked for."""
-    commit: str
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
     files: dict[str, RemoteFile]
     downloaded_on: str
     """Day on which the hub was asked for the commit, `2026-01-31`."""
@@ -62,117 +58,197 @@ class Repository(BaseModel, frozen=True):
         return f"{self.kind} {self.id} at commit {self.commit[:12]}"
 
     @property
-    def folder(self) -> Path:
-        """The folder of the repository in the cache of the hub's client, with `blobs` and `snapshots`."""
-        return _folder(self.kind, self.id)
-
-    @property
     def downloads(self) -> Path:
-        """The folder with the files of this commit that were downloaded, under their names."""
-        return self.folder / "snapshots" / self.commit
+        """Folder with the downloaded files of this commit, under their names."""
+        return _folder(self.kind, self.id) / "snapshots" / self.commit
 
 
 @cache
-def find(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
-    """The repository with an id; from the record of an earlier call, or else from the hub.
+def find_repository(kind: Kind, name: str, revision: str | None, note: str = "") -> Repository:
+    """Repository with an id, as recorded by an earlier command, or else from the hub.
 
-    Raises InputError if there is none, or no such revision, and MtError if the hub cannot be reached; `note` is the end
-    of messages that say that it was not found.
+    Raises InputError if there is no such repository or revision, and MtError if the hub cannot be reached; `note` ends
+    messages about a repository that was not found.
     """
-    import_clients()
-    from huggingface_hub.utils import validate_repo_id
-
+    start_client()
     revision = revision or "main"
-    if "://" in name:
-        of_page = "/".join(urlsplit(name).path.removeprefix("/datasets").strip("/").split("/")[:2])
-        raise InputError(f"{kind} {name}: is the address of a page; give the id of the {kind}, {of_page}")
-    if not _REVISION.fullmatch(revision):
-        raise InputError(f"{kind} {name}: revision {revision!r} is not the name of a branch, a tag or a commit")
-    record = record_of(kind, name, revision)
-    found = _recorded(record)
-    if found is None:
-        with asking(kind, name, note):
-            validate_repo_id(name)
-            with locked(_folder(kind, name)):
-                found = _recorded(record) or _ask(kind, name, revision)
-                write_text(record, found.model_dump_json())
-                # The config of a run names the commit, which so needs no network either.
-                write_text(record_of(kind, name, found.commit), found.model_dump_json())
-    if found.commit not in _SAID:
-        _SAID.add(found.commit)
-        asked = "" if revision == found.commit else f" ({revision}, downloaded on {found.downloaded_on})"
-        say(f"{kind} {found.id} at commit {found.commit}{asked}")
-    return found
+    with hub_errors(kind, name, note):
+        from huggingface_hub.utils import validate_repo_id
+
+        validate_repo_id(name)
+        repository = _read_record(_record_of(kind, name, revision))
+        if repository is None:
+            repository = _request_repository(kind, name, revision)
+            _write_record(repository, name)
+    if repository.commit not in _ANNOUNCED:
+        _ANNOUNCED.add(repository.commit)
+        origin = "" if revision == repository.commit else f" ({revision}, downloaded on {repository.downloaded_on})"
+        say(f"{kind} {repository.id} at commit {repository.commit}{origin}")
+    return repository
 
 
-def is_known(kind: Kind, name: str) -> bool:
-    """Whether a repository with this id was found before, and is in the cache."""
+def is_recorded(kind: Kind, name: str) -> bool:
+    """Whether the repository with this id has been used on this machine."""
     return (_folder(kind, name) / "mt").is_dir()
 
 
-def record_of(kind: Kind, name: str, revision: str) -> Path:
-    """The file for what the hub said about a revision."""
-    return _folder(kind, name) / "mt" / f"{quote(revision, safe='')}.json"
+def download(repository: Repository, names: Sequence[str]) -> Path:
+    """Download the files that are missing or have a wrong size; return the folder of all files.
+
+    Raises InputError if access is refused, and MtError if the network, a file or the disk is at fault.
+    """
+    missing = [name for name in names if _size(repository.downloads / name) != repository.files[name].size]
+    if not missing:
+        return repository.downloads
+    start_client()
+    folder = _folder(repository.kind, repository.id)
+    with writing(folder), hub_errors(repository.kind, repository.id):
+        num_bytes = sum(repository.files[name].size for name in missing)
+        folder.mkdir(parents=True, exist_ok=True)
+        check_free_disk(folder, num_bytes, "the download")
+        if num_bytes >= _NOTICE_BYTES:
+            say(f"downloading {format_bytes(num_bytes)} of {repository.id}")
+        for name in missing:
+            _download_file(repository, name)
+    return repository.downloads
 
 
-def _recorded(record: Path) -> Repository | None:
-    with suppress(InputError):  # It is not there, or damaged.
-        found = read_model(record, Repository, _MAX_RECORD_BYTES)
-        return found if _COMMIT.fullmatch(found.commit) and _ID.fullmatch(found.id) and found.files else None
+def _download_file(repository: Repository, name: str) -> None:
+    from huggingface_hub import hf_hub_download
+
+    path, size = repository.downloads / name, repository.files[name].size
+    for is_forced in (os.path.lexists(path), True):
+        remove(path)  # The client keeps a link, which may lead to any file.
+        options: dict[str, Any] = {"revision": repository.commit, "force_download": is_forced}
+        try:
+            retry(partial(hf_hub_download, repository.id, name, repo_type=repository.kind, **options))
+        except OSError as error:
+            if "Consistency check" not in str(error) and status_of(error) != 416:
+                raise
+        if _size(path) == size:
+            return
+    for incomplete in _folder(repository.kind, repository.id).glob("blobs/*.incomplete"):
+        remove(incomplete)  # Old clients would continue it.
+    hint = "a network that asks to log in may have answered: run the command again"
+    raise MtError(f"{repository}: {name} arrived with another size than the hub says ({size:,} bytes); {hint}")
+
+
+def start_client() -> None:
+    """Import the client and limit its requests: each waits at most `HF_HUB_DOWNLOAD_TIMEOUT` seconds, by default 10.
+
+    Raises InputError if an environment variable keeps the client from starting.
+    """
+    try:
+        from huggingface_hub import get_session
+        from huggingface_hub.utils import disable_progress_bars, logging
+
+        session = get_session()
+    except Exception as error:  # Its text may show the password of a proxy.
+        settings = "HF_ENDPOINT, a number in HF_*, or a proxy (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY)"
+        if isinstance(error, OSError):
+            settings = "SSL_CERT_FILE or SSL_CERT_DIR"
+        raise InputError(f"{settings}: cannot be used ({type(error).__name__})") from None
+    logging.set_verbosity(logging.CRITICAL)  # Errors are in our message.
+    if not has_bars():
+        disable_progress_bars()
+    if _limit_time not in session.event_hooks["request"]:
+        session.event_hooks["request"].append(_limit_time)
+        session.event_hooks["response"].append(_refuse_long_waits)
+
+
+def _limit_time(request: Any) -> None:
+    """Set the timeouts of a request, some of which have none."""
+    from huggingface_hub.constants import HF_HUB_DOWNLOAD_TIMEOUT
+
+    request.extensions["timeout"] = dict.fromkeys(("connect", "read", "write", "pool"), HF_HUB_DOWNLOAD_TIMEOUT)
+
+
+def _refuse_long_waits(response: Any) -> None:
+    """Raise the client's error for a hub that asks to wait longer than a minute: the client would wait for hours."""
+    from huggingface_hub.utils import hf_raise_for_status
+
+    if response.status_code == 429 and (seconds := wait_in(response)) is not None:
+        if seconds > _MAX_WAIT_SECONDS:
+            hf_raise_for_status(response)
+        say(f"the hub allows no more requests for {seconds} s; waiting")
+
+
+def retry(request: Callable[[], T]) -> T:
+    """Result of a request, which is repeated up to three times while the hub is busy or connections are lost."""
+    started_at = time.monotonic()
+    for wait in _WAITS:
+        try:
+            return request()
+        except Exception as error:
+            cause = network_cause(error)
+            asked = wait_in(getattr(cause, "response", None))
+            seconds = wait if asked is None else asked
+            is_late = time.monotonic() - started_at > _MAX_RETRY_SECONDS
+            if not is_transient(cause) or seconds > _MAX_WAIT_SECONDS or is_late:
+                raise
+            say(f"{problem_of(cause)}; next attempt in {seconds} s")
+        time.sleep(seconds)
+    return request()
+
+
+def _request_repository(kind: Kind, name: str, revision: str) -> Repository:
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    request = api.dataset_info if kind == "dataset" else api.model_info
+    try:
+        info = retry(lambda: request(name, revision=revision, files_metadata=True))
+        files = {
+            file.rfilename: RemoteFile(size=file.size, checksum=str(file.lfs.sha256 if file.lfs else file.blob_id))
+            for file in info.siblings or []
+            if file.size is not None
+        }
+        repository = Repository(
+            kind=kind,
+            id=info.id or name,
+            revision=revision,
+            commit=str(info.sha),
+            files=files,
+            downloaded_on=time.strftime("%Y-%m-%d"),
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        hint = "a network that asks to log in may have answered: run the command again"
+        raise MtError(f"{kind} {name}: the answer is not that of a hub ({one_line(error)}); {hint}") from error
+    if repository.id != name:
+        say(f"{kind} {name} is called {repository.id} now: use this name")
+    return repository
+
+
+def _read_record(record: Path) -> Repository | None:
+    with suppress(InputError):  # It is missing or damaged.
+        return read_model(record, Repository, _MAX_RECORD_BYTES)
     return None
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Context manager during which no other process changes the folder of a repository; it may be nested."""
-    from filelock import FileLock, Timeout
+def _write_record(repository: Repository, name: str) -> None:
+    """Record a repository under its revision and its commit: configs name the commit, and need no network either."""
+    from filelock import FileLock
 
-    path = folder / "mt" / "lock"
+    folder = _folder(repository.kind, name) / "mt"
     with writing(folder):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, is_singleton=True)
-        try:
-            lock.acquire(timeout=_SECONDS_UNTIL_NOTICE)
-        except Timeout:
-            say(f"waiting for another process that uses {folder}")
-            lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "lock"):
+            for revision in (repository.revision, repository.commit):
+                write_text(_record_of(repository.kind, name, revision), repository.model_dump_json())
+
+
+def _record_of(kind: Kind, name: str, revision: str) -> Path:
+    """File with the hub's description of a revision."""
+    return _folder(kind, name) / "mt" / f"{quote(revision, safe='')}.json"
 
 
 def _folder(kind: Kind, name: str) -> Path:
+    """Folder of a repository in the cache of the client, with `blobs` and `snapshots`."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     return Path(HF_HUB_CACHE) / f"{kind}s--{name.replace('/', '--')}"
 
 
-def _ask(kind: Kind, name: str, revision: str) -> Repository:
-    from huggingface_hub import HfApi
-    from huggingface_hub.utils import validate_repo_id
-
-    api = HfApi()
-    ask = api.dataset_info if kind == "dataset" else api.model_info
-    try:
-        info = patiently(lambda: ask(name, revision=revision, files_metadata=True, timeout=timeout()))
-    except (json.JSONDecodeError, TypeError, KeyError) as error:
-        hint = "a network that asks to log in may have answered"
-        raise MtError(f"{kind} {name}: the answer is not that of a hub ({one_line(error)}); {hint}") from error
-    if info.id:
-        validate_repo_id(info.id)  # It becomes the name of a folder.
-    if info.id and info.id != name:
-        say(f"{kind} {name} is called {info.id} now: use this name")
-    if info.gated:
-        api.auth_check(name, repo_type=kind)  # Otherwise only a file would be refused, with a less clear error.
-    files = {}
-    for file in info.siblings or []:
-        checksum = str(file.lfs.sha256 if file.lfs else file.blob_id)
-        if _CHECKSUM.fullmatch(checksum) and file.size is not None:
-            files[file.rfilename] = RemoteFile(size=file.size, checksum=checksum)
-    if not _COMMIT.fullmatch(str(info.sha)):
-        raise MtError(f"{kind} {name}: the hub names no commit for {revision}")
-    day = time.strftime("%Y-%m-%d")
-    return Repository(
-        kind=kind, id=info.id or name, revision=revision, commit=str(info.sha), files=files, downloaded_on=day
-    )
+def _size(path: Path) -> int | None:
+    """Bytes of a file; None if there is no such file."""
+    return path.stat().st_size if path.is_file() else None

@@ -1,7 +1,7 @@
 """Signals that ask a training to stop or to save. Knows no steps, models or files.
 
-Outside of training, `__main__.py` and `cli/main.py` decide what signals do. `launcher.py` passes them on to the
-processes of a run, and ends those whose launcher has ended.
+Outside of training, `__main__.py` and `cli/main.py` decide what signals do. The launcher of several processes passes
+them on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mt_cli.machine.group import ALONE, Group
 
 
 class Signals:
-    """Requests that signals made since training began, to stop or to save, in any process."""
+    """Requests to stop or to save that any process has received as signals since training began."""
 
     def __init__(self, group: Group = ALONE) -> None:
         self._group = group

@@ -1,4 +1,4 @@
-"""Files and folders on disk: safe reading, atomic writing, sizes. Of content it checks only JSON (`read_model`).
+"""Files and folders on disk: safe reading, atomic writing, sizes. Checks no content but JSON (`read_model`).
 
 A run directory may come from an untrusted source. Only regular files of limited size are read from it, because a pipe
 or a device can block for ever. Nothing is written outside it: a link with the name of a file is replaced by the file,
@@ -37,7 +37,7 @@ def is_wrong_path(error: OSError) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether a path is that of a folder; raises OSError if it cannot be used, as `Path.is_dir` up to Python 3.13."""
+    """Whether a path is a folder; raises OSError if it cannot be used, as `Path.is_dir` does up to Python 3.13."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -45,13 +45,13 @@ def is_folder(path: Path) -> bool:
 
 
 def refusal(path: Path, error: Exception, advice: str = "") -> MtError:
-    """The error for an output that a user has named; of the work if there is no room, else of the command line."""
+    """Error for an output that a user has named: MtError if the disk is full, read-only or broken, else InputError."""
     is_of_work = isinstance(error, OSError) and is_out_of_room(error)
     return (MtError if is_of_work else InputError)(f"{path}: cannot be written: {reason(error)}{advice}")
 
 
 def real_path(path: Path) -> Path:
-    """The absolute path without links; one with a loop of links is kept as it is, and no error."""
+    """Absolute path without links; a loop of links is kept, and is no error."""
     return Path(os.path.realpath(path))
 
 
@@ -90,7 +90,7 @@ def writing(path: Path, note: str = "") -> Iterator[None]:
 
 
 def check_regular(path: Path) -> int:
-    """The size of a regular file in bytes; raises OSError for anything else."""
+    """Size of a regular file in bytes; raises OSError for anything else."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe, a socket or a device"
@@ -99,7 +99,7 @@ def check_regular(path: Path) -> int:
 
 
 def read_regular(path: Path, max_bytes: int) -> bytes:
-    """The content of a regular file; raises OSError for anything else and for a file above `max_bytes`."""
+    """Content of a regular file; raises OSError for anything else and for a file above `max_bytes`."""
     size = check_regular(path)
     if size > max_bytes:
         raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
@@ -108,9 +108,9 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
 
 
 def read_model(path: Path, kind: type[T], max_bytes: int = 2**24) -> T:
-    """The value in a JSON file, which may be untrusted, of a type that pydantic can check.
+    """Value of a type that pydantic can check, from a JSON file, which may be untrusted.
 
-    Raises InputError, which names the file, if it cannot be read, is larger, or has another content.
+    Raises InputError, which names the file, if it cannot be read, is too large, or does not have this type.
     """
     from pydantic import TypeAdapter  # Slow to import, and `mt --help` does not need it.
 
@@ -182,9 +182,9 @@ def write_atomically(path: Path, write: Callable[[str], object]) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """Context manager that gives an empty folder, and renames it to `folder` at the end, or removes it after an error.
 
-    Anything but an empty folder that has the name already, or gets it in the meantime, stays as it is. A process that
-    is killed leaves `NAME.unfinished-XXXXXXXX`, which does not prevent a second attempt. Raises InputError if the name
-    is taken or the folder cannot be made, MtError if it cannot be written.
+    Nothing is replaced but an empty folder of this name. A process that is killed leaves `NAME.unfinished-XXXXXXXX`,
+    which does not prevent a second attempt. Raises InputError if the name is taken or the folder cannot be made,
+    MtError if it cannot be written.
     """
     if folder.name in ("", "..") or not is_free(folder):
         raise InputError(f"{folder}: exists already; give a new folder")
@@ -220,7 +220,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether a folder can be made under this path: nothing has the name, or an empty folder."""
+    """Whether a folder can be made under this path, which must not exist or be an empty folder."""
     return not os.path.lexists(folder) or _is_empty_folder(folder)
 
 
@@ -232,13 +232,13 @@ def _is_empty_folder(path: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file that is no longer needed; it does no harm if it cannot be removed."""
+    """Remove a file that is no longer needed; errors are ignored."""
     with suppress(OSError):
         path.unlink()
 
 
 def remove_empty(*folders: Path) -> None:
-    """Remove folders that are empty, in this order."""
+    """Remove the empty ones of these folders, in this order."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()

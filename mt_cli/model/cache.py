@@ -12,21 +12,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 
 KeysValues = tuple[Tensor, Tensor]
-"""BxHxSxK keys and values."""
+"""Keys and values BxHxSxK."""
 
 _POSITIONS_AT_ONCE = 8
 
 
 class KeyValueCache:
-    """Keys and values of the source and of the target tokens read so far, so that no prefix is read twice.
+    """Keys and values of the source and of the target tokens read so far, so that no prefix is computed twice.
 
     The N tokens of a step, one for each beam, are N columns, and keep their place: `bias` alone says which of them a
     beam descends from. So no keys move when beams change places.
 
-    `memory` has the cross-attention keys and values of each layer, `memory_bias` (Bx1x1xS) is 0 where a key may be
+    `memory` has the cross-attention keys and values of each layer. `memory_bias` (Bx1x1xS) is 0 where a key may be
     attended to and -inf elsewhere.
     """
 
@@ -36,18 +36,18 @@ class KeyValueCache:
         # Bx1xNxC, 0 for the tokens that a beam descends from, -inf for other tokens and for unused columns.
         self.bias = memory_bias.new_empty(len(memory_bias), 1, num_beams, 0)
         # BxHxCxK, self-attention keys and values of each layer in turn, with room for more columns.
-        self._past = [each.new_empty(*each.shape[:2], 0, each.shape[3]) for pair in memory for each in pair]
+        self._past = [past.new_empty(*past.shape[:2], 0, past.shape[3]) for pair in memory for past in pair]
 
     @property
     def num_columns(self) -> int:
-        """Columns that self-attention reads; unused ones round it up, since oneDNN has to prepare each new shape."""
+        """Number of columns that self-attention reads, rounded up, since oneDNN has to prepare each new shape."""
         return -(-self.length // _POSITIONS_AT_ONCE) * _POSITIONS_AT_ONCE * self.num_beams
 
-    def advance(self) -> Grid:
-        """Add a position, in which each beam descends from its own token; the grid of its tokens.
+    def advance(self) -> PackedLayout:
+        """Add a position, in which each beam descends from its own token; return the layout of these tokens.
 
-        The beams of a sentence are rows one after the other. They share its memory and its past, as if they were
-        further positions of it.
+        The beams of a sentence are consecutive rows. They share its memory and its past, as if they were further
+        positions of it.
         """
         num_sentences, device = len(self.bias), self.bias.device
         position = torch.full((1,), self.length, device=device)  # Not `torch.tensor`, which waits for a GPU.
@@ -56,17 +56,17 @@ class KeyValueCache:
             self.bias = F.pad(self.bias, (0, missing), value=-math.inf)
         if self.num_columns > (size := self._past[0].shape[2]):
             # Zeros: a masked value is multiplied by 0, which would turn an infinity into a NaN.
-            self._past = [F.pad(each, (0, 0, 0, 2 * self.num_columns - size)) for each in self._past]
+            self._past = [F.pad(past, (0, 0, 0, 2 * self.num_columns - size)) for past in self._past]
         self.bias[:, 0, :, self._newest].diagonal(dim1=1, dim2=2).zero_()
         mask = torch.ones(num_sentences, self.num_beams, dtype=torch.bool, device=device)
-        return Grid(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
+        return PackedLayout(position, self.length, mask, num_sentences * self.num_beams, num_sentences)
 
     @property
     def _newest(self) -> slice:
         return slice((self.length - 1) * self.num_beams, self.length * self.num_beams)
 
     def append(self, layer: int, keys_values: KeysValues) -> KeysValues:
-        """Write BxHxNxK keys and values of the newest position; return BxHxCxK of all columns, zeros if unused."""
+        """Write keys and values BxHxNxK of the newest position; return BxHxCxK of all columns, zeros if unused."""
         past_keys, past_values = self._past[2 * layer : 2 * layer + 2]
         past_keys[:, :, self._newest], past_values[:, :, self._newest] = keys_values
         return past_keys[:, :, : self.num_columns], past_values[:, :, : self.num_columns]
@@ -79,4 +79,4 @@ class KeyValueCache:
         if sentences is not None:
             self.memory = [(keys[sentences], values[sentences]) for keys, values in self.memory]
             self.memory_bias, self.bias = self.memory_bias[sentences], self.bias[sentences]
-            self._past = [each.index_select(0, sentences) for each in self._past]
+            self._past = [past.index_select(0, sentences) for past in self._past]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain
 
 import torch
@@ -18,7 +19,7 @@ from mt_cli.model.transformer import Transformer
 
 
 class Ensemble(nn.Module):
-    """Models with the same vocabularies. What it returns as logits are logarithms of mean probabilities."""
+    """Models with the same vocabularies, whose logits are the logarithms of their mean probabilities."""
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         super().__init__()
@@ -31,38 +32,36 @@ class Ensemble(nn.Module):
         return _mean([model(src_ids, tgt_input_ids) for model in self.models])
 
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
-        """What `forward` returns, and the attention weights of each layer of each model, which may differ in heads."""
+        """Log-probabilities as `forward` returns them, and the attention weights of each layer of each model."""
         logits, weights = zip(*(model.read(src_ids, tgt_input_ids) for model in self._transformers()), strict=True)
         encoder, decoder, cross = (list(chain(*layers)) for layers in zip(*weights, strict=True))
         return _mean(logits), AttentionWeights(encoder, decoder, cross)
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> EnsembleCache:
-        """The caches for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
+        """Caches for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
         return EnsembleCache([model.start(src_ids, num_beams) for model in self._transformers()])
 
     def next(self, token_ids: Tensor, cache: EnsembleCache) -> Tensor:
         """Log-probabilities RxV after one more token of each beam; the caches grow by these tokens."""
         pairs = zip(self._transformers(), cache.caches, strict=True)
-        return _mean([model.next(token_ids, own) for model, own in pairs])
+        return _mean([model.next(token_ids, model_cache) for model, model_cache in pairs])
 
     def _transformers(self) -> list[Transformer]:
         return [model for model in self.models if isinstance(model, Transformer)]
 
 
 class EnsembleCache:
-    """The cache of each model of an ensemble."""
+    """Cache of each model of an ensemble."""
 
     def __init__(self, caches: Sequence[KeyValueCache]) -> None:
         self.caches = caches
 
     def select(self, parents_BN: Tensor | None = None, sentences: Tensor | None = None) -> None:
-        """As `KeyValueCache.select`."""
+        """Select in each cache, as `KeyValueCache.select`."""
         for cache in self.caches:
             cache.select(parents_BN, sentences)
 
 
 def _mean(logits: Sequence[Tensor]) -> Tensor:
-    total, *others = (each.float().log_softmax(dim=-1) for each in logits)
-    for log_probs in others:
-        total = torch.logaddexp(total, log_probs)
-    return total - math.log(len(logits))
+    log_probs = (logits_of_model.float().log_softmax(dim=-1) for logits_of_model in logits)
+    return reduce(torch.logaddexp, log_probs) - math.log(len(logits))

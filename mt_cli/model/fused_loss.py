@@ -1,4 +1,4 @@
-"""Projection, smoothed cross-entropy and their gradients in one: `objective.smoothed_cross_entropy`, fast.
+"""Projection, smoothed cross-entropy and their gradients in one: a fast `objective.smoothed_cross_entropy`.
 
 Legend of the shapes: N target tokens, D d_model, V vocabulary, M tokens of a block, C tokens of a chunk, P passes.
 """
@@ -23,19 +23,19 @@ _CHUNK_TOKENS = 256
 class Workspace:
     """Memory for intermediate values, reused by the next call.
 
-    New memory costs page faults: for the 80 MB of logit gradients, 26,000 in some steps and none in others, at 5
-    microseconds each (two cores, a virtual machine).
+    New memory costs page faults: up to 26,000 a step for the 80 MB of logit gradients, at 5 microseconds each (two
+    cores, a virtual machine).
     """
 
     def __init__(self) -> None:
         self._memory: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def matrix(self, name: str, num_rows: int, num_columns: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """An uninitialised matrix; the next one of the same name overwrites it."""
+        """Uninitialised matrix, which the next one of the same name overwrites."""
         key = name, device, dtype
         size = num_rows * num_columns
         if key not in self._memory or self._memory[key].numel() < size:
-            self._memory.pop(key, None)  # Before the new one, not after it: both may not fit in memory.
+            self._memory.pop(key, None)  # Before the allocation: both may not fit in memory.
             with torch.inference_mode(False):  # Training must be able to use what validation allocates.
                 self._memory[key] = torch.empty(size, dtype=dtype, device=device)
         return self._memory[key][:size].view(num_rows, num_columns)
@@ -51,9 +51,9 @@ def fused_loss(
     consistency: float | None = None,
     bias_V: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
+    """Sums of `objective.smoothed_cross_entropy` over the first `num_tokens` rows: smoothed, plain, correct.
 
-    With `consistency`, `hidden_ND` has two passes over the tokens, one after the other, and the sums are those of
+    With `consistency`, `hidden_ND` has two passes over the tokens, one after the other, for the sums of
     `objective.consistent_cross_entropy`. The gradient is computed together with the loss, a block of the tokens at a
     time, so that N x V values never exist at once.
     """
@@ -74,7 +74,7 @@ def fused_loss(
 
 @dataclass(frozen=True)
 class _Loss:
-    """What is the same for all tokens: the projection, the options, and memory for intermediate values."""
+    """Projection, options of the loss, and memory for intermediate values: what all blocks share."""
 
     weight: Tensor  # VxD, of the projection.
     bias: Tensor | None  # V.
@@ -122,12 +122,12 @@ class _FusedLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:
-        by_inputs = (None if each is None else grads[0] * each for each in ctx.saved_tensors)
-        return *by_inputs, None, None, None, None, None, None
+        input_grads = (None if grad is None else grads[0] * grad for grad in ctx.saved_tensors)
+        return *input_grads, None, None, None, None, None, None
 
 
 def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: int, grad_MV: Tensor | None) -> Tensor:
-    """The three sums over a block; fills `grad_MV`, if given, with the gradient by the logits."""
+    """Compute the three sums over a block; fill `grad_MV`, if given, with the gradient by the logits."""
     num_passes, size, _ = hidden_PMD.shape
     sums = hidden_PMD.new_zeros(3, dtype=torch.float32)
     num_rows = min(size, _CHUNK_TOKENS // num_passes) if is_cpu(hidden_PMD) else size
@@ -143,8 +143,8 @@ def _block_sums(loss: _Loss, hidden_PMD: Tensor, targets_M: Tensor, num_tokens: 
         scores_PCV.copy_(logits_PCV)
         torch.softmax(scores_PCV, dim=-1, out=probs_PCV)
         targets_PC1 = targets_C1.expand(num_passes, -1, -1)
-        log_sum_PC1, each_PCX = _token_losses(scores_PCV, probs_PCV, targets_PC1)
-        to_all_P, cross_entropy_P, num_correct_P = each_PCX[:, :num_real].sum(dim=1).unbind(dim=-1)
+        log_sum_PC1, losses_PC3 = _token_losses(scores_PCV, probs_PCV, targets_PC1)
+        to_all_P, cross_entropy_P, num_correct_P = losses_PC3[:, :num_real].sum(dim=1).unbind(dim=-1)
         smoothed = ((1 - loss.smoothing) * cross_entropy_P + loss.smoothing * to_all_P).mean()
         grads_PCV = None
         if num_passes == 2:
@@ -172,7 +172,7 @@ def _project(hidden_PCD: Tensor, loss: _Loss, logits_PCV: Tensor) -> None:
 
 
 def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) -> tuple[Tensor, Tensor]:
-    """The log of the sum of exp(scores); and the mean loss over all entries, the loss, and whether it is correct."""
+    """Log of the sum of exp(scores); and for each token, mean loss over all entries, loss, and whether it is right."""
     # From the largest probability, which is never too small for its logarithm.
     largest_PC1 = scores_PCV.amax(dim=-1, keepdim=True)
     log_sum_PC1 = largest_PC1 - probs_PCV.amax(dim=-1, keepdim=True).log()
@@ -184,7 +184,7 @@ def _token_losses(scores_PCV: Tensor, probs_PCV: Tensor, targets_PC1: Tensor) ->
 def _divergence(
     scores_2CV: Tensor, log_sum_2C1: Tensor, probs_2CV: Tensor, consistency: float
 ) -> tuple[Tensor, Tensor]:
-    """A quarter of `consistency` times KL(p|q) + KL(q|p), in nats for each of C tokens, and its gradient.
+    """Divergence, consistency/4 times KL(p|q) + KL(q|p) in nats, of each of C tokens, and its gradient.
 
     The gradient by the scores of p is p (log p/q - KL(p|q)) + p - q; it overwrites the scores.
     """

@@ -1,7 +1,7 @@
-"""The operations that have a fast implementation for each kind of device. Each equals a plain PyTorch expression.
+"""Operations with a fast implementation for each kind of device; each equals a plain PyTorch expression.
 
-Each docstring has the measurements behind it (milliseconds on two AVX512-BF16 cores, in bf16, for 3,712 tokens of width
-256 unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implementations for both kinds of device.
+The docstrings give the measurements (milliseconds on two AVX512-BF16 cores, in bf16, for 3,712 tokens of width 256
+unless stated otherwise). `tests/unit/test_model_kernels.py` tests the implementations for both kinds of device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Legend of the shapes: B sentences, T query positions, S key positions, H heads, K d_head, R rows, C cells.
+# Legend of the shapes: B sentences, T query positions, S key positions, H heads, K d_head, R rows, C slots.
 
 
 def is_cpu(x: Tensor) -> bool:
@@ -31,8 +31,8 @@ def attend(
 ) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias) value, BxHxTxK (Vaswani et al. 2017, equation 1).
 
-    `bias` broadcasts to BxHxTxS. `is_causal` says that it is the causal mask and nothing else: without a bias, PyTorch
-    can choose the kernel of FlashAttention (Dao 2023), which skips the future.
+    `bias` broadcasts to BxHxTxS. `is_causal` says that it is the causal mask and nothing else. PyTorch then gets no
+    bias, and can choose the kernel of FlashAttention (Dao 2023), which skips the future.
 
     On CPUs the plain expression takes less time than the fused kernel (256x4x16x64, forward and backward: bf16 7 ms
     against 40, fp32 6 against 8).
@@ -47,8 +47,8 @@ def attend(
 def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias), BxHxTxS: how much each query attends to each key.
 
-    The product is computed in the number format of the arguments, the softmax in fp32: on CPUs, that of a short row in
-    bf16 takes 1.4 ms forward and 1.0 backward instead of 0.3 and 0.1 (200x4x19x19).
+    The product is computed in the number format of the arguments, the softmax in fp32: on CPUs, the softmax of a short
+    row in bf16 takes 1.4 ms forward and 1.0 backward instead of 0.3 and 0.1 (200x4x19x19).
     """
     scores_BHTS = (query_BHTK @ key_BHSK.transpose(-1, -2)).float()
     scores_BHTS = torch.add(bias, scores_BHTS, alpha=1 / math.sqrt(query_BHTK.shape[-1]))
@@ -56,12 +56,12 @@ def attention_weights(query_BHTK: Tensor, key_BHSK: Tensor, bias: Tensor) -> Ten
 
 
 def bias_of(mask: Tensor) -> Tensor:
-    """The bias of a boolean mask, in fp32: 0 where it is True (may be attended to), -inf elsewhere."""
+    """Attention bias of a boolean mask, in fp32: 0 where it is True (may be attended to), -inf elsewhere."""
     return torch.zeros_like(mask, dtype=torch.float32).masked_fill_(~mask, -math.inf)
 
 
 def drop(x: Tensor, rate: float) -> Tensor:
-    """`x` with a share `rate` of its elements set to zero and the others scaled up to keep the mean.
+    """Set a share `rate` of the elements to zero and scale the others up to keep the mean.
 
     On CPUs one random byte decides about an element, so the rate is rounded to a multiple of 1/256 (0.1 becomes
     26/256) and the scale follows the rounded rate. PyTorch generates a full random number (1.3 ms against 7.4, with the
@@ -84,7 +84,7 @@ def add_dropped(x: Tensor, y: Tensor, rate: float) -> Tensor:
 
 
 def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
-    """Zeros for a share `rate` of the elements of `x` and ones for the others, and the scale of the others."""
+    """Mask of `x`, 0 for a share `rate` of the elements and 1 for the others; and the scale of these others."""
     threshold = max(1, round(rate * 256))
     words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
     keep = words.view(torch.int8)[: x.numel()]
@@ -94,23 +94,22 @@ def _keep_mask(x: Tensor, rate: float) -> tuple[Tensor, float]:
     return keep.view(x.shape).to(x.dtype), 256 / (256 - threshold)
 
 
-def take_rows(x_RK: Tensor, rows_C: Tensor, cells_R: Tensor) -> Tensor:
-    """`x_RK[rows_C]`, with the inverse index: `rows_C[cells_R[r]] == r` for every row that has a gradient.
+def take_rows(x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:
+    """`x_RK[rows_C]`, whose gradient is gathered by the inverse index instead of summed: 0.04 ms, the time of a copy.
 
-    The gradient is then gathered by the inverse index, without sums over rows that are taken several times: 0.04 ms
-    each way, the time of a copy.
+    `rows_C[slots_R[r]] == r` must hold for every row that has a gradient.
     """
-    taken: Tensor = _TakeRows.apply(x_RK, rows_C, cells_R)  # type: ignore[no-untyped-call]
+    taken: Tensor = _TakeRows.apply(x_RK, rows_C, slots_R)  # type: ignore[no-untyped-call]
     return taken
 
 
 class _TakeRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_RK: Tensor, rows_C: Tensor, cells_R: Tensor) -> Tensor:
-        ctx.save_for_backward(cells_R)
+    def forward(ctx: Any, x_RK: Tensor, rows_C: Tensor, slots_R: Tensor) -> Tensor:
+        ctx.save_for_backward(slots_R)
         return x_RK.index_select(0, rows_C)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:
-        (cells_R,) = ctx.saved_tensors
-        return grads[0].index_select(0, cells_R), None, None
+        (slots_R,) = ctx.saved_tensors
+        return grads[0].index_select(0, slots_R), None, None

@@ -11,13 +11,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.kernels import drop
 
 
 class Embedding(nn.Module):
-    """Token embeddings times sqrt(d_model), plus positions unless attention has them."""
+    """Token embeddings times sqrt(d_model), plus positions unless these are rotary."""
 
     def __init__(self, config: ModelConfig, vocab_size: int) -> None:
         super().__init__()
@@ -27,15 +27,15 @@ class Embedding(nn.Module):
         self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
         self.word_dropout = config.word_dropout
 
-    def forward(self, ids_N: Tensor, grid: Grid) -> Tensor:
-        """NxD of ids at the positions of a grid."""
+    def forward(self, ids_N: Tensor, layout: PackedLayout) -> Tensor:
+        """Embed ids at the positions of a layout, as NxD."""
         words_ND = self.table(ids_N)
         if self.training and self.word_dropout:
             words_ND = words_ND * drop(torch.ones_like(words_ND[:, :1]), self.word_dropout)
         if self.positions is None:
             x_ND = words_ND * self.scale
         else:
-            positions_ND = self.positions(grid.positions, grid.num_positions)
+            positions_ND = self.positions(layout.positions, layout.num_positions)
             x_ND = torch.add(positions_ND.to(words_ND.dtype), words_ND, alpha=self.scale)
         return drop(x_ND, self.dropout) if self.training else x_ND
 
@@ -50,7 +50,7 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("table", sinusoids(256, d_model), persistent=False)
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:
-        """NxD encodings of positions below `num_positions`."""
+        """Encodings NxD of positions below `num_positions`."""
         table = self.table  # Another thread may replace it, by a shorter one too.
         if num_positions > len(table):
             self.table = table = sinusoids(2 * num_positions, table.shape[1]).to(table.device)
@@ -58,18 +58,18 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """A trained table of positions, of limited length (Gehring et al. 2017)."""
+    """Trained table of positions, of limited length (Gehring et al. 2017)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config.max_positions, config.d_model)
 
     def forward(self, positions_N: Tensor, num_positions: int) -> Tensor:  # type: ignore[override]
-        """NxD encodings of positions below `num_positions`."""
+        """Encodings NxD of positions below `num_positions`."""
         return self.weight[positions_N]
 
 
 def added_positions(config: ModelConfig) -> SinusoidalPositions | LearnedPositions | None:
-    """The encoding that is added to embeddings; None if only attention knows positions."""
+    """Position encoding that is added to embeddings; None for rotary positions, which attention applies."""
     if config.positions == "learned":
         return LearnedPositions(config)
     return SinusoidalPositions(config.d_model) if config.positions == "sinusoidal" else None
@@ -78,35 +78,35 @@ def added_positions(config: ModelConfig) -> SinusoidalPositions | LearnedPositio
 class Rotation(nn.Module):
     """Rotary positions (Su et al. 2021, section 3.2): dot products of rotated rows depend on their distance only.
 
-    The elements 2i and 2i+1 of a head turn as a pair, by position / 10000^(2i/K) radians.
+    The elements 2i and 2i+1 of a head rotate as a pair, by position / 10000^(2i/K) radians.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.sinusoids = SinusoidalPositions(config.d_head)
 
-    def forward(self, grid: Grid) -> Grid:
-        """The grid with the turns of its rows, which all layers share."""
-        return replace(grid, turns=turns_of(self.sinusoids(grid.positions, grid.num_positions)))
+    def forward(self, layout: PackedLayout) -> PackedLayout:
+        """The layout with the rotary factors of its rows, which all layers share."""
+        return replace(layout, rotary_factors=rotary_factors(self.sinusoids(layout.positions, layout.num_positions)))
 
 
-def turns_of(sinusoids_NK: Tensor) -> Tensor:
-    """NxC complex numbers cos a + i sin a of the angles a whose sines and cosines alternate in NxK; C = K/2."""
+def rotary_factors(sinusoids_NK: Tensor) -> Tensor:
+    """Complex numbers NxC, cos a + i sin a, of the angles a whose sines and cosines alternate in NxK; C = K/2."""
     return torch.view_as_complex(sinusoids_NK.float().unflatten(1, (-1, 2)).flip(2))
 
 
-def rotate(x_ND: Tensor, turns_NC: Tensor) -> Tensor:
-    """`x_ND` with the elements 2i and 2i+1 of each head, as a complex number, times turn i of the row.
+def rotate(x_ND: Tensor, factors_NC: Tensor) -> Tensor:
+    """Multiply the elements 2i and 2i+1 of each head, as a complex number, by factor i of the row.
 
-    One row of turns serves all rows. The product of complex numbers, in fp32, takes half the time of the same in real
-    numbers.
+    A single row of factors serves all rows. The product of complex numbers, in fp32, takes half the time of the product
+    in real numbers.
     """
-    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, turns_NC.shape[1], 2))
-    return torch.view_as_real(pairs_NHC * turns_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
+    pairs_NHC = torch.view_as_complex(x_ND.float().view(len(x_ND), -1, factors_NC.shape[1], 2))
+    return torch.view_as_real(pairs_NHC * factors_NC[:, None]).view(x_ND.shape).to(x_ND.dtype)
 
 
 def sinusoids(num_positions: int, d_model: int) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos of the same, as num_positions x D on the CPU."""
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(p / 10000^(2i/D)): num_positions x D on the CPU."""
     frequencies = torch.exp(torch.arange(0, d_model, 2, device="cpu") * (-math.log(10_000.0) / d_model))
     angles = torch.arange(num_positions, device="cpu")[:, None] * frequencies
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(start_dim=1)

@@ -1,6 +1,6 @@
-"""Which weights of a model are trained: all, those outside of frozen parts, or low-rank adapters.
+"""Trained weights of a model: all of them, the ones outside of frozen parts, or low-rank adapters.
 
-Adapters are those of Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
+The adapters follow Hu et al. 2022, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1.
 
 Legend of the shapes: N rows of tokens, I and O widths of input and output, R rank.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -52,27 +52,24 @@ def check_trainable(model: Transformer, config: InitConfig) -> None:
 
 
 def _trained(model: nn.Module, frozen: Sequence[str]) -> list[str]:
-    """The names of the weights that are not in frozen parts; raises ConfigError for a part that does not exist."""
+    """Names of the weights outside of frozen parts; raises ConfigError for a part that does not exist."""
     excluded = {id(weight) for name in frozen for module in _modules(model, name) for weight in module.parameters()}
     return [name for name, weight in model.named_parameters() if id(weight) not in excluded]
 
 
-def _modules(model: nn.Module, name: str) -> Iterator[nn.Module]:
-    modules = {
-        each: module for each, module in model.named_modules() if each and any(True for _ in module.parameters())
-    }
-    known = [*_PARTS, *modules]
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+def _modules(model: nn.Module, part: str) -> list[nn.Module]:
+    modules = {name: module for name, module in model.named_modules() if name and list(module.parameters())}
+    if part not in {*_PARTS, *modules}:
+        near = difflib.get_close_matches(part, [*_PARTS, *modules], n=1)
         hint = f", did you mean {near[0]}?" if near else f"; use {', '.join(_PARTS)}, or modules such as decoder.0"
-        raise ConfigError(f"init.freeze: this model has no part {name!r}{hint}")
-    return (modules[each] for each in _PARTS.get(name, (name,)) if each in modules)
+        raise ConfigError(f"init.freeze: this model has no part {part!r}{hint}")
+    return [modules[name] for name in _PARTS.get(part, (part,)) if name in modules]
 
 
 class LowRankLinear(nn.Linear):
-    """A linear map whose weight is `weight + scale * up @ down`, of which `up` and `down` alone are trained.
+    """Linear map with the weight `weight + scale * up @ down`, of which only `up` and `down` are trained.
 
-    `up` begins as zeros, so that the map is the one that it adapts.
+    `up` begins as zeros, so the map is at first the one that it adapts.
     """
 
     def __init__(self, linear: nn.Linear, rank: int, scale: float) -> None:
@@ -92,7 +89,7 @@ class LowRankLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> nn.Linear:
-        """The same map as an ordinary one."""
+        """Ordinary linear map with the sum as its weight."""
         has_bias = self.bias is not None
         linear = nn.Linear(self.in_features, self.out_features, has_bias, device="meta")
         linear.weight = nn.Parameter(torch.addmm(self.weight, self.up, self.down, alpha=self.scale))
@@ -101,9 +98,9 @@ class LowRankLinear(nn.Linear):
 
 
 def add_adapters(model: Transformer, config: InitConfig) -> None:
-    """Give the attentions and feed-forward blocks of a model adapters, if the config says so; they alone are trained.
+    """Add adapters to the attentions and feed-forward blocks of a model if the config has a rank for them.
 
-    Frozen parts get none. The embeddings are trained too if the vocabulary is extended.
+    Only adapters are trained then, and the embeddings if the vocabulary is extended. Frozen parts get no adapters.
     """
     if config.adapter_rank is None:
         return
@@ -121,7 +118,7 @@ def add_adapters(model: Transformer, config: InitConfig) -> None:
 
 
 def merge_adapters(model: Transformer) -> None:
-    """Make a model with adapters the ordinary model that computes the same, up to rounding."""
+    """Turn a model with adapters into the ordinary model that computes the same, up to rounding."""
     for block in _blocks(model):
         for name, linear in _linear(block).items():
             if isinstance(linear, LowRankLinear):
@@ -130,15 +127,15 @@ def merge_adapters(model: Transformer) -> None:
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
-    """The attentions and feed-forward blocks of a model."""
+    """Attentions and feed-forward blocks of a model."""
     return [module for module in model.modules() if isinstance(module, MultiHeadAttention | FeedForward)]
 
 
 def _linear(block: nn.Module) -> dict[str, nn.Linear]:
-    return {name: part for name, part in block.named_children() if isinstance(part, nn.Linear)}
+    return {name: module for name, module in block.named_children() if isinstance(module, nn.Linear)}
 
 
-def own_weights(model: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights that a run saves, by name: all of them, or if the model has adapters, those that are trained."""
+def saved_weights(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Weights that a run saves, by name: all of them, or for a model with adapters, the trained ones."""
     is_adapted = any(isinstance(module, LowRankLinear) for module in model.modules())
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad or not is_adapted}

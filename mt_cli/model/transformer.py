@@ -4,8 +4,8 @@
     target ids > embedding, positions > decoder layers ──────────┴> hidden states > projection > logits
 
 Legend of the shapes: N target tokens, M source tokens, R rows of beams, B sentences, T target positions, D d_model,
-F d_ff, V vocabulary. Hidden states are rows, one for each token; a `Grid` says to which sentence and position a row
-belongs, and attention alone needs to know. Modules compute in the number format of their weights.
+F d_ff, V vocabulary. Hidden states are rows, one for each token. A `PackedLayout` maps rows to sentences and positions;
+attention alone needs it. Modules compute in the number format of their weights.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from mt_cli.batching.batches import Batch, Side
-from mt_cli.batching.packing import Grid
+from mt_cli.batching.packing import PackedLayout
 from mt_cli.config.sections import ModelConfig
 from mt_cli.model.attention import Append, Attended, AttentionWeights, MultiHeadAttention
 from mt_cli.model.cache import KeyValueCache
@@ -33,12 +33,12 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Transformer(nn.Module):
-    """Ids of a source and of a target prefix to logits of the next token."""
+    """Encoder and decoder: ids of a source and of a target prefix to logits of the next token."""
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> None:
         super().__init__()
         self.config = config
-        self.recomputes_layers = False  # In training, in the backward pass, instead of keeping what is inside of them.
+        self.recomputes_layers = False  # In the backward pass of training, to keep only the inputs of layers.
         self.max_positions = config.max_positions if config.positions == "learned" else None
         self.rotation = Rotation(config) if config.positions == "rotary" else nn.Identity()
         self.source_embedding = Embedding(config, source_vocab_size)
@@ -55,35 +55,35 @@ class Transformer(nn.Module):
             self.source_embedding.table.weight = self.target_embedding.table.weight
 
     def forward(self, src_ids: Tensor, tgt_input_ids: Tensor, weights: AttentionWeights | None = None) -> Tensor:
-        """Logits BxTxV of the token after each target position, of padded ids; attention weights go to `weights`."""
+        """Logits BxTxV of the token after each position of padded target ids; fills `weights`, if given."""
         memory = self._encode(Side.of_padded(src_ids), weights)
         hidden_ND = self._decode(Side.of_padded(tgt_input_ids), memory, weights)
         return self.projection(hidden_ND).unflatten(0, tgt_input_ids.shape)
 
     def read(self, src_ids: Tensor, tgt_input_ids: Tensor) -> tuple[Tensor, AttentionWeights]:
-        """What `forward` returns, and the attention weights of every layer."""
+        """Logits as `forward` returns them, and the attention weights of every layer."""
         weights = AttentionWeights([], [], [])
         return self(src_ids, tgt_input_ids, weights), weights
 
     def hidden_states(self, batch: Batch) -> Tensor:
-        """Hidden states NxD of the target tokens of a batch; times the projection's weight, they are logits."""
+        """Hidden states NxD of the target tokens of a batch, which the projection maps to logits."""
         return self._decode(batch.target, self._encode(batch.source))
 
     def start(self, src_ids: Tensor, num_beams: int = 1) -> KeyValueCache:
-        """The cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
-        source = self._encode(Side.of_padded(src_ids))
-        attended = (layer.attended(source) for layer in self._decoder_layers)
+        """Cache for decoding with `num_beams` hypotheses of each sentence, of padded ids BxS."""
+        memory = self._encode(Side.of_padded(src_ids))
+        attended = (layer.attended(memory) for layer in self._decoder_layers)
         # Contiguous: otherwise each step would copy them.
-        memory = [(keys.contiguous(), values.contiguous()) for _, (keys, values) in attended]
-        return KeyValueCache(memory, source.bias, num_beams)
+        keys_values = [(keys.contiguous(), values.contiguous()) for _, (keys, values) in attended]
+        return KeyValueCache(keys_values, memory.bias, num_beams)
 
     def next(self, token_ids: Tensor, cache: KeyValueCache) -> Tensor:
         """Logits RxV after one more token of each beam; the cache grows by these tokens."""
-        grid = self.rotation(cache.advance())
-        x_RD = self.target_embedding(token_ids, grid)
+        layout = self.rotation(cache.advance())
+        x_RD = self.target_embedding(token_ids, layout)
         for index, layer in enumerate(self._decoder_layers):
             memory = Attended(cache.memory_bias, cache.memory[index])
-            x_RD = layer.decode(x_RD, grid, cache.bias, memory, partial(cache.append, index))
+            x_RD = layer.decode(x_RD, layout, cache.bias, memory, partial(cache.append, index))
         return self.projection(self.decoder_norm(x_RD))
 
     @property
@@ -91,24 +91,24 @@ class Transformer(nn.Module):
         return cast("Iterable[DecoderLayer]", self.decoder)
 
     def _encode(self, source: Side, weights: AttentionWeights | None = None) -> Memory:
-        grid = self.rotation(source.grid.of_heads(self.config.num_heads))
-        x_MD = self.source_embedding(source.ids, grid)
-        bias = bias_of(grid.mask[:, None, None])
+        layout = self.rotation(source.layout.with_heads(self.config.num_heads))
+        x_MD = self.source_embedding(source.ids, layout)
+        bias = bias_of(layout.mask[:, None, None])
         for layer in self.encoder:
-            x_MD = self._pass(layer, x_MD, grid, bias, weights)
-        return Memory(self.encoder_norm(x_MD), grid, bias)
+            x_MD = self._apply_layer(layer, x_MD, layout, bias, weights)
+        return Memory(self.encoder_norm(x_MD), layout, bias)
 
     def _decode(self, target: Side, memory: Memory, weights: AttentionWeights | None = None) -> Tensor:
-        """Hidden states NxD of target ids; the causal mask excludes padding too, which is on the right."""
-        grid = self.rotation(target.grid.of_heads(self.config.num_heads))
-        x_ND = self.target_embedding(target.ids, grid)
-        bias = bias_of(causal_mask(grid.num_positions, target.ids.device))
+        """Hidden states NxD of target ids. The causal mask excludes padding too, which is on the right."""
+        layout = self.rotation(target.layout.with_heads(self.config.num_heads))
+        x_ND = self.target_embedding(target.ids, layout)
+        bias = bias_of(causal_mask(layout.num_positions, target.ids.device))
         for layer in self.decoder:
-            x_ND = self._pass(layer, x_ND, grid, bias, memory, weights)
+            x_ND = self._apply_layer(layer, x_ND, layout, bias, memory, weights)
         return self.decoder_norm(x_ND)
 
-    def _pass(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """`layer(*arguments)`, which keeps only its arguments for the backward pass if layers are recomputed."""
+    def _apply_layer(self, layer: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """`layer(*arguments)`; if layers are recomputed, only the arguments are kept for the backward pass."""
         if self.recomputes_layers and self.training and torch.is_grad_enabled():
             recomputed: Tensor = checkpoint(layer, *arguments, use_reentrant=False)
             return recomputed
@@ -116,10 +116,10 @@ class Transformer(nn.Module):
 
 
 class Memory(NamedTuple):
-    """The encoder's output, as rows MxD, its grid of heads, and the bias of attention to them."""
+    """Encoder output: rows MxD, their layout of heads, and the bias of attention to them."""
 
     hidden: Tensor
-    grid: Grid
+    layout: PackedLayout
     bias: Tensor
 
 
@@ -133,11 +133,13 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x_MD: Tensor, grid: Grid, bias: Tensor, weights: AttentionWeights | None = None) -> Tensor:
+    def forward(
+        self, x_MD: Tensor, layout: PackedLayout, bias: Tensor, weights: AttentionWeights | None = None
+    ) -> Tensor:
         """MxD to MxD."""
-        own, last = self.self_attention_residual, self.feed_forward_residual
-        x_MD = own.after(x_MD, self.self_attention(own.before(x_MD), grid, bias, weights=weights and weights.encoder))
-        return last.after(x_MD, self.feed_forward(last.before(x_MD)))
+        recorded = weights and weights.encoder
+        x_MD = self.self_attention_residual(x_MD, lambda x: self.self_attention(x, layout, bias, weights=recorded))
+        return self.feed_forward_residual(x_MD, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
@@ -153,31 +155,34 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = Residual(config)
 
     def forward(
-        self, x_ND: Tensor, grid: Grid, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
+        self, x_ND: Tensor, layout: PackedLayout, bias: Tensor, memory: Memory, weights: AttentionWeights | None = None
     ) -> Tensor:
-        """NxD to NxD: makes keys and values of the memory, then attends to them as `decode`."""
-        # Both in `forward`, in which alone a sharded layer has its weights, and a recomputed one keeps nothing.
-        return self.decode(x_ND, grid, bias, self.attended(memory), weights=weights)
+        """NxD to NxD: make keys and values of the memory, then attend to them as `decode`."""
+        # Both in `forward`: a sharded layer has its weights only there, and a recomputed one keeps nothing from there.
+        return self.decode(x_ND, layout, bias, self.attended(memory), weights=weights)
 
     def attended(self, memory: Memory) -> Attended:
-        """What cross-attention attends to."""
-        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.grid))
+        """Bias, keys and values of cross-attention."""
+        return Attended(memory.bias, self.cross_attention.keys_values(memory.hidden, memory.layout))
 
     def decode(
         self,
         x_ND: Tensor,
-        grid: Grid,
+        layout: PackedLayout,
         bias: Tensor,
         memory: Attended,
         append: Append | None = None,
         weights: AttentionWeights | None = None,
     ) -> Tensor:
         """NxD to NxD; with `append`, each row is the position after those of a cache."""
-        own, cross, last = self.self_attention_residual, self.cross_attention_residual, self.feed_forward_residual
-        own_weights, cross_weights = weights and weights.decoder, weights and weights.cross
-        x_ND = own.after(x_ND, self.self_attention(own.before(x_ND), grid, bias, None, append, own_weights))
-        x_ND = cross.after(x_ND, self.cross_attention(cross.before(x_ND), grid, *memory, weights=cross_weights))
-        return last.after(x_ND, self.feed_forward(last.before(x_ND)))
+        decoder_weights, cross_weights = weights and weights.decoder, weights and weights.cross
+        x_ND = self.self_attention_residual(
+            x_ND, lambda x: self.self_attention(x, layout, bias, append=append, weights=decoder_weights)
+        )
+        x_ND = self.cross_attention_residual(
+            x_ND, lambda x: self.cross_attention(x, layout, *memory, weights=cross_weights)
+        )
+        return self.feed_forward_residual(x_ND, self.feed_forward)
 
 
 class FeedForward(nn.Module):
@@ -204,7 +209,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What is before and after a sub-layer: dropout, the residual connection, and a norm at one of both ends.
+    """Residual connection around a sub-layer, with dropout, and a norm.
 
     The norm is before the sub-layer (Xiong et al. 2020), or after the sum (section 5.4).
     """
@@ -215,18 +220,15 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.d_model)
         self.dropout = config.dropout
 
-    def before(self, x_ND: Tensor) -> Tensor:
-        """What the sub-layer gets."""
-        return self.norm(x_ND) if self.norm_first else x_ND
-
-    def after(self, x_ND: Tensor, y_ND: Tensor) -> Tensor:
-        """The input of the block plus what the sub-layer returned."""
+    def forward(self, x_ND: Tensor, sub_layer: Callable[[Tensor], Tensor]) -> Tensor:
+        """NxD to NxD."""
+        y_ND = sub_layer(self.norm(x_ND) if self.norm_first else x_ND)
         sum_ND = add_dropped(x_ND, y_ND, self.dropout if self.training else 0.0)
         return sum_ND if self.norm_first else self.norm(sum_ND)
 
 
 def final_norm(config: ModelConfig) -> nn.Module:
-    """The norm at the end of a stack: pre-norm layers add up unnormalised outputs, post-norm layers need none."""
+    """Norm at the end of a stack: pre-norm layers add up unnormalised outputs, post-norm layers need none."""
     return nn.LayerNorm(config.d_model) if config.ends_in_norm else nn.Identity()
 
 
@@ -249,7 +251,7 @@ def _initialise(module: nn.Module) -> None:
 
 
 def outline(config: ModelConfig, source_vocab_size: int, target_vocab_size: int) -> Transformer:
-    """The model with its weights on the device `meta`: shapes without memory."""
+    """Model with its weights on the device `meta`: shapes without memory."""
     with torch.device("meta"), _NoNormal():
         return Transformer(config, source_vocab_size, target_vocab_size)
 

@@ -1,4 +1,4 @@
-"""The records of a run, written, truncated when it resumes, and read: `metrics.jsonl`, TensorBoard, `samples.txt`.
+"""Records of a run: `metrics.jsonl`, TensorBoard events and `samples.txt`; written, truncated on resuming, and read.
 
 The tags are explained in `docs/runs.md`. A row of `metrics.jsonl` holds what TensorBoard shows for its step.
 """
@@ -34,23 +34,23 @@ _TOO_LARGE = 1e100
 
 
 class EventFile:
-    """A new file of events for TensorBoard. Each is in the file when the method returns, which may raise OSError.
+    """New file of events for TensorBoard. A method writes its event before it returns; it may raise OSError.
 
-    TensorBoard forgets what earlier files have from the step `forget_from` on. It reads files in the order of their
-    names, so this name sorts after those of all others, whatever the clock shows.
+    TensorBoard forgets the events of earlier files from the step `forget_from` on. It reads files in the order of their
+    names, so the name of this file sorts last, whatever the clock shows.
     """
 
     def __init__(self, directory: Path, forget_from: int | None = None) -> None:
-        found = [re.match(r"events\.out\.tfevents\.(\d{10})\.", path.name) for path in directory.iterdir()]
-        number = max([int(time.time()), *(int(each[1]) + 1 for each in found if each)])
+        matches = [re.match(r"events\.out\.tfevents\.(\d{10})\.", path.name) for path in directory.iterdir()]
+        number = max([int(time.time()), *(int(match[1]) + 1 for match in matches if match)])
         self._events = directory / f"events.out.tfevents.{number:010}.mt"
         self._write(file_version="brain.Event:2")
         if forget_from is not None:
             self._write(step=forget_from, session_log=SessionLog(status=SessionLog.START))
 
     def add(self, step: int, summaries: Iterable[Any]) -> None:
-        """Add what is shown for a step."""
-        self._write(step=step, summary=Summary(value=[value for each in summaries for value in each.value]))
+        """Add the values of a step."""
+        self._write(step=step, summary=Summary(value=[value for part in summaries for value in part.value]))
 
     def _write(self, **fields: Any) -> None:
         with self._events.open("ab") as file:
@@ -58,9 +58,10 @@ class EventFile:
 
 
 class Records(EventFile):
-    """Writes the metrics and samples of a run into its directory. Its methods raise MtError if they cannot write.
+    """Writer of the metrics and samples of a run. Methods raise MtError if they cannot write.
 
-    Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when that state was saved.
+    Training starts from `step`. Files are truncated to `sizes`, which `flush` returned when the state of this step was
+    saved.
     """
 
     def __init__(self, directory: Path, step: int, sizes: Mapping[str, int]) -> None:
@@ -77,7 +78,7 @@ class Records(EventFile):
                 self._add_points(row)
 
     def write_metrics(self, step: int, elapsed_seconds: float, metrics: Mapping[str, float]) -> None:
-        """Add one row, and one point to each of its curves; values that are not finite are left out."""
+        """Add one row to the metrics and one point to its curves; values that are not finite are omitted."""
         finite = {tag: value for tag, value in metrics.items() if math.isfinite(value)}
         row = {"step": step, "elapsed_seconds": round(elapsed_seconds, 3), **finite}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
@@ -89,7 +90,7 @@ class Records(EventFile):
         self.add(row["step"], [summary.scalar(tag, value) for tag, value in row.items() if "/" in tag])
 
     def write_samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Add (source, reference, hypothesis) of the sample sentences; TensorBoard shows new words in bold."""
+        """Add the sample sentences; TensorBoard shows words in bold that were not in the last hypothesis."""
         if not samples:
             return
         with writing(self._texts), self._texts.open("a", encoding="utf-8") as file:
@@ -112,7 +113,7 @@ class Records(EventFile):
             self.add(step, [summary.image(tag, pixels, dataformats="HWC") for tag, pixels in pictures.items()])
 
     def flush(self) -> dict[str, int]:
-        """Write everything to disk; return the sizes of the files by name."""
+        """Write all buffers to disk; return the sizes of the files by name."""
         sizes = {}
         for path in (self._metrics, self._texts):
             with writing(path), path.open("ab") as file:
@@ -122,7 +123,7 @@ class Records(EventFile):
 
 
 def write_hparams(directory: Path, step: int, options: Mapping[str, Any], scores: Mapping[str, float]) -> None:
-    """Add options and final scores, as of a step, to TensorBoard's table of runs; raises MtError if it cannot."""
+    """Add options and the final scores of a step to TensorBoard's table of runs; raises MtError if it cannot."""
     kinds = (bool, int, float, str)
     plain = {name: value if isinstance(value, kinds) else str(value) for name, value in options.items()}
     curves = [summary.scalar(tag, value) for tag, value in scores.items()]
@@ -136,8 +137,8 @@ def _plain(text: str) -> str:
 
 
 def _marked(text: str, before: str) -> str:
-    """Escaped text with the words that were not in `before` in bold."""
-    words, previous = ([(each[start:end], start, end) for start, end in units(each)] for each in (text, before))
+    """Escaped text, with the words in bold that were not in `before`."""
+    words, previous = ([(line[start:end], start, end) for start, end in units(line)] for line in (text, before))
     matcher = difflib.SequenceMatcher(a=[word for word, *_ in previous], b=[word for word, *_ in words], autojunk=False)
     marked, done = "", 0
     for kind, _, _, first, last in matcher.get_opcodes():
@@ -150,7 +151,7 @@ def _marked(text: str, before: str) -> str:
 
 
 def _truncate(path: Path, size: int) -> None:
-    """Truncate a text file to a size, and further to the end of its last whole line."""
+    """Truncate a text file to a size and to the end of its last whole line."""
     content = path.read_bytes()[:size] if path.is_file() else b""
     if len(content) < size:
         say(f"{path}: shorter than when the state was saved; the missing lines are lost")
@@ -159,7 +160,7 @@ def _truncate(path: Path, size: int) -> None:
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """Source, reference and hypothesis of the last samples in a file; none if the file is missing.
+    """Last samples in a file; empty if the file is missing.
 
     Raises OSError if it cannot be read, is not a regular file, or is too large.
     """
@@ -169,7 +170,7 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    """The rows of a metrics file, without damaged lines and values that cannot be drawn; raises as `read_samples`."""
+    """Rows of a metrics file, without damaged lines and values that cannot be drawn; raises as `read_samples`."""
     rows = []
     for line in _content(path).splitlines():
         with suppress(ValueError, RecursionError):

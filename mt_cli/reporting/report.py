@@ -1,27 +1,27 @@
-"""The end of a run: whether it is reached, the final test, `report.json`, and the batch on which training diverged."""
+"""Report of a finished run, and the contents of a run directory for pages and model cards."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from pydantic import BaseModel, FiniteFloat
 
-from mt_cli.checkpoint.directory import RunDirectory
+from mt_cli.checkpoint.directory import RunDirectory, is_imported
 from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import Config
 from mt_cli.errors import InputError
 from mt_cli.evaluation.evaluate import SplitScores, format_scores
 from mt_cli.evaluation.texts import metric_id_of, scorer_of
-from mt_cli.machine.console import clock
-from mt_cli.machine.storage import read_model
+from mt_cli.machine.console import clock, say
+from mt_cli.machine.storage import read_model, reading, real_path
+from mt_cli.reporting.records import read_rows, read_samples
 
-if TYPE_CHECKING:
-    pass
-
+T = TypeVar("T")
 
 _ON_VALID = (
     "note: valid chose the checkpoint, so its scores are somewhat too high; "
@@ -30,7 +30,7 @@ _ON_VALID = (
 
 
 class DataRow(BaseModel, extra="allow"):
-    """The statistics of one source of a corpus."""
+    """Statistics of one source of a corpus."""
 
     corpus: str = ""
     name: str = ""
@@ -46,14 +46,14 @@ class DataRow(BaseModel, extra="allow"):
 
 
 class ParentRecord(BaseModel, extra="allow"):
-    """A run that a run began with."""
+    """Run whose weights a run began with."""
 
     run: str
     languages: tuple[str, str]
 
 
 class BestValidation(BaseModel):
-    """The best score on the validation set, and that of the weights that training began with, if they had one."""
+    """Best score on the validation set, and the score of the weights that training began with."""
 
     metric: str = ""
     best: float | None = None
@@ -62,7 +62,7 @@ class BestValidation(BaseModel):
 
 
 class Report(SplitScores):
-    """How a run ended: the content of `report.json`, with the scores of the first test set."""
+    """Content of `report.json`: how a run ended, with the scores of the first test set."""
 
     extra_tests: Mapping[str, SplitScores] = {}
     parents: Sequence[ParentRecord] = ()
@@ -85,16 +85,16 @@ class Report(SplitScores):
 
 
 def read_report(directory: RunDirectory) -> Report | None:
-    """The report of a run; None if it has none that can be used."""
+    """Report of a run; None if it is missing or damaged."""
     with suppress(InputError):
         return read_model(directory.report_path, Report)
     return None
 
 
 def finished_report(directory: RunDirectory, config: Config, state: RunState) -> Report | None:
-    """The report of a run that is finished under a config; None if there is more to do."""
+    """Report of a run that is finished under a config; None if training or scoring is left to do."""
     report = read_report(directory) if state.reason_to_stop(config.training) else None
-    if report is None:  # One that cannot be read is written again.
+    if report is None:  # A damaged report is written again.
         return None
     tokenizer = scorer_of(config, report.split).bleu_tokenizer
     best = directory.best_state()
@@ -108,9 +108,9 @@ def finished_report(directory: RunDirectory, config: Config, state: RunState) ->
     return report if is_current else None
 
 
-def _notes_on_validation(found: BestValidation) -> Iterator[str]:
-    if found.is_below_parent:
-        scores = f"{found.metric} {found.best:.4g} instead of {found.parent:.4g}"
+def _notes_on_validation(validation: BestValidation) -> Iterator[str]:
+    if validation.is_below_parent:
+        scores = f"{validation.metric} {validation.best:.4g} instead of {validation.parent:.4g}"
         yield (
             f"The best checkpoint is worse on valid than the run that training began with ({scores}): use that run, or "
             "try a smaller training.learning_rate or more pairs."
@@ -118,7 +118,7 @@ def _notes_on_validation(found: BestValidation) -> Iterator[str]:
 
 
 def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
-    """How a run ended, for people, several lines; `needs_tag`: the model needs a tag, and has no default."""
+    """Scores of a run and commands to go on with, for people; `needs_tag` if the model has no default tag."""
     run = shlex.quote(str(path))
     skipped = f"{report.num_bad_steps:,} steps were skipped because their loss or gradient was not finite."
     to = "--to CODE " if report.directions else "--tag TAG " if needs_tag else ""
@@ -141,12 +141,53 @@ def format_summary(report: Report, path: Path, needs_tag: bool = False) -> str:
 
 
 def notes_on_comparison(reports: Sequence[Report | None]) -> list[str]:
-    """What the scores of runs do not say about their configs (None if unknown); nothing without runs."""
-    known = [report.num_steps for report in reports if report is not None]
-    lengths = " and ".join(f"{steps:,}" for steps in known)
+    """Warnings for people who compare the scores of runs; a report is None if it is unknown."""
+    num_steps = [report.num_steps for report in reports if report is not None]
+    lengths = " and ".join(f"{steps:,}" for steps in num_steps)
     unequal = [f"the runs had {lengths} steps, so a difference may come from the length of the training alone"]
     seeds = (
         "one run of each config says nothing about other seeds, so compare several values of training.seed; a p-value "
         "(mt evaluate --against) is about the choice of test sentences alone"
     )
-    return [*(unequal if len(set(known)) > 1 else []), seeds] if reports else []
+    return [*(unequal if len(set(num_steps)) > 1 else []), seeds] if reports else []
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """Config of a run, and the contents of its other files if they can be used."""
+
+    name: str
+    config: Config
+    rows: list[dict[str, float]]
+    """Rows of `metrics.jsonl`."""
+    samples: list[tuple[str, str, str]]
+    """Source, reference and hypothesis at the last validation."""
+    report: Report | None
+    """None if the run has not finished."""
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether another program made the model."""
+        return is_imported(self.config)
+
+    @classmethod
+    def read(cls, path: Path) -> RunSummary:
+        """Read the usable files; raises RunError if `path` is not a run directory."""
+        directory = RunDirectory(path)
+        return cls(
+            real_path(path).name,
+            directory.config(),
+            _usable(read_rows, directory.metrics_path) or [],
+            _usable(read_samples, directory.samples_path) or [],
+            _usable(lambda path: read_model(path, Report), directory.report_path),
+        )
+
+
+def _usable(read: Callable[[Path], T], path: Path) -> T | None:
+    """Content of a file, or None; a message names a file that exists but cannot be used."""
+    try:
+        with reading(path):
+            return read(path) if path.exists() else None
+    except InputError as error:
+        say(f"mt: {error}; this file is skipped")
+        return None

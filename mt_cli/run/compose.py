@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import Data, prepare
-from mt_cli.features.data_check.known import known_problems
-from mt_cli.features.data_check.problems import Problem
+from mt_cli.features.data_check.findings import Finding
+from mt_cli.features.data_check.problems import find_problems
 from mt_cli.features.fine_tuning.parent import ParentRun, adopt, inherited
 from mt_cli.features.fine_tuning.replay import replayed_before, with_replay
-from mt_cli.features.recipes.auto import Circumstances, resolve_preset
-from mt_cli.run.memory import with_batch_tokens
+from mt_cli.features.recipes.auto import PresetContext, resolve_preset
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 from mt_cli.training.replicas import ReplicatedState
 
@@ -38,32 +37,44 @@ def prepare_new(
     `init.freeze` does not fit.
     """
     tokenizers, parent, data = None, None, None
-    num_own = len(config.corpus.train)
+    num_corpora = len(config.corpus.train)
     if config.init.run is not None:
         config, tokenizers, parent = adopt(config, cache, path, stream_rows)
         config = with_replay(config, parent.run, cache)
     if config.preset is not None:
-        known = Circumstances(None, tokenizers, num_own, stream_rows, num_processes, is_quiet)
-        config, data = resolve_preset(config, cache, known)
+        context = PresetContext(
+            tokenizers=tokenizers,
+            num_corpora=num_corpora,
+            stream_rows=stream_rows,
+            num_processes=num_processes,
+            is_quiet=is_quiet,
+        )
+        config, data = resolve_preset(config, cache, context)
     return config, data or prepare(config, cache, tokenizers, stream_rows), parent
 
 
 def resumed_config(config: Config, previous: Config, tokenizers: TokenizerPair, cache: Cache, path: Path) -> Config:
     """Config of a run that resumes, completed with what the run chose when it began."""
-    num_own = len(config.corpus.train)
+    num_corpora = len(config.corpus.train)
     if config.init.run is not None:
         config = inherited(config, previous, f"{path}: this run began with another config")
         config = replayed_before(config, previous)
     if config.preset is not None:
-        config, _ = resolve_preset(config, cache, Circumstances(previous, tokenizers, num_own=num_own))
+        context = PresetContext(previous=previous, tokenizers=tokenizers, num_corpora=num_corpora)
+        config, _ = resolve_preset(config, cache, context)
     if config.training.batch_tokens == "auto":
         config = with_batch_tokens(config, previous.training.tokens_per_batch)
     return config
 
 
-def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Problem]:
+def with_batch_tokens(config: Config, size: int) -> Config:
+    """Config with this number for `training.batch_tokens`."""
+    return config.model_copy(update={"training": config.training.model_copy(update={"batch_tokens": size})})
+
+
+def problems_to_show(data: Data, config: Config, cache: Cache) -> Sequence[Finding]:
     """Problems and notes on the text of a run; those on single texts are left to `mt data check`."""
-    return [problem for problem in known_problems(data.corpora, config, cache) if problem.kind != "text"]
+    return [problem for problem in find_problems(data.corpora, config, cache) if problem.kind != "text"]
 
 
 def trained_state(context: TrainingContext) -> ReplicatedState:

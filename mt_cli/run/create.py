@@ -1,26 +1,30 @@
-"""Creation of a run: its data are prepared, its tokenizers trained, and its directory is made."""
+"""Creation of a run: its data are prepared, its tokenizers trained, its memory checked, and its directory is made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.checkpoint.lineage import ancestor_of
 from mt_cli.config.sections import Config
 from mt_cli.corpus.cache import Cache
 from mt_cli.corpus.identity import PairHashes, pair_hashes
 from mt_cli.data.prepare import Data, read, training_pair_hashes
-from mt_cli.features.data_check.known import known_problems, refuse_processed
+from mt_cli.errors import DeviceMemoryError
+from mt_cli.features.data_check.problems import find_problems, refuse_processed
 from mt_cli.features.fine_tuning.parent import ParentRun
 from mt_cli.machine.console import say
-from mt_cli.model.transformer import Transformer
-from mt_cli.run.compose import prepare_new
-from mt_cli.run.memory import automatic_batch_tokens, check_memory, with_batch_tokens
+from mt_cli.machine.devices import memory_of, pick_precision
+from mt_cli.machine.storage import format_bytes
+from mt_cli.model.trainable import freeze
+from mt_cli.model.transformer import Transformer, outline
+from mt_cli.run.compose import prepare_new, with_batch_tokens
 from mt_cli.run.plan import Plan
+from mt_cli.training.gradients import fits_memory, largest_batch
+from mt_cli.training.objective import Objective
 
 _ROWS_OF_STREAM = 10_000
 """Rows of a stream that are examined before a run begins."""
@@ -64,13 +68,13 @@ def create_run(plan: Plan, directory: RunDirectory, cache: Cache, device: torch.
         directory.save_training_pairs(hashes)
     plan = replace(plan, config=config, tokenizers=data.tokenizers)
     if parent is not None:
-        plan = replace(plan, parents=[ancestor_of(parent.run)], longest_source=parent.run.max_tokens)
+        plan = replace(plan, parents=[parent.run.ancestor], longest_source=parent.run.max_tokens)
     return NewRun(plan, data, parent)
 
 
 def _refuse_processed(config: Config, cache: Cache) -> None:
     """Raise CorpusError if the training text, or the beginning of a stream, is processed already and not accepted."""
-    refuse_processed(known_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
+    refuse_processed(find_problems(read(config, cache, _ROWS_OF_STREAM), config, cache))
 
 
 def _notes_on_leaks(data: Data, config: Config, parent: ParentRun) -> Iterator[str]:
@@ -94,3 +98,43 @@ def _save_frozen_weights(directory: RunDirectory, config: Config, data: Data, pa
     model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
     parent.load_weights_into(model)
     directory.save_frozen_weights(model)
+
+
+_SMALLEST_BATCH, _LARGEST_BATCH, _BATCHES_PER_EPOCH = 4_096, 131_072, 100
+_BYTES_PER_PARAMETER = 16
+
+
+def check_memory(config: Config, sizes: Sequence[int], device: torch.device, num_processes: int) -> None:
+    """Raise DeviceMemoryError if a device cannot hold the model of a config with vocabularies of these `sizes`."""
+    num_parameters = sum(weight.numel() for weight in outline(config.model, *sizes).parameters())
+    shared_by = num_processes if config.training.is_sharded(num_processes) else 1
+    needed, available = num_parameters * _BYTES_PER_PARAMETER // shared_by, memory_of(device)
+    if needed > available:
+        raise DeviceMemoryError(
+            f"a model of {num_parameters:,} parameters takes {format_bytes(needed)} to train (weights, gradients and "
+            f"two moments of each) and {device} has {format_bytes(available)}; use smaller sizes in `model`"
+        )
+
+
+def automatic_batch_tokens(config: Config, data: Data, device: torch.device) -> int:
+    """Number of tokens for `batch_tokens: auto`; on a GPU, by trying batches of the longest pairs."""
+    size = _SMALLEST_BATCH
+    if device.type == "cuda":
+        model = Transformer(config.model, *(tokenizer.vocab_size for tokenizer in data.tokenizers))
+        freeze(model, config.init.freeze)
+        objective = Objective(model.to(device), config.training)
+        dtype = pick_precision(config.training.precision, device)
+        source = target = config.corpus.max_tokens
+        largest = _LARGEST_BATCH
+        if not config.corpus.is_streaming:
+            lengths = data.encoded["train"].lengths()
+            most = config.training.most_concatenated
+            source, target = (min(config.corpus.max_tokens, most * int(side.max())) for side in lengths)
+            largest = min(_LARGEST_BATCH, int(lengths.max(axis=0).sum()) // _BATCHES_PER_EPOCH)
+        size = largest_batch(
+            lambda size: fits_memory(objective, dtype, source + 1, target + 1, size), _SMALLEST_BATCH, largest
+        )
+        del model, objective
+        torch.cuda.empty_cache()
+    say(f"training.batch_tokens: auto is {size:,} here")
+    return size

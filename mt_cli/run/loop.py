@@ -23,7 +23,7 @@ from mt_cli.run.compose import trained_state
 from mt_cli.run.resuming import go_back, save_state
 from mt_cli.run.setup import TrainingContext
 from mt_cli.run.training_log import TooManyBadStepsError, TrainingLog
-from mt_cli.run.validation import sample_lines
+from mt_cli.run.validation import Validation, sample_lines
 from mt_cli.training.optimizer import learning_rate
 from mt_cli.training.steps import StepReport, optimization_steps
 
@@ -147,11 +147,11 @@ class TrainingLoop:
         """Score the validation set with the weights of another run, with which training begins."""
         context, state = self._context, self._state
         with self._trained.averaged() as model:
-            found = context.validator.validate(model, context.group)
-        state.set_parent(found.value, context.validator.metric_id)
-        self._write_metrics(0, found.metrics)
+            validation = context.validator.validate(model, context.group)
+        state.set_parent(validation.value, context.validator.metric_id)
+        self._write_metrics(0, validation.metrics)
         names = " and ".join(parent.run for parent in state.parents)
-        say(f"  {names} on valid, before the first step: {context.validator.describe(found)}")
+        say(f"  {names} on valid, before the first step: {context.validator.describe(validation)}")
 
     def validate(self) -> None:
         """Score the validation set and save the weights if they are the best so far; once per step."""
@@ -160,31 +160,37 @@ class TrainingLoop:
             return
         self._drain()
         with self._trained.averaged() as model:
-            found = context.validator.validate(model, context.group)
+            validation = context.validator.validate(model, context.group)
             is_best = state.add_validation(
-                found.value, found.loss, context.validator.metric_id, self._config.warmup_steps
+                validation.value, validation.loss, context.validator.metric_id, self._config.warmup_steps
             )
-            is_kept = state.keep_validation(step, found.value, found.loss, self._config.num_validated_kept)
+            is_kept = state.keep_validation(step, validation.value, validation.loss, self._config.num_validated_kept)
             if self._records is not None and is_kept:
                 context.directory.save_validated(context.model, asdict(state), step)
             if self._records is not None and is_best:
                 context.directory.save_best(context.model, asdict(state))
-        self._write_metrics(step, found.metrics)
+        self._write_metrics(step, validation.metrics)
         if self._records is not None:
-            self._records.write_samples(step, found.samples)
-            self._records.write_pictures(step, found.pictures)
-        epoch = step / context.length.steps_per_epoch if context.length.steps_per_epoch else float(state.position.epoch)
-        accuracy, bleu, chrf = (found.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
+            self._records.write_samples(step, validation.samples)
+            self._records.write_pictures(step, validation.pictures)
+        self._say_scores(validation, is_best)
+        release_memory()
+
+    def _say_scores(self, validation: Validation, is_best: bool) -> None:
+        """Print a line with the scores of a validation, and some samples."""
+        context, state = self._context, self._state
+        step, per_epoch = state.position.step, context.length.steps_per_epoch
+        epoch = step / per_epoch if per_epoch else float(state.position.epoch)
+        accuracy, bleu, chrf = (validation.metrics[f"valid/{name}"] for name in ("token_accuracy", "bleu", "chrf"))
         say(
             f"step {step:>6,}  epoch {epoch:5.1f}  {clock(state.elapsed_seconds)}  train loss "
-            f"{self._log.recent_loss:.3f}  valid loss {found.loss:.3f}  accuracy {accuracy:.1%}  "
+            f"{self._log.recent_loss:.3f}  valid loss {validation.loss:.3f}  accuracy {accuracy:.1%}  "
             f"BLEU {bleu:.2f}  chrF {chrf:.2f}"
             + ("  best" if is_best else "")
-            + ("  below the parent" if state.is_below_parent(found.value, context.validator.metric_id) else "")
+            + ("  below the parent" if state.is_below_parent(validation.value, context.validator.metric_id) else "")
         )
-        for line in sample_lines(found.samples, max(80, shutil.get_terminal_size().columns)):
+        for line in sample_lines(validation.samples, max(80, shutil.get_terminal_size().columns)):
             say(line)
-        release_memory()
 
     def _write_metrics(self, step: int, metrics: Mapping[str, float]) -> None:
         if self._records is not None:

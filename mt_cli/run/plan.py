@@ -1,21 +1,14 @@
-"""The decision what a start of `mt train` does. It reads the run directory and changes nothing."""
+"""Plan of a start of `mt train`: the decisions of the main process."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.state import Ancestor
-from mt_cli.config.sections import TUNED, Config
-from mt_cli.corpus.cache import Cache
-from mt_cli.corpus.sources import with_commits
-from mt_cli.errors import InputError, RunError
-from mt_cli.machine.group import Group
-from mt_cli.reporting.report import Report, finished_report
-from mt_cli.run.compose import resumed_config
+from mt_cli.config.sections import Config
+from mt_cli.reporting.report import Report
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 
@@ -45,75 +38,3 @@ class Plan:
     """Options whose values differ from those of the last start, for people."""
     report: Report | None = None
     """Report of a run that is finished."""
-
-
-def decide(config: Config, directory: RunDirectory, cache: Cache, fresh: bool, group: Group) -> Plan:
-    """Decide in the main process whether a start begins, resumes or only reports a run.
-
-    Raises RunError if the run in the directory cannot be resumed with the config.
-    """
-    if (not fresh or _created_by_this_launch(group.launch_id, directory)) and directory.can_resume():
-        return _plan_to_resume(config, directory, cache)
-    return Plan(
-        _with_commits(config),
-        num_processes=group.size,
-        is_new=True,
-        launch_id=group.launch_id,
-        replaces_run=fresh and not directory.is_empty(),
-    )
-
-
-def _created_by_this_launch(launch_id: str, directory: RunDirectory) -> bool:
-    """Whether this launch already created the run, so that a restart must not apply `--fresh` again."""
-    with suppress(RunError):
-        return bool(launch_id) and directory.newest_state()[1].launch_id == launch_id
-    return False
-
-
-def _plan_to_resume(config: Config, directory: RunDirectory, cache: Cache) -> Plan:
-    """Plan to resume the run in a directory with a config; raises RunError if that is impossible.
-
-    Values that the run chose for `preset: auto`, `batch_tokens: auto` and `tune_decoding` are kept.
-    """
-    try:
-        previous = directory.config()
-        tokenizers = directory.tokenizers(previous)
-    except InputError as error:
-        advice = "Restore the file, or use --fresh to start over (the old run is moved aside)."
-        raise RunError(f"{error}\n{advice}") from None
-    config = resumed_config(_with_commits(config, previous), previous, tokenizers, cache, directory.path)
-    notes: list[str] = []
-    if config.training.tune_decoding and directory.report_path.exists():
-        if previous.training.tune_decoding:
-            config, notes = _with_tuned_decoding(config, previous)
-        else:
-            notes = [f"the search is tuned when training ends; now: mt tune-decoding --run {directory.path}"]
-    changes = "".join(f"\n  {line}" for line in directory.check_resumable(previous, config))
-    path, state = directory.newest_state()  # Without a usable one, loading a checkpoint says what is wrong.
-    return Plan(
-        config,
-        tokenizers,
-        state.position.num_processes,
-        path,
-        state.longest_source,
-        notes=notes,
-        changes=changes and f"The config has changed:{changes}",
-        report=finished_report(directory, config, state),
-    )
-
-
-def _with_commits(config: Config, previous: Config | None = None) -> Config:
-    previous_corpus = None if previous is None else previous.corpus
-    return config.model_copy(update={"corpus": with_commits(config.corpus, previous_corpus)})
-
-
-def _with_tuned_decoding(config: Config, previous: Config) -> tuple[Config, list[str]]:
-    """Config with the search options that were tuned when the run ended, and notes on those that it sets itself."""
-    tuned = {name: getattr(previous.decoding, name) for name in TUNED}
-    notes = [
-        f"decoding.{name} is {value}, as training.tune_decoding chose, and not {given} as in the config; set "
-        "training.tune_decoding to false to change it"
-        for name, value in tuned.items()
-        if (given := getattr(config.decoding, name)) != value and name in config.decoding.model_fields_set
-    ]
-    return config.model_copy(update={"decoding": config.decoding.model_copy(update=tuned)}), notes

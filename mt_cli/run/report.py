@@ -16,7 +16,7 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.data.describe import describe_data, report_on_data
 from mt_cli.evaluation.evaluate import SplitScores, evaluate, write_hypotheses
 from mt_cli.evaluation.texts import scorer_of
-from mt_cli.features.data_check.problems import Problem
+from mt_cli.features.data_check.findings import Finding
 from mt_cli.machine.console import say
 from mt_cli.machine.devices import describe_hardware, describe_versions
 from mt_cli.machine.storage import write_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mt_cli.run.setup import TrainingContext
 
 
-def describe_training(context: TrainingContext, problems: Sequence[Problem]) -> list[str]:
+def describe_training(context: TrainingContext, problems: Sequence[Finding]) -> list[str]:
     """Data, model, length and device of a run, for people, several lines."""
     config, training = context.config, context.config.training
     num_trained = sum(weight.numel() for weight in context.model.parameters() if weight.requires_grad)

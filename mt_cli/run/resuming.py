@@ -1,4 +1,4 @@
-"""Saves and loads the training state: for resuming, and to go back after divergence with half the learning rate."""
+"""Saving and loading of the training state, to resume, and to go back after divergence."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MAX_RESTARTS = 2
 
 
 def restore(context: TrainingContext) -> RunState:
-    """Fill a context from the newest usable checkpoint, and return the state; the plan has that of a new run.
+    """Load the newest usable checkpoint into the context and return its state; for a new run, its first state.
 
-    Raises RunError if there is none, or corpora or tokenizers changed.
+    Raises RunError if no checkpoint can be used, or corpora or tokenizers have changed.
     """
     return _broadcast_from_main(context, lambda: _first(context.plan) if context.plan.is_new else _resumed(context))
 
@@ -39,7 +39,7 @@ def _first(plan: Plan) -> RunState:
 
 
 def _resumed(context: TrainingContext) -> RunState:
-    """The state of a run that resumes, which is printed; config and best checkpoint are made to agree with it."""
+    """State of a run that resumes; config and best checkpoint are brought into agreement with it."""
     state = _load(context)
     write_text(context.directory.config_path, context.config.to_yaml())
     say(f"Resuming from step {state.position.step}.")
@@ -57,11 +57,11 @@ def save_state(context: TrainingContext, state: RunState, tracked_bytes: dict[st
     step, keep_last = state.position.step, context.config.training.keep_last
     good, average = is_good(state, context.model), context.average.weights if context.average else None
     context.directory.save_state(context.model, asdict(state), context.optimizer, step, keep_last, good, average)
-    context.directory.prune_validated([each.step for each in state.validations])
+    context.directory.prune_validated([validation.step for validation in state.validations])
 
 
 def go_back(context: TrainingContext, diverged: RunState, error: TooManyBadStepsError) -> RunState:
-    """Load the last good state, to train on with half the learning rate.
+    """Load the last good state, to continue with half the learning rate.
 
     Raises DivergenceError if training already went back twice, RunError if no state is usable.
     """
@@ -91,9 +91,9 @@ def _before_divergence(context: TrainingContext, diverged: RunState, error: TooM
 
 
 def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
-    """Fill model, optimizer and random generators from the newest usable state; return the rest of it.
+    """Load model, optimizer and random generators of the newest usable state; return the state.
 
-    If training has diverged, states with weights that are not finite, or whose last step was skipped, are not usable.
+    If training has diverged, a state is not usable if a weight is not finite or its last step was skipped.
     """
     directory, skipped = context.directory, list[str]()
     for path in directory.state_paths():
@@ -117,7 +117,7 @@ def _load(context: TrainingContext, has_diverged: bool = False) -> RunState:
 
 
 def check_data(directory: RunDirectory, now: Mapping[str, str], state: RunState) -> None:
-    """Raise RunError unless corpora and tokenizers, by their fingerprints, are those that a state was trained on."""
+    """Raise RunError if the fingerprints of corpora or tokenizers differ from those in a state."""
     directory.check_frozen_files(state.fingerprints)
     before = state.fingerprints
     changed = [name for name in dict.fromkeys([*now, *before]) if now.get(name) != before.get(name)]
@@ -134,13 +134,13 @@ def is_good(state: RunState, model: Transformer) -> bool:
 
 
 def reconcile_best(context: TrainingContext, state: RunState) -> None:
-    """Make the state and the best checkpoint agree about the best step, and about the metric that chooses it."""
+    """Make state and best checkpoint agree about the best step and the metric that selects it."""
     directory, metric_id = context.directory, context.validator.metric_id
     directory.restore_best(state.best_step)
     best = directory.best_state()
     is_of_end = best is not None and best.best_step == state.position.step != state.best_step
     if best is not None and (is_of_end or best.averaged_steps):
-        # It was validated only because the run ended there; an uninterrupted run would not have it.
+        # The run validated it only because it ended there; an uninterrupted run would not have it.
         remove(directory.best_path)
         best = None
     if best is not None:
@@ -155,20 +155,20 @@ def reconcile_best(context: TrainingContext, state: RunState) -> None:
         state.reset_best(metric_id)
 
 
-def _broadcast_from_main(context: TrainingContext, find: Callable[[], RunState]) -> RunState:
-    """The state that `find` gives in the main process; model, optimizer and average become those of the main one.
+def _broadcast_from_main(context: TrainingContext, load: Callable[[], RunState]) -> RunState:
+    """Load a state in the main process; send it with model, optimizer and average to the other processes.
 
-    If the model is sharded, the main process keeps these to itself.
+    If the model is sharded, only the state is sent.
     """
     group = context.group
     if group.size == 1:
-        return find()
-    state, tensors = group.from_main(lambda: (find(), {} if context.is_sharded else _to_cpu(_tensors_of(context))))
+        return load()
+    state, tensors = group.from_main(lambda: (load(), {} if context.is_sharded else _to_cpu(_tensors_of(context))))
     return group.on_main(lambda: state) or _load_broadcast(context, state, tensors)
 
 
 def _load_broadcast(context: TrainingContext, state: RunState, tensors: dict[str, Any]) -> RunState:
-    """The state of a process beside the main one, whose tensors it takes."""
+    """Load the tensors of the main process; return the state of this process, which writes no files."""
     if tensors:
         context.model.load_state_dict(tensors["model"])
         context.optimizer.load_state_dict(tensors["optimizer"])
@@ -185,7 +185,7 @@ def _tensors_of(context: TrainingContext) -> dict[str, Any]:
 
 def _to_cpu(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _to_cpu(each) for key, each in value.items()}
+        return {key: _to_cpu(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(_to_cpu, value))
     return value.cpu() if isinstance(value, torch.Tensor) else value

@@ -19,9 +19,10 @@ from mt_cli.machine.storage import write_text
 from mt_cli.reporting.report import Report, format_summary
 from mt_cli.run.compose import problems_to_show
 from mt_cli.run.create import NewRun, create_run
+from mt_cli.run.decide import decide
 from mt_cli.run.finish import finish
 from mt_cli.run.loop import optimize
-from mt_cli.run.plan import Plan, decide
+from mt_cli.run.plan import Plan
 from mt_cli.run.report import describe_training, note_on_patience
 from mt_cli.run.resuming import restore
 from mt_cli.run.setup import TrainingContext, build_context

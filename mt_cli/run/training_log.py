@@ -1,4 +1,4 @@
-"""Averages steps into rows, which `records.py` writes; detects divergence; warns of busy CPUs."""
+"""Log of training: means over the steps of a row, which `records.py` writes; divergence; warnings of busy CPUs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HIGH_WAITING_SHARE = 0.25
 
 
 class TooManyBadStepsError(DivergenceError):
-    """`training.max_bad_steps` steps in a row were skipped; `last` is the report of the last one."""
+    """Training has skipped `training.max_bad_steps` steps in a row; `last` is the report of the last one."""
 
     def __init__(self, message: str, last: StepReport) -> None:
         super().__init__(message)
@@ -29,9 +29,9 @@ class TooManyBadStepsError(DivergenceError):
 
 
 class TrainingLog:
-    """Averages the steps since the last row and writes the next one; waits for a GPU only then.
+    """Writer of rows with means over steps; it waits for a GPU only when it writes.
 
-    All that it remembers is in the state, so that a resumed run writes the rows that it would have written.
+    Everything that it remembers is in the state, so a resumed run writes the same rows as one that never stopped.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TrainingLog:
 
     @property
     def recent_loss(self) -> float:
-        """Mean loss of the steps since the last row or, right after a row, of the steps in that row."""
+        """Mean loss of the steps since the last row; right after a row, mean loss of the row."""
         num_tokens = sum(step.num_target_tokens for step in self._state.unlogged)
         if num_tokens:
             return sum(step.cross_entropy for step in self._state.unlogged) / num_tokens
@@ -63,7 +63,7 @@ class TrainingLog:
         self._unread.append(report)
         self._bar.advance()
         if report.num_splits and not self._num_splits:
-            say("A batch did not fit in memory and was split, as others will be; the gradient is the same.")
+            say("A batch did not fit in memory and was split; later batches are split too. The gradient stays equal.")
         self._num_splits = report.num_splits
         is_row_due = report.step % self._config.log_every_steps == 0
         if is_row_due or is_cpu(report.cross_entropy):
@@ -72,7 +72,7 @@ class TrainingLog:
             self._write_row(report)
 
     def drain(self) -> None:
-        """Copy step results that are pending on the GPU into the state; raises TooManyBadStepsError as `add` does."""
+        """Copy results of steps from the GPU into the state; raises TooManyBadStepsError if training has diverged."""
         reports, self._unread = self._unread, []
         if not reports:
             return
@@ -131,7 +131,7 @@ class TrainingLog:
             self._watch_other_programs()
 
     def _watch_other_programs(self) -> None:
-        """Report once that other programs use the CPUs of this run, if fewer threads would help."""
+        """Warn once if other programs use the CPUs of this run, so that fewer threads would be faster."""
         share = self._contention.waiting_share() if self._contention and torch.get_num_threads() > 1 else None
         if share is not None and share > _HIGH_WAITING_SHARE:
             self._contention = None

@@ -1,4 +1,4 @@
-"""A validation: loss, scores, samples and pictures of attention on the validation set; losses of training corpora."""
+"""Validation: loss, scores, samples and attention on the validation set; losses of training corpora."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import Data, longest_source
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import DivergenceError
-from mt_cli.evaluation.directions import mean_scores, sampled_rows, scores_by_direction
-from mt_cli.evaluation.texts import best_metric_of, metric_id_of, scorer_of
+from mt_cli.evaluation.directions import sampled_rows, score_directions
+from mt_cli.evaluation.texts import Score, Scorer, best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.features.inspection.trace import attention_pictures
-from mt_cli.machine.console import Progress, fitted
+from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.reporting.records import Sample
@@ -33,16 +33,16 @@ _NUM_PRINTED = 2
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of one validation."""
+    """Results of one validation."""
 
     value: float
-    """Of the metric that selects the best checkpoint; higher is better, a loss is negated."""
+    """Value of the metric that selects the best checkpoint; higher is better, a loss is negated."""
     metrics: Mapping[str, float]
-    """The row of `metrics.jsonl`."""
+    """Row of `metrics.jsonl`."""
     samples: Sequence[Sample]
-    """The first `training.num_samples` pairs, of all directions in turn."""
+    """First `training.num_samples` pairs, alternating between directions."""
     pictures: Mapping[str, NDArray[np.uint8]]
-    """Cross-attention of some samples, by tag."""
+    """Pictures of the cross-attention of some samples, by tag."""
 
     @property
     def loss(self) -> float:
@@ -51,7 +51,7 @@ class Validation:
 
 
 class Validator:
-    """Scores a model on the validation set of a run, in the number format of training.
+    """Scorer of a model on the validation set of a run, in the number format of training.
 
     `longest_before` is the number of tokens of the longest source that the model was trained on before.
     """
@@ -68,20 +68,20 @@ class Validator:
         self._objective, self._data, self._config = objective, data, config
         self._dtype, self._device = dtype, device
         self.longest_source = longest_source(data, config, longest_before)
-        """Tokens of the longest source that the model was trained on; None if unknown, as for a stream."""
+        """Number of tokens of the longest training source; None if unknown, as for a stream."""
         self._scorer = scorer_of(config, "valid")
         self.best_metric = best_metric_of(config, self._scorer)
-        """The metric that selects the best checkpoint."""
+        """Metric that selects the best checkpoint."""
         self.metric_id = metric_id_of(config, self._scorer)
-        """The same with BLEU's tokenizer; values with different ids cannot be compared."""
+        """Metric with BLEU's tokenizer; values with different ids cannot be compared."""
 
-    def describe(self, found: Validation) -> str:
-        """The scores that select the best checkpoint."""
-        shown = "" if self.best_metric == "loss" else f"{self.best_metric} {found.value:.2f}  "
-        return f"{shown}valid loss {found.loss:.3f}"
+    def describe(self, validation: Validation) -> str:
+        """Scores that select the best checkpoint, for people."""
+        shown = "" if self.best_metric == "loss" else f"{self.best_metric} {validation.value:.2f}  "
+        return f"{shown}valid loss {validation.loss:.3f}"
 
     def validate(self, model: Transformer | None = None, group: Group = ALONE) -> Validation:
-        """Score the model as it is now, or another one; the processes of a group share out the sentences."""
+        """Score the model of the objective or another one; the processes of a group share the sentences."""
         data, config = self._data, self._config
         model = in_format(model or self._objective.model, self._dtype, self._device)
         objective = Objective(model, config.training)
@@ -95,17 +95,19 @@ class Validator:
             tagging = corpus.tagging.of_corpora
             translator = Translator(engine, data.tokenizers, greedy, max_tokens, tagging, corpus.languages, most)
             hypotheses = group.map_shares(lambda share: _translated(translator, share), sources)
-        names = [name for name in self._scorer.names if name in _QUICK_METRICS]
         languages = data.corpora["valid"].languages(corpus.languages_of("valid"))
-        directions = scores_by_direction(self._scorer, languages, hypotheses, references, _QUICK_METRICS)
-        scores = mean_scores(directions) if directions else self._scorer.score(hypotheses, references, names)
+        scores, directions = score_directions(self._scorer, languages, (hypotheses, references), _quick_scores)
         samples = [(*pairs[row], hypotheses[row]) for row in sampled_rows(languages, config.training.num_samples)]
         metrics = {
             "valid/loss": tokens.loss,
             "valid/perplexity": tokens.perplexity,
             "valid/token_accuracy": tokens.token_accuracy,
-            **{f"valid/{name}": each.score for name, each in scores.items()},
-            **{f"valid/{name}/{key}": each.score for key, found in directions.items() for name, each in found.items()},
+            **{f"valid/{name}": score.score for name, score in scores.items()},
+            **{
+                f"valid/{name}/{direction}": score.score
+                for direction, scores_of_direction in directions.items()
+                for name, score in scores_of_direction.items()
+            },
             **{f"train/loss/{name}": loss for name, loss in self._part_losses(objective, group).items()},
         }
         value = -tokens.loss if self.best_metric == "loss" else scores[self.best_metric].score
@@ -114,7 +116,7 @@ class Validator:
         return Validation(value, metrics, samples, pictures)
 
     def _part_losses(self, objective: Objective, group: Group) -> dict[str, float]:
-        """If there are several training corpora: the loss on a fixed sample of each, without dropout."""
+        """Losses on a fixed sample of every training corpus, without dropout; empty if there is only one corpus."""
         names = names_of(self._config.corpus.train)
         if len(names) < 2 or "train" not in self._data.encoded:
             return {}
@@ -129,6 +131,10 @@ class Validator:
         return losses
 
 
+def _quick_scores(scorer: Scorer, hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Score]:
+    return scorer.score(hypotheses, references, [name for name in scorer.names if name in _QUICK_METRICS])
+
+
 def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
     try:
         return translator.translate(sources)
@@ -137,7 +143,7 @@ def _translated(translator: Translator, sources: Sequence[str]) -> list[str]:
 
 
 def sample_lines(samples: Sequence[Sample], num_columns: int) -> list[str]:
-    """The first samples as lines for a terminal of this width."""
+    """First samples as lines for a terminal of this width."""
     labels = ("source", "reference", "hypothesis")
     pairs = [pair for sample in samples[:_NUM_PRINTED] for pair in zip(labels, sample, strict=True)]
-    return [f"  {label:<12}{fitted(text, num_columns - 14)}" for label, text in pairs]
+    return [f"  {label:<12}{truncate(text, num_columns - 14)}" for label, text in pairs]

@@ -8,10 +8,10 @@ PAD, UNK, SOS, EOS = "[PAD]", "[UNK]", "[SOS]", "[EOS]"
 SPECIAL_TOKENS = (PAD, UNK, SOS, EOS)
 PAD_ID, UNK_ID, SOS_ID, EOS_ID = range(4)
 BYTES = tuple(f"<0x{value:02X}>" for value in range(256))
-"""The entries for single bytes, in order of their values."""
+"""Entries for single bytes, in order of their values."""
 JOINER, SPACE, NEVER_SEEN = "￭", "▁", "\ue000"
 ABSENT = NEVER_SEEN
-"""In an imported tokenizer, put before entries that are no pieces of its SentencePiece model."""
+"""Prefix, in an imported tokenizer, of entries that are no pieces of its SentencePiece model."""
 _BYTES, _CONTINUATIONS = frozenset(BYTES), frozenset(BYTES[0x80:0xC0])
 
 

@@ -23,19 +23,18 @@ from typing import Any
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
-from tokenizers import pre_tokenizers
 
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.errors import RunError, one_line
 from mt_cli.machine.storage import read_regular, reading
 from mt_cli.tokenizer.special import ABSENT, BYTES, EOS_ID, PAD_ID, SOS_ID, SPACE, SPECIAL_TOKENS, UNK, UNK_ID
-from mt_cli.tokenizer.trust import _KEYS_OF_STEPS, checked_tree, has_only, has_only_own_steps, no_panic, own_patterns
+from mt_cli.tokenizer.trust import read_backend
 
 MAX_FILE_BYTES = 2**28
 
 
 class Tokenizer:
-    """A vocabulary, and the rules that split text into its entries.
+    """Vocabulary, and the rules that split text into its entries.
 
     Tags are entries too. A tag is recognised only at the beginning of a text, before a space or the end of the text.
     """
@@ -48,53 +47,44 @@ class Tokenizer:
         }
 
     @classmethod
-    def load(cls, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
-        """The tokenizer saved at `path`; raises RunError if it cannot be read or lacks a tag."""
+    def load(cls, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
+        """Read a tokenizer file, which may be untrusted; only entries, scores and merges are taken from it.
+
+        Raises RunError if it cannot be read, lacks a tag, or was made with other options than those of the config.
+        """
         with reading(path, RunError):
             content = read_regular(path, MAX_FILE_BYTES)
-        return cls.parse(content, path, tags)
+        return cls.parse(content, path, config, tags)
 
     @classmethod
-    def parse(cls, content: bytes, path: Path, tags: Sequence[str] = ()) -> Tokenizer:
-        """The tokenizer in the content of a file, which may be untrusted; raises RunError as `load`."""
+    def parse(cls, content: bytes, path: Path, config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
+        """Tokenizer in the content of a file, which may be untrusted; raises RunError as `load` does."""
         try:
-            text = content.decode("utf-8")
-            is_own = has_only(checked_tree(text, SPECIAL_TOKENS), own_patterns())
-            with no_panic():
-                tokenizer = cls(tokenizers.Tokenizer.from_str(text), tags) if is_own else None
+            tokenizer = cls(read_backend(content.decode("utf-8"), config), tags)
         except Exception as error:  # The library raises bare `Exception`s.
-            raise RunError(f"{path}: not a tokenizer: {one_line(error)}") from None
-        if tokenizer is None or not has_only_own_steps(tokenizer._backend):
-            raise RunError(f"{path}: splits or joins text in a way that no tokenizer of `mt` does; refused")
-        if missing := [tag for tag in tags if tokenizer._tag_ids[tag] is None]:
+            raise RunError(f"{path}: not a tokenizer of this model: {one_line(error)}") from None
+        if missing := [tag for tag, index in tokenizer._tag_ids.items() if index is None]:
             raise RunError(f"{path}: has no entry for the tag {missing[0]!r} of the config")
         return tokenizer
 
-    def is_of(self, algorithm: str) -> bool:
-        """Whether the tokenizer may come from this value of `tokenizer.algorithm`."""
-        kind = type(self._backend.model).__name__
-        if isinstance(self._backend.pre_tokenizer, pre_tokenizers.Metaspace):  # Only imported ones have it.
-            return algorithm == "sentencepiece"
-        return {"bpe": "BPE", "unigram": "Unigram"}.get(algorithm, "WordLevel") == kind and algorithm != "sentencepiece"
-
     def model(self) -> dict[str, Any]:
-        """The vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
+        """Vocabulary of the `tokenizers` library, with the merges of `bpe` and the scores of `unigram`."""
         return dict(json.loads(self._backend.to_str())["model"])
 
     @property
     def tag_ids(self) -> list[int]:
-        """The ids of the tags."""
+        """Ids of the tags."""
         return [index for index in self._tag_ids.values() if index is not None]
 
     def subwords(self) -> dict[str, int]:
-        """The ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
+        """Ids of the entries whose characters are entries too; neither special tokens nor tags nor bytes."""
         entries = self._backend.get_vocab()
         for entry in (*SPECIAL_TOKENS, *self._tag_ids, *BYTES):
             entries.pop(entry, None)
         return {text: index for text, index in entries.items() if all(character in entries for character in text)}
 
     def to_json(self) -> str:
-        """The content of a tokenizer file, for `load` and for the `tokenizers` library."""
+        """Content of a tokenizer file, for `load` and for the `tokenizers` library."""
         return self._backend.to_str(pretty=True)
 
     @property
@@ -103,18 +93,18 @@ class Tokenizer:
         return self._backend.get_vocab_size()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, without [SOS] and [EOS]."""
+        """Ids of each text, without [SOS] and [EOS]."""
         return [[*tag, *ids] for tag, ids in self._encoded(texts)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int32]]:
-        """The ids of all texts in one array of the smallest type, and the length of each text. Thread-safe."""
+        """Ids of all texts in one array of the smallest type, and the length of each text. Thread-safe."""
         id_type = np.uint16 if self.vocab_size <= 2**16 else np.uint32
         encoded = [np.fromiter(chain(*parts), id_type) for parts in self._encoded(texts)]
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
         return np.concatenate([np.empty(0, id_type), *encoded]), lengths
 
     def _encoded(self, texts: Sequence[str]) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-        """The ids of the tag of each text, and of the rest."""
+        """Ids of the tag of each text, and of the rest."""
         split = [self._split_tag(text) for text in texts]
         encodings = self._backend.encode_batch_fast([rest for _, rest in split])
         for (tag, rest), encoding in zip(split, encodings, strict=True):
@@ -122,22 +112,22 @@ class Tokenizer:
             yield tag, self._looked_up(rest) if self._absent and UNK_ID in ids else ids
 
     def _looked_up(self, text: str) -> list[int]:
-        """The ids of a text whose unknown pieces may be entries all the same, as Marian's vocabulary is read."""
+        """Ids of a text whose unknown pieces may be entries all the same, as Marian reads its vocabulary."""
         encoding = self._backend.encode(text)
-        found = []
+        ids = []
         for index, token, (start, end) in zip(encoding.ids, encoding.tokens, encoding.offsets, strict=True):
             piece = self._backend.normalizer.normalize_str(text[start:end]) if token == UNK else token
-            found.append(self._absent.get(piece, UNK_ID) if index == UNK_ID else index)
-        return found
+            ids.append(self._absent.get(piece, UNK_ID) if index == UNK_ID else index)
+        return ids
 
     def _split_tag(self, text: str) -> tuple[tuple[int, ...], str]:
-        """The id of the text's tag, if it has one, and the rest of the text."""
+        """Id of the tag of a text, if it has one, and the rest of the text."""
         first, _, rest = text.partition(" ") if self._tag_ids else (text, "", "")
         index = self._tag_ids.get(first)
         return ((), text) if index is None else ((index,), rest)
 
     def pieces(self, text: str) -> list[str]:
-        """The tokens of a text, with [UNK] and single bytes."""
+        """Tokens of a text, with [UNK] and single bytes."""
         (ids,) = self.encode([text])
         return [token.removeprefix(ABSENT) for token in self.tokens(ids)]
 
@@ -155,21 +145,21 @@ class Tokenizer:
         return spans
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """The entries with these ids."""
+        """Entries with these ids."""
         return [self._backend.id_to_token(index) or UNK for index in ids]
 
     def join(self, tokens: Sequence[str]) -> str:
-        """The text of tokens, which need not be in the vocabulary."""
+        """Text of tokens, which need not be in the vocabulary."""
         return str(self._backend.decoder.decode(list(tokens)))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of ids; [PAD], [SOS] and [EOS] are skipped."""
+        """Text of each sequence of ids; [PAD], [SOS] and [EOS] are skipped."""
         kept = [[index for index in sequence if index not in (PAD_ID, SOS_ID, EOS_ID)] for sequence in ids]
         return self._backend.decode_batch(kept, skip_special_tokens=False)
 
 
 TokenizerPair = tuple[Tokenizer, Tokenizer]
-"""The tokenizers of the source and of the target; the same object if it is shared."""
+"""Tokenizers of the source and of the target; one object if it is shared."""
 _write: Callable[[Path, str], object] = partial(Path.write_text, encoding="utf-8")
 
 
@@ -182,17 +172,15 @@ def save_tokenizers(folder: Path, tokenizers: TokenizerPair, write: Callable[[Pa
 
 
 def load_tokenizers(folder: Path, config: Config) -> TokenizerPair:
-    """The tokenizers of a config that `save_tokenizers` wrote; raises RunError if they cannot be read."""
+    """Read the tokenizers of a config that `save_tokenizers` wrote; raises RunError if they cannot be read."""
     tags = config.corpus.tags
     if config.tokenizer.is_single:
-        shared = Tokenizer.load(folder / "tokenizer.json", tags)
-        pair = shared, shared
-    else:
-        target = Tokenizer.load(folder / "tokenizer.target.json")
-        pair = Tokenizer.load(folder / "tokenizer.source.json", tags), target
-    if not all(tokenizer.is_of(config.tokenizer.algorithm) for tokenizer in pair):
-        raise RunError(f"{folder}: its tokenizers are not of tokenizer.algorithm: {config.tokenizer.algorithm}")
-    return pair
+        shared = Tokenizer.load(folder / "tokenizer.json", config.tokenizer, tags)
+        return shared, shared
+    return load_pair(folder, config.tokenizer, tags)
 
 
-_KEYS_OF_STEPS |= {"post_processor": "processors", "decoder": "decoders"}
+def load_pair(folder: Path, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
+    """Read the tokenizers in two files, as runs and exports have them; raises RunError if they cannot be read."""
+    source = Tokenizer.load(folder / "tokenizer.source.json", config, tags)
+    return source, Tokenizer.load(folder / "tokenizer.target.json", config)

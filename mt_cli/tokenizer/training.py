@@ -1,4 +1,4 @@
-"""Vocabularies learnt from text."""
+"""Training of vocabularies on text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mt_cli.machine.console import Progress
 from mt_cli.tokenizer.spacing import DEFAULT_SUBWORDS, has_bytes, untrained_backend
 from mt_cli.tokenizer.special import BYTES, JOINER, NEVER_SEEN, SPACE, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
-from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, check_model
+from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS, sanitize
 
 _MIN_SUBWORDS = 16
 _MAX_CHARACTERS = 0.75
@@ -27,12 +27,12 @@ tokens with this share at 1,000 to 4,000 entries, and up to a fifth more tokens 
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer with a vocabulary learnt from `texts`, and an entry for each tag.
+    """Tokenizer with a vocabulary learnt from `texts`, and an entry for each tag.
 
     The same texts give the same tokenizer, except with `unigram`: its trainer adds probabilities in no fixed order,
     so two trainings may differ in a few pieces. `texts` may be iterated over three times; an iterator is copied.
-    Raises ConfigError if `vocab_size` is too small for the bytes, or for the characters of the texts, or so large
-    that no tokenizer file may have the entries. Nothing is learnt from texts that are longer than an entry may be.
+    Texts longer than `MAX_ENTRY_CHARACTERS` are ignored. Raises ConfigError if `vocab_size` is too small for the bytes,
+    or for the characters of the texts, or too large for a tokenizer file.
     """
     if config.algorithm == "sentencepiece":
         raise ConfigError(
@@ -59,7 +59,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, tags: Sequenc
         # Without training text, the space has no probability.
         state["model"]["vocab"] = [[piece, score or 0.0] for piece, score in state["model"]["vocab"]]
     try:
-        check_model(state["model"], SPECIAL_TOKENS)
+        sanitize(state["model"], state["model"]["type"])
     except ValueError as error:
         raise ConfigError(f"tokenizer.vocab_size: what was learnt is too large: {error}; make it smaller") from None
     return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
@@ -76,7 +76,7 @@ class _Reread:
 
 
 def train_tokenizers(pairs: Callable[[], Iterable[tuple[str, str]]], config: Config) -> TokenizerPair:
-    """The tokenizers of a config, trained on the pairs that each call of `pairs` reads again."""
+    """Tokenizers of a config, trained on the pairs that each call of `pairs` reads again."""
 
     def learn(side: str, sides: Sequence[int], tags: Sequence[str]) -> Tokenizer:
         with Progress(f"learning the {side}vocabulary", None, "sentence") as bar:
@@ -105,7 +105,7 @@ def _character_limit(config: TokenizerConfig, tags: Sequence[str]) -> int | None
 def _trained_backend(
     texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], max_characters: int | None = None
 ) -> tokenizers.Tokenizer | None:
-    """A backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
+    """Backend trained on the most frequent characters; None if these do not fit in a `unigram` vocabulary."""
     backend, trainer = untrained_backend(config, tags)
     normalizer = backend.normalizer
     if max_characters is not None:

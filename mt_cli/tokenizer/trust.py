@@ -1,7 +1,8 @@
-"""What an untrusted tokenizer may hold: limits that are checked before the `tokenizers` library reads it.
+"""Reading of untrusted tokenizer files: the steps come from a config, and entries, scores and merges from the file.
 
-The library recurses over pieces, allocates what a file declares, and ends the process if that fails. Knows the files of
-the library and the compiled normalisation of SentencePiece; does not know how text is split.
+The `tokenizers` library recurses over pieces, allocates what a file declares, and ends the process if that fails. So
+the content is checked against limits first. Knows the files of the library and the compiled normalisation of
+SentencePiece; does not know how text is split.
 """
 
 from __future__ import annotations
@@ -10,19 +11,17 @@ import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
-from itertools import chain, product
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 from tokenizers import models
 
-from mt_cli.config.sections import ALL_APOSTROPHES, TokenizerConfig, is_replacement
-from mt_cli.corpus.spelling import spaces_beside
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import one_line
-from mt_cli.tokenizer.spacing import LETTER, sentencepiece_backend, untrained_backend
+from mt_cli.tokenizer.spacing import has_bytes, sentencepiece_backend, untrained_backend
+from mt_cli.tokenizer.special import SPECIAL_TOKENS, UNK, UNK_ID
 
 MAX_ENTRY_CHARACTERS = 2**16
 """Maximum length of an entry."""
@@ -34,20 +33,11 @@ MAX_MERGED_CHARACTERS = 2**23
 """Maximum length of what all merges make; the 600,000 merges of a model of 256,000 pieces make about 4,000,000."""
 _MAX_CHARSMAP_BYTES = 2**20
 _MAX_REPLACEMENT_BYTES = 128
-"""Maximum length of what replaces a character; that of Unicode's longest, U+FDFA, is 33."""
+"""Maximum length of what replaces a character; Unicode's longest replacement, of U+FDFA, has 33."""
 _KEY_BYTES = 6
 """The library looks up keys below this length."""
-_OUTSIDE = "a SentencePiece model has a damaged normalisation: its table points outside"
-_KINDS = ("WordLevel", "BPE", "Unigram")
-_SETTINGS: Mapping[str, tuple[Any, ...]] = {
-    "dropout": (None,),
-    "continuing_subword_prefix": (None, ""),
-    "end_of_word_suffix": (None, ""),
-    "ignore_merges": (False,),
-}
-"""Settings of models that ours do not use, with their values."""
-_EMPTY = ("truncation", "padding", "added_tokens", "post_processor")
-"""Parts of a file of the library that ours do not have."""
+_DAMAGED = "a SentencePiece model has a damaged normalisation"
+_STEPS = ("normalizer", "pre_tokenizer", "decoder", "post_processor", "truncation", "padding", "added_tokens")
 
 
 @contextmanager
@@ -61,68 +51,74 @@ def no_panic() -> Iterator[None]:
         raise ValueError(f"the tokenizers library fails: {one_line(error)}") from None
 
 
-def checked_tree(text: str, special_tokens: tuple[str, ...]) -> dict[str, Any]:
-    """The content of a tokenizer file, whose first entries should be `special_tokens`, the second one for unknown text.
+def read_backend(text: str, config: TokenizerConfig) -> tokenizers.Tokenizer:
+    """Tokenizer of the library with the steps of a config, and the entries, scores and merges of a file.
 
-    Raises ValueError if the library could not read it, or only with too much memory.
+    Raises ValueError, or an exception of the library, if the file has other steps, or entries that the library could
+    not read, or only with too much memory.
     """
-    tree = json.loads(text, object_pairs_hook=_without_repeated_keys)
+    tree = json.loads(text)
     if not isinstance(tree, dict) or not isinstance(tree.get("model"), dict):
         raise ValueError("it has no model")
-    check_model(tree["model"], special_tokens)
-    for name, value in _values_outside_model(tree):
-        if name == "precompiled_charsmap":
-            check_charsmap(b64decode(value, validate=True))
-    return tree
+    is_imported = config.algorithm == "sentencepiece"
+    backend = _sentencepiece_backend(tree) if is_imported else untrained_backend(config)[0]
+    trusted = json.loads(backend.to_str())
+    for part in _STEPS:
+        if not _agrees(tree.get(part) or None, trusted[part] or None):
+            raise ValueError(f"its {part} is not the one that `tokenizer` in the config gives")
+    trusted["model"] |= sanitize(tree["model"], trusted["model"]["type"])
+    if "unk_id" in trusted["model"]:
+        trusted["model"] |= {"unk_id": UNK_ID, "byte_fallback": has_bytes(config)}
+    with no_panic():
+        return tokenizers.Tokenizer.from_str(json.dumps(trusted))
 
 
-def has_only(tree: Mapping[str, Any], patterns: set[str]) -> bool:
-    """Whether a tokenizer file has no parts that ours lack, and no regular expressions but `patterns`.
+def _agrees(part: Any, expected: Any) -> bool:
+    """Whether a part of a file is as expected. Keys that older versions of the library do not write may be missing."""
+    if isinstance(part, dict) and isinstance(expected, dict):
+        return all(key in expected and _agrees(value, expected[key]) for key, value in part.items())
+    if isinstance(part, list) and isinstance(expected, list):
+        return len(part) == len(expected) and all(map(_agrees, part, expected))
+    return bool(part == expected)
 
-    Compiling others may take any amount of memory.
+
+def _sentencepiece_backend(tree: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    """Tokenizer without entries, with the options of SentencePiece that the steps of a file show."""
+    steps = tree["normalizer"]["normalizers"]
+    charsmap = b64decode(steps[0].get("precompiled_charsmap", "") if steps else "", validate=True)
+    if charsmap:
+        check_charsmap(charsmap)
+    is_bpe = tree["model"].get("type") == "BPE"
+    model = models.BPE(unk_token=UNK, fuse_unk=True) if is_bpe else models.Unigram()
+    adds_prefix = tree["pre_tokenizer"].get("prepend_scheme") == "always"
+    return sentencepiece_backend(model, charsmap, adds_prefix, any(step["type"] == "Strip" for step in steps))
+
+
+def sanitize(model: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Entries of a model of the library, with scores (Unigram) and merges (BPE), and none of its settings.
+
+    Raises ValueError unless the first entries are the special tokens, the ids are 0, 1, 2 ..., and there are neither
+    too many entries or merges nor too long ones.
     """
-    regexes = (value for name, value in _values_outside_model(tree) if name == "Regex")
-    return not any(tree.get(part) for part in _EMPTY) and all(regex in patterns for regex in regexes)
-
-
-def _values_outside_model(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return named_values({key: part for key, part in tree.items() if key != "model"})
-
-
-def check_model(model: Mapping[str, Any], special_tokens: tuple[str, ...]) -> None:
-    """Raise ValueError unless a model of the library has entries and settings as ours, and not too many or too long."""
-    kind = model.get("type")
-    if kind not in _KINDS:
-        raise ValueError(f"its model is of type {str(kind)[:60]}, and not {', '.join(_KINDS)}")
-    for name, values in _SETTINGS.items():
-        if name in model and model[name] not in values:
-            raise ValueError(f"{name} of its model is not supported")
-    unknown, expected = ("unk_id", 1) if kind == "Unigram" else ("unk_token", special_tokens[1])
-    if model.get(unknown) != expected:
-        raise ValueError(f"{unknown} of its model is not {expected}")
-    entries = _entries(model["vocab"], kind)
-    if tuple(entries[: len(special_tokens)]) != special_tokens:
-        raise ValueError(f"its first entries are not {' '.join(special_tokens)}")
-    check_entries(entries, kind == "Unigram")
-    if kind == "BPE":
-        num_characters = 0
-        for merge in model["merges"]:
-            left, right = merge.split(" ") if isinstance(merge, str) else merge  # Older versions wrote text.
-            if not {left, right, left + right} <= model["vocab"].keys():
-                raise ValueError(f"its merge of {left[:60]!r} and {right[:60]!r} has no entry")
-            num_characters += len(left) + len(right)
-        check_merges(num_characters)
-
-
-def _entries(vocab: Any, kind: str) -> list[str]:
-    """The entries in the order of their ids; raises ValueError unless these are 0, 1, 2 ..."""
+    if model.get("type") != kind:
+        raise ValueError(f"its model is of type {str(model.get('type'))[:60]}, and not {kind}")
+    vocab = model["vocab"]
     if kind == "Unigram":
         entries, ids = [piece for piece, _ in vocab], list(range(len(vocab)))
     else:
         entries, ids = sorted(vocab, key=vocab.__getitem__), sorted(vocab.values())
     if ids != list(range(len(ids))) or len(set(entries)) != len(entries):
         raise ValueError(f"the ids of its entries are not 0 to {len(ids) - 1:,}, or entries occur twice")
-    return entries
+    if tuple(entries[: len(SPECIAL_TOKENS)]) != SPECIAL_TOKENS:
+        raise ValueError(f"its first entries are not {' '.join(SPECIAL_TOKENS)}")
+    check_entries(entries, kind == "Unigram")
+    if kind != "BPE":
+        return {"vocab": vocab}
+    for left, right in model["merges"]:
+        if not {left, right, left + right} <= vocab.keys():
+            raise ValueError(f"its merge of {left[:60]!r} and {right[:60]!r} has no entry")
+    check_merges(sum(len(left) + len(right) for left, right in model["merges"]))
+    return {"vocab": vocab, "merges": model["merges"]}
 
 
 def check_entries(entries: Sequence[str], is_unigram: bool) -> None:
@@ -146,30 +142,28 @@ def check_charsmap(charsmap: bytes) -> None:
     """Raise ValueError if a compiled normalisation of SentencePiece is damaged, or a character becomes a long text.
 
     It has the size of a table of 32-bit units, the table, and texts that end with a zero byte. The table is a trie in
-    the form of Darts-clone: the children of a unit are found at its offset, exclusive-or their bytes, and so is the
-    place of the text that replaces a key.
+    the form of Darts-clone: the children of a unit are at the offset of the unit, exclusive-or their bytes, and so is
+    the place of the text that replaces a key.
     """
     size = int.from_bytes(charsmap[:4], "little")
-    units, texts = np.frombuffer(charsmap[4 : 4 + size // 4 * 4], "<u4").astype(np.int64), charsmap[4 + size :]
-    if len(charsmap) > _MAX_CHARSMAP_BYTES or size % 4 or not 0 < len(units) == size // 4:
-        raise ValueError("a SentencePiece model has a damaged normalisation: its table has another size")
+    if len(charsmap) > _MAX_CHARSMAP_BYTES or size % 4 or not 0 < size <= len(charsmap) - 4:
+        raise ValueError(f"{_DAMAGED}: its table has another size")
+    units, texts = np.frombuffer(charsmap, "<u4", size // 4, offset=4).astype(np.int64), charsmap[4 + size :]
     texts.decode("utf-8")
     if max(map(len, texts.split(b"\0"))) > _MAX_REPLACEMENT_BYTES:
-        raise ValueError(
-            f"a SentencePiece model has a damaged normalisation: more than {_MAX_REPLACEMENT_BYTES} bytes for a key"
-        )
-    starts = np.append(
-        np.frombuffer(texts, np.uint8) & 0xC0 != 0x80, True
-    )  # Bytes that begin a character, and the end.
+        raise ValueError(f"{_DAMAGED}: more than {_MAX_REPLACEMENT_BYTES} bytes for a key")
+    begins_character = np.append(np.frombuffer(texts, np.uint8) & 0xC0 != 0x80, True)  # The end of all texts, too.
     places = _offsets(units[:1])
     for _ in range(_KEY_BYTES):
-        children = _children(units, places)
+        _check_inside(units, places)
+        rows = (place[units[place] & 0x800000FF == byte] for byte in range(1, 256) for place in (places ^ byte,))
+        children = np.concatenate(list(rows))
         places = children ^ _offsets(units[children])
         ends = places[units[children] & 0x100 != 0]
         _check_inside(units, ends)
         values = units[ends] & 0x7FFFFFFF
-        if (values >= len(starts)).any() or not starts[values].all():
-            raise ValueError(_OUTSIDE)
+        if (values >= len(begins_character)).any() or not begins_character[values].all():
+            raise ValueError(f"{_DAMAGED}: its table points outside")
         places = np.unique(places)
 
 
@@ -178,106 +172,7 @@ def _offsets(units: NDArray[np.int64]) -> NDArray[np.int64]:
     return (units >> 10) << ((units & 0x200) >> 6)
 
 
-def _children(units: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of all children of units whose own places, before the byte of the child, are `places`."""
-    _check_inside(units, places)
-    found = [place[units[place] & 0x800000FF == byte] for byte in range(1, 256) for place in (places ^ byte,)]
-    return np.concatenate(found)
-
-
 def _check_inside(units: NDArray[np.int64], places: NDArray[np.int64]) -> None:
     """Raise ValueError unless these places are in the table, exclusive-or any byte."""
     if ((places | 0xFF) >= len(units)).any():
-        raise ValueError(_OUTSIDE)
-
-
-def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; raises ValueError for a repeated key, of which the library may use another one."""
-    tree = dict(pairs)
-    if len(tree) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return tree
-
-
-def named_values(tree: Any) -> Iterator[tuple[str, Any]]:
-    """All keys in a tree with their values."""
-    for key, child in tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ():
-        if isinstance(key, str):
-            yield key, child
-        yield from named_values(child)
-
-
-_KEYS_OF_STEPS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers"}
-_PREVIOUS_UNIT = rf"▁?[{LETTER}]+|▁?[^{LETTER}▁]|▁"
-_PREVIOUS_STEPS = (
-    {"type": "Split", "pattern": {"Regex": _PREVIOUS_UNIT}, "behavior": "Isolated", "invert": False},
-    {"type": "Prepend", "prepend": "▁"},
-    *({"type": "Replace", "pattern": {"Regex": each}, "content": ""} for each in spaces_beside(ALL_APOSTROPHES)),
-)
-"""Steps of tokenizers from before `byte_fallback`, and from when spaces beside backticks were removed.
-
-When a step above changes, add the old one: older runs need it."""
-_spelled = partial(json.dumps, sort_keys=True)
-
-
-def has_only_own_steps(backend: tokenizers.Tokenizer) -> bool:
-    """Whether a tokenizer processes text only by steps that ours have, none of them twice.
-
-    In an untrusted file, a pattern may fail and repeated replacements may make a text endlessly long.
-    """
-    rows = _rows_of_steps(backend)
-    letters = [pair for row in rows for step in row for pair in _replaced_letter(step)]
-    are_letters_final = not any(old in new for old, _ in letters for _, new in letters)
-    return (
-        all(len(row) == len(set(row)) for row in rows)
-        and all(step in _own_steps() or _replaced_letter(step) for row in rows for step in row)
-        and are_letters_final
-        and len(letters) <= _MAX_LETTERS
-    )
-
-
-def _replaced_letter(step: str) -> list[tuple[str, str]]:
-    """What a step of `tokenizer.letters` replaces, and by what; nothing for another step."""
-    match json.loads(step):
-        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new), **others}:
-            return [(old, new)] if not others and is_replacement(old, new) else []
-    return []
-
-
-_MAX_LETTERS = 200
-_ALL_STEPS = {"nfkc": True, "lowercase": True, "normalize": ["nfc", "apostrophes", "joined_apostrophes"]}
-
-
-@cache
-def _own_steps() -> set[str]:
-    algorithms = {*get_args(TokenizerConfig.model_fields["algorithm"].annotation)} - {"sentencepiece"}
-    configs = [
-        TokenizerConfig.model_validate({"algorithm": algorithm, "byte_fallback": byte_fallback, **_ALL_STEPS})
-        for algorithm, byte_fallback in product(algorithms, (False, True))
-    ]
-    backends = [untrained_backend(config)[0] for config in configs]
-    flags = product((False, True), (False, True))
-    backends += [sentencepiece_backend(models.Unigram(), b"", *each) for each in flags]
-    rows = chain.from_iterable(map(_rows_of_steps, backends))
-    return {*chain.from_iterable(rows), *map(_spelled, _PREVIOUS_STEPS), _spelled({"type": "Precompiled"})}
-
-
-@cache
-def own_patterns() -> set[str]:
-    """The regular expressions of our steps."""
-    return {value for step in _own_steps() for name, value in named_values(json.loads(step)) if name == "Regex"}
-
-
-def _rows_of_steps(backend: tokenizers.Tokenizer) -> list[list[str]]:
-    """The steps of a tokenizer in rows, as JSON; its other settings, without the vocabulary, count as a step."""
-    state = json.loads(backend.to_str())
-    state["model"] = state["model"]["type"]
-    return [*(_steps(state.pop(part), key) for part, key in _KEYS_OF_STEPS.items()), [_spelled(state)]]
-
-
-def _steps(part: Any, key: str) -> list[str]:
-    if part is None:
-        return []
-    if part.get("type") == "Precompiled":
-        part = {"type": "Precompiled"}  # A table of characters, which has no patterns.
-    return [step for each in part[key] for step in _steps(each, key)] if key in part else [_spelled(part)]
+        raise ValueError(f"{_DAMAGED}: its table points outside")

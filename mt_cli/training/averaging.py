@@ -11,23 +11,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from mt_cli.model.trainable import own_weights
+from mt_cli.model.trainable import saved_weights
 from mt_cli.model.transformer import Transformer
 
 
 class MovingAverage:
-    """An exponential moving average of the weights of a model (Polyak and Juditsky 1992).
+    """Exponential moving average of the weights of a model (Polyak and Juditsky 1992).
 
-    It is in fp32 on the device of the model, and begins as the weights that the model has now. Averages of this kind
-    translate better than the last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
+    It is in fp32 on the device of the model, and begins as the current weights. Such averages translate better than the
+    last weights (Morishita et al. 2017, section 4); Marian calls them exponential smoothing.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self._model, self._decay = model, decay
-        current = {name: weight.detach() for name, weight in own_weights(model).items()}
+        current = {name: weight.detach() for name, weight in saved_weights(model).items()}
         self._current = list(current.values())
         self.weights: dict[str, Tensor] = {name: weight.clone() for name, weight in current.items()}
-        """The averages by the names of the weights."""
+        """Averages by the names of the weights."""
 
     def update(self, step: int) -> None:
         """Add the weights after step 1, 2, ...; called once per step, it does not wait for a CUDA device.
@@ -46,7 +46,7 @@ class MovingAverage:
 
 
 def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tensor]:
-    """The mean, in fp32, of the weights of `number` models, by name; they are read one after another."""
+    """Mean, in fp32, of the weights of `number` models, by name; the models are read one after another."""
     sums: dict[str, Tensor] = {}
     for weights in models:
         for name, weight in weights.items():
@@ -56,24 +56,24 @@ def mean(models: Iterable[Mapping[str, Tensor]], number: int) -> dict[str, Tenso
 
 @contextmanager
 def replaced(model: nn.Module, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Context manager inside which a model has other weights, by name; afterwards its own, equal to the last bit."""
-    named = own_weights(model)
-    kept = {name: weight.detach().clone() for name, weight in named.items()}
+    """Context manager inside which a model has other weights, by name; the previous ones return bit by bit."""
+    current = saved_weights(model)
+    previous = {name: weight.detach().clone() for name, weight in current.items()}
     try:
-        _copy(named, weights)
+        _copy(weights, current)
         yield
     finally:
-        _copy(named, kept)
+        _copy(previous, current)
 
 
 @torch.no_grad()
-def _copy(named: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    for name, weight in named.items():
-        weight.copy_(weights[name])
+def _copy(weights: Mapping[str, Tensor], places: Mapping[str, Tensor]) -> None:
+    for name, place in places.items():
+        place.copy_(weights[name])
 
 
 def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | None = None) -> Transformer:
-    """The model with weights in a number format, on a device: the model itself if it has them, otherwise a copy.
+    """Model in a number format, on a device: the model itself if it is in this format there, otherwise a copy.
 
     Buffers are shared and keep their format, as in training.
     """
@@ -86,7 +86,7 @@ def in_format(model: Transformer, dtype: torch.dtype, device: torch.device | Non
 
 
 def with_weights(model: Transformer, weights: Iterable[Tensor], buffers: Iterable[Tensor]) -> Transformer:
-    """A copy of a model that shares these weights and buffers, in the order of those of the model."""
-    others = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
-    own = chain(model.parameters(), model.buffers())
-    return deepcopy(model, {id(mine): other for mine, other in zip(own, others, strict=True)})
+    """Copy of a model with these weights and buffers, which are shared, in the order of `parameters` and `buffers`."""
+    new = chain((nn.Parameter(weight, requires_grad=False) for weight in weights), buffers)
+    old = chain(model.parameters(), model.buffers())
+    return deepcopy(model, {id(tensor): replacement for tensor, replacement in zip(old, new, strict=True)})

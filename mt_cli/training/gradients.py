@@ -1,4 +1,4 @@
-"""The gradient of a step: summed over its batches and the processes, with batches split that do not fit in memory."""
+"""Gradient accumulation: over the micro-batches of a step and all processes; splits batches that exceed the memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -22,28 +23,28 @@ from mt_cli.training.objective import LossSums, Objective
 
 
 class _LossAndGradients(nn.Module):
-    """A loss and its gradient as one forward pass: layers that are recomputed need the weights of `functional_call`."""
+    """Loss and its gradient as one forward pass: recomputed layers need the weights of `functional_call`."""
 
     def __init__(self, objective: Objective, scaler: GradScaler) -> None:
         super().__init__()
         self.objective, self.scaler = objective, scaler
 
     def forward(self, batch: Batch, num_target_tokens: int, weights: list[Tensor]) -> tuple[LossSums, list[Tensor]]:
-        """The sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
+        """Sums over a batch, detached, and the fp32 gradients of the scaled loss per target token."""
         sums: LossSums = self.objective(batch)
         gradients = torch.autograd.grad(self.scaler.scale(sums.objective / num_target_tokens), weights)
         return replace(sums, objective=sums.objective.detach()), [gradient.float() for gradient in gradients]
 
 
-class Gradients:
+class GradientAccumulator:
     """Accumulates, in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
-    Once a step, the fp32 weights are cast to `compute_dtype`, in which a micro-batch is computed; those that are not
-    trained are cast once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not
-    change the gradient; from then on, batches of its size are split at once.
+    Once a step, the fp32 weights are cast to `compute_dtype`, in which micro-batches are computed; frozen weights are
+    cast only once. A micro-batch that does not fit in memory is split in two, as often as needed, which does not change
+    the gradient. From then on, batches of its size are split at once.
 
-    In fp16 the gradient is that of the loss times `scaler.get_scale()`, so that small values do not become zero
-    (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2); the caller divides by it (`unscale_`).
+    In fp16 the loss is multiplied by `scaler.get_scale()`, so that small gradients do not become zero (Micikevicius et
+    al. 2018, "Mixed Precision Training", section 3.2); the caller divides them by it (`unscale_`).
     """
 
     needs_equal_shares = False
@@ -68,27 +69,27 @@ class Gradients:
     def accumulate(self, micro_batches: Iterable[Batch], num_target_tokens: int) -> LossSums:
         """Add to the parameters' `grad`; return the sums over all target tokens, detached.
 
-        `num_target_tokens` are those of the step, in all processes, whose gradients and sums are added up. Raises
+        `num_target_tokens` counts the step in all processes, whose gradients and sums are added up. Raises
         DeviceMemoryError if a single pair does not fit in memory.
         """
         weights = list(self._weights.values())
         if weights[0] is not self.parameters[0]:
             copy_all(self.parameters, weights)
-        found = [self._add(batch, num_target_tokens) for batch in micro_batches]
-        sums = functools.reduce(LossSums.__add__, found or [LossSums(*self.parameters[0].new_zeros(3))])
-        return sums if self.group.size == 1 else self._summed(sums)
+        parts = [self._add(batch, num_target_tokens) for batch in micro_batches]
+        sums = functools.reduce(LossSums.__add__, parts or [LossSums(*self.parameters[0].new_zeros(3))])
+        return sums if self.group.size == 1 else self._all_reduce(sums)
 
-    def _summed(self, sums: LossSums) -> LossSums:
+    def _all_reduce(self, sums: LossSums) -> LossSums:
         """Add up the gradients and the sums of all processes."""
         for weight in self.parameters:
             if weight.grad is None:  # This process had no micro-batch at the end of the epoch.
                 weight.grad = torch.zeros_like(weight)
-        values = torch.stack([each.float() for each in vars(sums).values()])
+        values = torch.stack([value.float() for value in vars(sums).values()])
         self.group.all_reduce([*(weight.grad for weight in self.parameters if weight.grad is not None), values])
         return LossSums(*values)
 
     def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, without dimension."""
+        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, as a scalar tensor."""
         return torch.nn.utils.clip_grad_norm_(self.parameters, max_norm)
 
     def fits(self, batch: Batch) -> bool:
@@ -128,17 +129,16 @@ class Gradients:
             return None
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient if parameter.grad is None else parameter.grad.add_(gradient)
-        found: LossSums = sums
-        return found
+        return cast("LossSums", sums)
 
 
 def largest_batch(fits: Callable[[int], bool], smallest: int, largest: int) -> int:
-    """The largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
+    """Largest number from `smallest`, which is not tried, to `largest` that fits, to an eighth."""
     size = smallest
     while 2 * size <= largest and fits(2 * size):
         size *= 2
     candidates = (size + size * eighth // 8 for eighth in range(7, 0, -1))
-    return next((each for each in candidates if each <= largest and fits(each)), size)
+    return next((candidate for candidate in candidates if candidate <= largest and fits(candidate)), size)
 
 
 def fits_memory(
@@ -147,6 +147,6 @@ def fits_memory(
     """Whether an update from a batch of pairs of these lengths, [EOS] counted, fits in memory."""
     num_pairs = max(1, batch_tokens // max(source_length, target_length))
     sides = [[[UNK_ID] * (length - 1)] * num_pairs for length in (source_length, target_length)]
-    objective.step = objective.r_drop_start_step  # The largest steps of the run.
-    gradients = Gradients(objective.train(), compute_dtype)
+    objective.step = objective.r_drop_start_step  # From here on, steps need the most memory.
+    gradients = GradientAccumulator(objective.train(), compute_dtype)
     return gradients.fits(collate(EncodedPairs.from_ids(*sides), range(num_pairs)).to(gradients.device))

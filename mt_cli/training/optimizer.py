@@ -1,4 +1,4 @@
-"""The optimizers, their parameter groups, and the learning rate of each step. Knows no losses or data."""
+"""Optimizers, their parameter groups, and the learning rate of each step. Knows no losses or data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mt_cli.machine.devices import has_fast_bf16
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """Two optimizers of different parameters as one: one list of groups, and one state that is saved and loaded."""
+    """Two optimizers of different parameters as one, with one list of groups and one state to save and load."""
 
     def __init__(self, adamw: torch.optim.AdamW, muon: torch.optim.Muon) -> None:
         self._adamw, self._muon = adamw, muon
@@ -27,7 +27,7 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._muon.step()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The inverse of `state_dict`."""
+        """Load what `state_dict` returned."""
         super().load_state_dict(state_dict)
         self._share()
 
@@ -55,18 +55,18 @@ class BatchedMuon(torch.optim.Muon):
     def step(self, closure: Any = None) -> Any:
         """Update all matrices that have a gradient."""
         for group in self.param_groups:
-            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
+            weights_by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
             for weight in group["params"]:
                 if weight.grad is not None:
-                    alike[weight.shape].append(weight)
-            for shape, weights in alike.items():
-                matrices = torch.stack([self._averaged(weight, group["momentum"]) for weight in weights])
+                    weights_by_shape[weight.shape].append(weight)
+            for shape, weights in weights_by_shape.items():
+                matrices = torch.stack([self._with_momentum(weight, group["momentum"]) for weight in weights])
                 changes = _orthogonal(matrices, group["ns_coefficients"], group["ns_steps"], group["eps"])
                 size = _UPDATE_SIZE * math.sqrt(max(shape))
                 for weight, change in zip(weights, changes, strict=True):
                     weight.mul_(1 - group["lr"] * group["weight_decay"]).add_(change, alpha=-group["lr"] * size)
 
-    def _averaged(self, weight: Tensor, momentum: float) -> Tensor:
+    def _with_momentum(self, weight: Tensor, momentum: float) -> Tensor:
         """Add the gradient of a matrix to its average; return Nesterov's mean of both."""
         assert weight.grad is not None
         state = self.state[weight]
@@ -78,15 +78,15 @@ class BatchedMuon(torch.optim.Muon):
 def _orthogonal(matrices: Tensor, coefficients: tuple[float, float, float], steps: int, epsilon: float) -> Tensor:
     """Move the singular values of each matrix near 1 by Newton-Schulz steps; shape (n, rows, columns)."""
     is_high = matrices.size(1) > matrices.size(2)
-    found = matrices.mT if is_high else matrices
-    found = found.bfloat16() if has_fast_bf16(found.device) else found.float()
-    found = found / found.norm(dim=(1, 2), keepdim=True).clamp(min=epsilon)
+    x = matrices.mT if is_high else matrices
+    x = x.bfloat16() if has_fast_bf16(x.device) else x.float()
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=epsilon)
     a, b, c = coefficients
     for _ in range(steps):
-        gram = found @ found.mT
+        gram = x @ x.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
-        found = torch.baddbmm(found, polynomial, found, beta=a)
-    return found.mT if is_high else found
+        x = torch.baddbmm(x, polynomial, x, beta=a)
+    return x.mT if is_high else x
 
 
 def _is_muon(group: dict[str, Any]) -> bool:
@@ -105,7 +105,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     parameters = [p for p in model.parameters() if p.requires_grad]
     decayed = [p for p in parameters if id(p) in linear and id(p) not in tables]
     hidden = [p for p in decayed if config.optimizer == "muon" and not linear[id(p)].endswith("projection")]
-    by_muon, with_decay = ({id(p) for p in some} for some in (hidden, decayed))
+    by_muon, with_decay = ({id(p) for p in matrices} for matrices in (hidden, decayed))
     groups = [
         {"params": [p for p in decayed if id(p) not in by_muon], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if id(p) not in with_decay], "weight_decay": 0.0},
@@ -114,7 +114,7 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
     adamw = torch.optim.AdamW(
         groups, lr=config.learning_rate, betas=config.adam_betas, eps=config.adam_epsilon, fused=has_fused
     )
-    if config.optimizer == "adamw" or not hidden:  # Adapters are no maps between hidden states either.
+    if config.optimizer == "adamw" or not hidden:  # None for adapters: they do not map between hidden states.
         return adamw
     ratio = (config.muon_learning_rate or config.learning_rate) / config.learning_rate
     muon = BatchedMuon([{"params": hidden, "rate_ratio": ratio}], config.weight_decay)
@@ -122,14 +122,14 @@ def build_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opt
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Set the learning rate, and return it; that of Muon is in its proportion to it."""
+    """Set the learning rate and return it; the rate of Muon stays in proportion to it."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("rate_ratio", 1.0)
     return rate
 
 
 def step_if(condition: Tensor, optimizer: torch.optim.Optimizer) -> None:
-    """Update the parameters if a scalar condition is true; AdamW alone does not wait for a CUDA device."""
+    """Update the parameters if a scalar condition is true; fused AdamW does not wait for a CUDA device."""
     if optimizer.defaults["fused"]:
         # As torch.amp.GradScaler does: the fused kernel itself reads this number and skips the step.
         optimizer.found_inf = (~condition).float()  # type: ignore[attr-defined]
@@ -153,11 +153,11 @@ def weight_norm(optimizer: torch.optim.Optimizer) -> Tensor:
 
 
 def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elapsed_seconds: float = 0.0) -> float:
-    """The rate of step 1, 2, ...; `num_steps` is the number of the last one, if known.
+    """Learning rate of step 1, 2, ...; `num_steps` is the number of the last step, if known.
 
-    All schedules rise linearly to the peak at `warmup_steps`. `inverse_sqrt` is that of Vaswani et al. 2017,
-    equation 3, whose peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` then fall to zero at `num_steps`
-    or when `elapsed_seconds` reach `max_minutes`, whichever comes first. They never rise again.
+    All schedules rise linearly to the peak at `warmup_steps`. `inverse_sqrt` is equation 3 of Vaswani et al. 2017,
+    whose peak is d_model^-0.5 * warmup_steps^-0.5. `linear` and `cosine` then fall to zero at `num_steps` or when
+    `elapsed_seconds` reach `max_minutes`, whichever comes first. They never rise again.
     """
     warmup, peak = config.warmup_steps, config.learning_rate
     rising = peak * step / warmup if step < warmup else peak
@@ -173,7 +173,7 @@ def learning_rate(config: TrainingConfig, step: int, num_steps: int | None, elap
 
 
 def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) -> float:
-    """The share of the steps between the warm-up and the last step that is done; negative during the warm-up.
+    """Share of the steps between the warm-up and the last step that is done; negative during the warm-up.
 
     The warm-up counts as half of the steps if it is longer.
     """
@@ -184,7 +184,7 @@ def _decay_by_steps(config: TrainingConfig, step: int, num_steps: int | None) ->
 
 
 def _decay_by_clock(config: TrainingConfig, step: int, elapsed_seconds: float) -> float:
-    """The share of the time between the warm-up and `max_minutes` that is over; negative during the warm-up.
+    """Share of the time between the warm-up and `max_minutes` that is over; negative during the warm-up.
 
     The time of the warm-up follows from the mean speed so far. It counts as half of `max_minutes` if it is longer.
     """

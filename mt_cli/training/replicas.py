@@ -10,14 +10,14 @@ import torch
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 
 
 class ReplicatedState:
-    """Weights and optimizer of a run, of which every process trains its own copy. All processes call it alike."""
+    """Weights and optimizer of a run, with a copy in every process. All processes must call the same methods."""
 
-    gradients: Gradients
+    gradients: GradientAccumulator
     optimizer: torch.optim.Optimizer
     average: MovingAverage | None
 
@@ -30,7 +30,7 @@ class ReplicatedState:
         group: Group,
     ) -> None:
         self._stored = objective.model
-        self.gradients = Gradients(objective, dtype, group)
+        self.gradients = GradientAccumulator(objective, dtype, group)
         self.optimizer, self.average = optimizer, average
 
     @contextmanager
@@ -40,4 +40,4 @@ class ReplicatedState:
             yield self._stored
 
     def store(self) -> None:
-        """Copy what training has changed to the weights that are saved: here nothing, because these are trained."""
+        """Copy trained weights to the ones that are saved: nothing to do, because they are the same here."""

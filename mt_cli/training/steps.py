@@ -1,6 +1,6 @@
-"""The optimisation, as a generator of step reports. Knows nothing of files, BLEU or terminals.
+"""Optimisation as a generator of step reports. Knows nothing of files, BLEU or terminals.
 
-Nothing here waits for a CUDA device unless its memory runs out: sums stay on it until the caller reads them.
+Nothing here waits for a CUDA device unless its memory runs out: sums stay on the device until the caller reads them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from mt_cli.config.training import TrainingConfig
 from mt_cli.errors import CorpusError
 from mt_cli.machine.cpus import in_threads
 from mt_cli.machine.devices import seed_device
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.optimizer import set_rate, step_if
 
 
 @dataclass
 class Position:
-    """The position of a run in its data."""
+    """Position of a run in its data."""
 
-    num_processes: int = 1  # Those that the run began with. It keeps the size of its steps with any other number.
+    num_processes: int = 1  # Of the first start. The run keeps the size of its steps with any other number.
     step: int = 0  # Optimizer updates done.
     epoch: int = 0  # Epochs completed.
     pool: int = 0  # The current pool of batches of the epoch.
     num_batches: int = 0  # Micro-batches of this pool done.
     num_target_tokens: int = 0  # Target tokens seen, [EOS] counted.
-    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, repetitions counted.
+    num_pairs: list[int] = field(default_factory=list)  # Pairs seen of each part of the corpus, with repetitions.
 
     def advance(self, step: _Step) -> None:
         """Move to the end of a step."""
@@ -46,7 +46,7 @@ class Position:
 
 @dataclass(frozen=True)
 class StepReport:
-    """One optimizer update. Tensors are on the device."""
+    """Report on one optimizer update. Tensors are on the device."""
 
     step: int
     learning_rate: float
@@ -57,19 +57,19 @@ class StepReport:
     num_target_tokens: int
     padding_share: float  # Share, 0 to 1, of the rows of both sides, in this process, that are padding.
     elapsed_seconds: float  # Of this step alone; on a GPU, until its work was queued.
-    placed: list[PlacedBatch]  # The pairs.
+    placed: list[PlacedBatch]  # Pairs of all processes.
     num_splits: int  # How often, since the start, a micro-batch was split for lack of memory.
 
 
 def optimization_steps(
-    gradients: Gradients,
+    gradients: GradientAccumulator,
     optimizer: torch.optim.Optimizer,
     pairs: TrainingPairs,
     config: TrainingConfig,
     schedule: Callable[[int], float],
     position: Position,
 ) -> Iterator[StepReport]:
-    """Train without end, with a report after each step; `position` is where to start and is kept up to date.
+    """Train without end, with a report after each step; start at `position`, and keep it up to date.
 
     Batches are collated in threads, a few steps ahead, in pinned memory if they go to a GPU. Several processes share
     the micro-batches of a step.
@@ -109,7 +109,7 @@ def optimization_steps(
 
 @dataclass(frozen=True)
 class _Step:
-    """The micro-batches of one update, and those of them that this process computes."""
+    """Micro-batches of one update, and the share of them that this process computes."""
 
     placed: list[PlacedBatch]
     ends_epoch: bool
@@ -121,20 +121,18 @@ class _Step:
         num_tokens = sum(batch.num_target_tokens + batch.num_source_tokens for batch in self.micro_batches)
         return 1 - num_tokens / max(1, sum(batch.num_rows for batch in self.micro_batches))
 
-    def collate(self, gradients: Gradients) -> _Step:
-        batches = [
-            collate(each.pairs, each.indices) for each in self.placed[gradients.group.rank :: gradients.group.size]
-        ]
-        if gradients.needs_equal_shares and len(batches) * gradients.group.size < len(self.placed):
+    def collate(self, gradients: GradientAccumulator) -> _Step:
+        rank, num_processes = gradients.group.rank, gradients.group.size
+        batches = [collate(placed.pairs, placed.indices) for placed in self.placed[rank::num_processes]]
+        if gradients.needs_equal_shares and len(batches) * num_processes < len(self.placed):
             batches.append(collate(self.placed[0].pairs, self.placed[0].indices[:1]).without_targets())
-        return replace(
-            self,
-            num_target_tokens=sum(each.num_target_tokens for each in self.placed),
-            micro_batches=[batch.pin_memory() for batch in batches] if gradients.device.type == "cuda" else batches,
-        )
+        if gradients.device.type == "cuda":
+            batches = [batch.pin_memory() for batch in batches]
+        num_target_tokens = sum(placed.num_target_tokens for placed in self.placed)
+        return replace(self, num_target_tokens=num_target_tokens, micro_batches=batches)
 
-    def seeded(self, seed: int, step: int, gradients: Gradients) -> Iterator[Batch]:
-        """The micro-batches on a device; random numbers that follow one depend only on the seed and its place."""
+    def seeded(self, seed: int, step: int, gradients: GradientAccumulator) -> Iterator[Batch]:
+        """Micro-batches on the device; before each, seed with its place, so that dropout depends on nothing else."""
         group, device = gradients.group, gradients.device
         for place, batch in zip(count(group.rank, group.size), self.micro_batches, strict=False):
             seed_device(device, seed, step, place)
@@ -142,7 +140,7 @@ class _Step:
 
 
 def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Position) -> Iterator[_Step]:
-    """The steps from a position on; one step is read ahead, to know the last one of the epoch."""
+    """Steps from a position on; the next step is read ahead, to recognize the last step of the epoch."""
     sizes = (config.num_micro_batches(step) * position.num_processes for step in count(position.step + 1))
     placed = list(islice(batches, next(sizes)))
     if not placed:
@@ -154,7 +152,7 @@ def _steps(batches: Iterator[PlacedBatch], config: TrainingConfig, position: Pos
 
 
 def count_steps(config: TrainingConfig, num_processes: int, num_batches: int, num_epochs: int) -> int:
-    """The number of steps of the first epochs, each of `num_batches` micro-batches, for this number of processes."""
+    """Number of steps of the first epochs, each of `num_batches` micro-batches, for this number of processes."""
     step = epoch = 0
     while epoch < num_epochs and step < (config.micro_batches_growth_steps or 0):
         done, epoch = 0, epoch + 1

@@ -8,7 +8,7 @@ from itertools import product
 from operator import itemgetter
 
 from mt_cli.corpus.rows import untagged
-from mt_cli.decoding.engine import Reading
+from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.tokenizer.special import EOS, character_ends
 from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.translation.lines import Alignment, Details, Translation
@@ -16,9 +16,9 @@ from mt_cli.translation.sentences import units
 
 
 def details_of(
-    line: Translation, readings: Iterator[Reading], tokenizers: TokenizerPair, tags: Sequence[str]
+    line: Translation, decoded: Iterator[ForcedDecoding], tokenizers: TokenizerPair, tags: Sequence[str]
 ) -> Details:
-    """Details of the best translation of a line; takes a reading for each segment that is not empty."""
+    """Details of the best translation of a line; takes one of `decoded` for each segment that is not empty."""
     source_tokenizer, target_tokenizer = tokenizers
     source_tokens: list[str] = []
     tokens: list[str] = []
@@ -29,8 +29,8 @@ def details_of(
     for segment in line.segments:
         best = segment.hypotheses[0]
         if segment.text:
-            reading = next(readings)
-            pairs = _alignment(segment.text, reading, tags)
+            forced = next(decoded)
+            pairs = _alignment(segment.text, forced, tags)
             alignment += [(len(source_tokens) + source, len(tokens) + target) for source, target in pairs]
             shift, body_start = segment.start, len(segment.text) - len(untagged(segment.text, tags))
             spans = source_tokenizer.spans(segment.text)  # A space before the first word has an empty span.
@@ -40,33 +40,33 @@ def details_of(
                 word_pairs.update(product(source_words[source], target_words[target]))
             source_tokens += source_tokenizer.tokens(segment.ids)
             tokens += [*target_tokenizer.tokens(best.hypothesis.ids), EOS]
-            token_scores += reading.log_probs
+            token_scores += forced.log_probs
         before += best.text + segment.glue
     return Details(source_tokens, tokens, token_scores, alignment, sorted(word_pairs))
 
 
-def _alignment(text: str, reading: Reading, tags: Sequence[str]) -> Alignment:
-    """The source token, a tag and [EOS] excluded, that each token but [EOS] attends to most."""
+def _alignment(text: str, forced: ForcedDecoding, tags: Sequence[str]) -> Alignment:
+    """Pairs of each token but [EOS] and the source token, not a tag or [EOS], that it attends to most."""
     num_tags = int(untagged(text, tags) != text)
-    if reading.attention is None or (weights := reading.attention[:-1, num_tags:-1]).shape[1] == 0:
+    if forced.attention is None or (weights := forced.attention[:-1, num_tags:-1]).shape[1] == 0:
         return []
     return [(source + num_tags, target) for target, source in enumerate(weights.argmax(dim=1).tolist())]
 
 
 def _target_words(tokenizer: Tokenizer, ids: Sequence[int], before: str) -> list[range]:
-    """The words of the translation that each token of a segment belongs to, where the segment follows `before`."""
+    """Words of the translation that each token of a segment belongs to; the segment follows the text `before`."""
     tokens = tokenizer.tokens(ids)
     words = units(before + tokenizer.join(tokens))
-    found, start = [], 0
+    word_ranges, start = [], 0
     for index, last_index in enumerate(character_ends(tokens)):
         end = max(1, len(tokenizer.join(tokens[: last_index + 1])))
-        found.append(_overlapped(words, len(before) + start, len(before) + end))
+        word_ranges.append(_overlapped(words, len(before) + start, len(before) + end))
         if index == last_index:
             start = end
-    return found
+    return word_ranges
 
 
 def _overlapped(spans: Sequence[tuple[int, int]], start: int, end: int) -> range:
-    """Indices of the sorted spans that overlap with `start` to `end`, or of the one before if none does."""
+    """Indices of the sorted spans that overlap with `start` to `end`; if none does, of the span before."""
     first, last = bisect_right(spans, start, key=itemgetter(1)), bisect_left(spans, end, key=itemgetter(0))
     return range(first, last) if first < last else range(max(0, last - 1), max(1, last))

@@ -11,12 +11,12 @@ from pydantic import BaseModel, Field
 
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.directions import Tagging, tag_of
-from mt_cli.config.sections import DecodingConfig
+from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import check_regular, read_model
 from mt_cli.tokenizer.special import SPECIAL_TOKENS
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 
 DESCRIPTION = "model.json"
 
@@ -96,8 +96,7 @@ def load_exported(
         for path in folder.iterdir():
             check_regular(path)  # CTranslate2 itself would block on a pipe.
         description = read_model(folder / DESCRIPTION, Description)
-        source = Tokenizer.load(folder / "tokenizer.source.json", description.tags)
-        tokenizers = source, Tokenizer.load(folder / "tokenizer.target.json")
+        tokenizers = load_pair(folder, TokenizerConfig.model_validate(description.tokenizer), description.tags)
         engine = CTranslate2Engine(ctranslate2, folder, tokenizers, device)
     except (OSError, ValueError, RuntimeError, InputError) as error:  # RuntimeError includes RecursionError.
         raise InputError(

@@ -1,7 +1,7 @@
 """A line of text, split into segments that the model can read, with the translations of each segment.
 
-What no model can know is copied: lines without letters or digits, emoji at the ends of a line that are not in the
-vocabulary, and long strings without spaces, such as addresses.
+Text that no model can translate is copied: lines without letters or digits, emoji at the ends of a line that are not in
+the vocabulary, and long strings without spaces, such as addresses.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from mt_cli.translation.sentences import (
 _BYTES = frozenset(BYTES)
 _THOUSANDS = re.compile(r"(?<=\d)[.,'’٬\s](?=\d{3}(?!\d))")
 _SHORT, _MOST_OF_WORD = 40, 3
-"""A sentence of up to 40 tokens is short for any model. Of a word, three tokens count: one in capitals or of another
-script may have a token for each letter or byte, and a part of it means nothing."""
+"""A sentence of up to 40 tokens is short for any model. At most three tokens of a word count: a word in capitals or in
+another script may have a token for each letter or byte, and a part of it means nothing."""
 
 Alignment = list[tuple[int, int]]
 """Pairs of a source index and a target index, counted from 0."""
@@ -44,7 +44,7 @@ Alignment = list[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Details:
-    """The tokens of a line and of its best translation; a line in segments has those of all segments, in order."""
+    """Tokens of a line and of its best translation; the tokens of several segments follow each other."""
 
     source_tokens: list[str]
     tokens: list[str]
@@ -54,8 +54,8 @@ class Details:
     alignment: Alignment
     """The source token that each token attends to most."""
     word_alignment: Alignment
-    """The same between words of the line and of its translation, sorted (the Pharaoh format). Each character of a
-    script without spaces counts as a word."""
+    """Aligned words of the line and of its translation, sorted (the Pharaoh format). Each character of a script without
+    spaces counts as a word."""
 
 
 class TextHypothesis(NamedTuple):
@@ -70,7 +70,7 @@ class Segment:
     """A part of a line that the model reads at once."""
 
     text: str
-    """With a tag, if there is one."""
+    """Begins with the tag, if there is one."""
     ids: list[int]
     unknown_words: tuple[str, ...]
     start: int
@@ -82,7 +82,7 @@ class Segment:
 
     @classmethod
     def copied(cls, text: str, start: int, glue: str = "") -> Segment:
-        """A segment that the model does not read, because its translation is its text."""
+        """A segment that the model does not read: its text is its translation."""
         return cls("", [], (), start, glue, (TextHypothesis(text, Hypothesis([], 0.0)),))
 
 
@@ -91,7 +91,7 @@ class Translation:
     """A line and its translation, segment by segment."""
 
     source: str
-    """The line as it was given."""
+    """The line before any change."""
     normalised: str
     """The line with one space between words and none at the ends."""
     segments: Sequence[Segment]
@@ -105,18 +105,15 @@ class Translation:
     def hypotheses(self) -> list[tuple[str, float]]:
         """Texts and scores, best first.
 
-        A score is a log-probability (nats) divided by the length penalty, or the mean of those of several segments. A
-        line that is copied has one hypothesis, with the score 0.
+        A score is a log-probability (nats) divided by the length penalty; several segments have the mean of their
+        scores. A line that is copied has one hypothesis, with the score 0.
         """
-        if not self.searched:
-            return [("".join(each.hypotheses[0].text + each.glue for each in self.segments), 0.0)]
-        found = []
-        for row in zip(*(segment.hypotheses for segment in self.searched), strict=False):
-            translations = iter(row)
-            best = ((next(translations) if each.text else each.hypotheses[0], each.glue) for each in self.segments)
-            text = "".join(hypothesis.text + glue for hypothesis, glue in best)
-            found.append((text, sum(each.hypothesis.score for each in row) / len(row)))
-        return found
+        hypotheses = []
+        for rank in range(min((len(segment.hypotheses) for segment in self.searched), default=1)):
+            texts = [segment.hypotheses[rank if segment.text else 0].text + segment.glue for segment in self.segments]
+            scores = [segment.hypotheses[rank].hypothesis.score for segment in self.searched]
+            hypotheses.append(("".join(texts), sum(scores) / len(scores) if scores else 0.0))
+        return hypotheses
 
     @property
     def text(self) -> str:
@@ -135,7 +132,7 @@ class Translation:
 
     @cached_property
     def repeats_itself(self) -> bool:
-        """Whether the best translation repeats some words again and again, and the line does not."""
+        """Whether the best translation repeats the same words again and again, and the line does not."""
         return repeats_itself(self.plain, self.text)
 
     @property
@@ -143,13 +140,13 @@ class Translation:
         """The segments that are not empty."""
         return [segment for segment in self.segments if segment.text]
 
-    def with_hypotheses(self, found: Iterator[Sequence[TextHypothesis]]) -> Translation:
-        """The line with the next hypotheses from `found` for each segment that is not empty."""
-        segments = [replace(each, hypotheses=next(found)) if each.text else each for each in self.segments]
-        return replace(self, segments=segments)
+    def with_hypotheses(self, hypotheses: Iterator[Sequence[TextHypothesis]]) -> Translation:
+        """A copy with the next of `hypotheses` for each segment that is not empty."""
+        segments = (replace(part, hypotheses=next(hypotheses)) if part.text else part for part in self.segments)
+        return replace(self, segments=list(segments))
 
     def with_true_digits(self) -> Translation:
-        """The line, which is copied if it has digits and no letters and the model gave it other digits, or letters.
+        """Copy a line of digits without letters if the model changed its digits, or wrote letters.
 
         The model may write the digits of another script, or other marks between them: 1,234.5 and 1.234,5.
         """
@@ -160,12 +157,12 @@ class Translation:
         return self if is_true else self.copied()
 
     def copied(self) -> Translation:
-        """The line with itself as its translation."""
+        """A copy whose translation is the line itself."""
         return replace(self, segments=[Segment.copied(self.plain, 0)], is_too_long=False)
 
 
 def _numbers_in(text: str) -> list[str]:
-    """The groups of digits of any script in a text, sorted because dates are; a mark before thousands is left out."""
+    """Groups of digits of any script, without marks before thousands; sorted because the order of dates differs."""
     digits = "".join(str(digit(character)) if character.isdigit() else character for character in text)
     return sorted(re.findall(r"\d+", _THOUSANDS.sub("", digits)))
 
@@ -173,8 +170,8 @@ def _numbers_in(text: str) -> list[str]:
 class LineSplitter(NamedTuple):
     """Splits lines into segments that the model can read.
 
-    A line of more than `max_tokens` tokens, a tag not counted, is split at the ends of sentences. A sentence is split,
-    at a comma or between words, only if it is also long by its words.
+    A line of more than `max_tokens` tokens, without its tag, is split at the ends of sentences. A sentence is split, at
+    a comma or between words, only if it is also long by its words.
     """
 
     tokenizer: Tokenizer
@@ -187,16 +184,16 @@ class LineSplitter(NamedTuple):
     """`corpus.max_tokens`: no segment has more tokens, unless `max_tokens` is larger."""
 
     def split(self, source: str, tag: str | None, split_sentences: bool) -> Translation:
-        """The line in segments, not yet translated; each begins with the tag of the line, or what `Tagging` decides."""
+        """Split a line into segments; each begins with the tag of the line, or with the tag that `Tagging` chooses."""
         text = " ".join(source.split())
-        rest = untagged(text, self.tagging.tags)
-        if not has_words(rest):
-            is_whole = rest and rest == text and not {"\r", "\n"} & set(source)
-            return Translation(source, text, [], False, source if is_whole else rest).copied()
-        before, start = self.tagging.tagged(text, tag).removesuffix(rest), len(text) - len(rest)
-        head, tail = self._unknown_symbols(rest)
+        plain = untagged(text, self.tagging.tags)
+        if not has_words(plain):
+            is_whole = plain and plain == text and not {"\r", "\n"} & set(source)
+            return Translation(source, text, [], False, source if is_whole else plain).copied()
+        before, start = self.tagging.tagged(text, tag).removesuffix(plain), len(text) - len(plain)
+        head, tail = self._unknown_symbols(plain)
         segments = [Segment.copied(head.rstrip(), start, head[len(head.rstrip()) :])] if head else []
-        start, body = start + len(head), rest[len(head) : len(rest) - len(tail)]
+        start, body = start + len(head), plain[len(head) : len(plain) - len(tail)]
         sentences = sentences_of(body) if split_sentences else [(body, "")]
         is_too_long = False
         for number, (sentence, glue) in enumerate(sentences, start=1):
@@ -207,10 +204,10 @@ class LineSplitter(NamedTuple):
         if tail:
             segments[-1] = replace(segments[-1], glue=tail[: len(tail) - len(tail.lstrip())])
             segments.append(Segment.copied(tail.lstrip(), start + len(tail) - len(tail.lstrip())))
-        return Translation(source, text, segments, is_too_long, rest)
+        return Translation(source, text, segments, is_too_long, plain)
 
     def _unknown_symbols(self, text: str) -> tuple[str, str]:
-        """The emoji at both ends of a text, with the spaces beside them, if they are not in the vocabulary."""
+        """Emoji at both ends of a text that are not in the vocabulary, with the spaces beside them."""
         start, end = symbol_ends(text)
         start += len(text[start:]) - len(text[start:].lstrip())
         end = len(text[:end].rstrip())
@@ -218,19 +215,19 @@ class LineSplitter(NamedTuple):
         return (head if self._is_unknown(head) else "", tail if self._is_unknown(tail) else "")
 
     def _is_unknown(self, text: str) -> bool:
-        """Whether the vocabulary lacks one of the symbols of a text, so that the model reads bytes or [UNK]."""
+        """Whether the vocabulary lacks a symbol of a text."""
         return any(_are_unknown(self.tokenizer.pieces(character)) for character in text if is_symbol(character))
 
     def _segments(
         self, before: str, body: str, start: int, glue: str, sentences: Sequence[tuple[str, str]] = ()
     ) -> Iterator[Segment]:
-        """The segments of a text, whose sentences may be given."""
+        """Split a text, at the ends of `sentences` if they are given."""
         if not has_words(body):
             yield Segment.copied(body, start, glue)
             return
         text = before + body
         (ids,) = self.tokenizer.encode([text])
-        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may leave nothing of a line.
+        ids = ids if len(ids) > bool(before) else []  # `tokenizer.letters` may delete all of a line.
         length = len(ids) - bool(before)
         sentences = sentences or (sentences_of(body) if length > self.max_tokens else ())
         number = middle_of(sentences) if length > self.max_tokens else 0
@@ -264,7 +261,7 @@ class LineSplitter(NamedTuple):
         return sum(counts) > max(self.max_tokens, short)
 
     def _glue(self, glue: str) -> str:
-        """The text between two segments of a translation, for that between the segments of the source."""
+        """Text between two segments of the translation, from the text between the segments of the source."""
         source, target = self.languages
         if not writes_spaces(target):
             return ""
@@ -278,6 +275,6 @@ class LineSplitter(NamedTuple):
 
 
 def _are_unknown(pieces: Sequence[str]) -> bool:
-    """Whether the vocabulary has no entry for a text with these tokens, only bytes, [UNK] or the space before it."""
+    """Whether all tokens of a text are bytes or [UNK], apart from the space before it."""
     spelled = [piece for piece in pieces if piece != SPACE]
     return bool(spelled) and all(piece == UNK or piece in _BYTES for piece in spelled)

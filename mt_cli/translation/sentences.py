@@ -50,17 +50,17 @@ def _is_word_character(character: str) -> bool:
 
 
 def is_symbol(character: str) -> bool:
-    """Whether a character is an emoji or another symbol that is no punctuation and in no formula, or invisible.
+    """Whether a character is invisible, or an emoji or a symbol outside of punctuation and formulas.
 
-    Joiners inside words are neither.
+    Joiners inside words are not symbols.
     """
     return unicodedata.category(character) in ("So", "Co", "Cn") or _INVISIBLE.match(character) is not None
 
 
 def symbol_ends(text: str) -> tuple[int, int]:
-    """Length of the symbols that a text with words begins with, and index of the symbols that it ends with.
+    """End of the symbols at the start of a text, and start of the symbols at its end; the text has words.
 
-    Spaces and punctuation between the symbols belong to them, and so does punctuation at both ends of the text.
+    Spaces and punctuation among the symbols count as symbols, and so does punctuation at both ends of the text.
     """
     first, last = _first_word(text), _last_word(text)
     start = max((index + 1 for index in range(first) if is_symbol(text[index])), default=0)
@@ -80,10 +80,11 @@ def _last_word(text: str) -> int:
 
 
 def sentences_of(text: str) -> list[tuple[str, str]]:
-    """The sentences of a text, each with the space between it and the next.
+    """Sentences of a text, each with the space that follows it.
 
-    A full stop ends no sentence after an initial, an ordinal number, or a common abbreviation of European languages. If
-    that is wrong, two sentences stay together, which does no harm. Marks and emoji alone are no sentence.
+    A full stop does not end a sentence after an initial, an ordinal number, or a common abbreviation of European
+    languages. Where this is wrong, two sentences stay together, which does no harm. Marks and emoji alone are no
+    sentence.
     """
     sentences, start = [], 0
     first, last = _first_word(text), _last_word(text)
@@ -97,22 +98,24 @@ def sentences_of(text: str) -> list[tuple[str, str]]:
 
 
 def middle_of(sentences: Sequence[tuple[str, str]]) -> int:
-    """Number of sentences before the end of a sentence that is nearest to the middle of the text; 0 if there is one."""
+    """Number of sentences before the sentence end that is nearest to the middle of a text; 0 for a single sentence."""
     ends = list(accumulate(len(sentence) + len(between) for sentence, between in sentences))
     return min(range(1, len(ends)), key=lambda number: abs(2 * ends[number - 1] - ends[-1]), default=0)
 
 
 def split_point(text: str) -> tuple[int, str]:
-    """The best index to split a long text at, and the space there, if any.
+    """Best index to split a long text at, and the space there, if any.
 
-    Ends of sentences are preferred to commas, and commas to spaces; among equals, the nearest to the middle is taken.
-    Both parts have words, if that is possible.
+    Ends of sentences are preferred to commas, and commas to spaces; then the index nearest to the middle is taken. Both
+    parts have words, if that is possible.
     """
     middle = len(text) // 2
     first, last = _first_word(text), _last_word(text)
-    found = [list(pattern.finditer(text)) for pattern in _BREAKS]
-    between_words = [[match for match in breaks if first < match.start() and match.end() <= last] for breaks in found]
-    for is_last, breaks in zip((False, False, True) * 2, [*between_words, *found], strict=True):
+    breaks_by_kind = [list(pattern.finditer(text)) for pattern in _BREAKS]
+    between_words = [
+        [match for match in breaks if first < match.start() and match.end() <= last] for breaks in breaks_by_kind
+    ]
+    for is_last, breaks in zip((False, False, True) * 2, [*between_words, *breaks_by_kind], strict=True):
         if breaks:
             nearest = min(breaks, key=lambda match: abs(match.start() - middle))
             if is_last or len(text) // 8 <= nearest.start() <= len(text) - len(text) // 8:
@@ -121,18 +124,18 @@ def split_point(text: str) -> tuple[int, str]:
 
 
 def units(text: str) -> list[tuple[int, int]]:
-    """Start and end of each word; in scripts without spaces, of each character with its combining marks."""
-    found: list[tuple[int, int]] = []
+    """Start and end of each word or, in scripts without spaces, of each character with its combining marks."""
+    spans: list[tuple[int, int]] = []
     was_alone = False
     for index, character in enumerate(text):
         if character.isspace():
             continue
-        follows = bool(found) and found[-1][1] == index
+        follows = bool(spans) and spans[-1][1] == index
         is_mark = follows and unicodedata.category(character).startswith("M")
         is_alone = was_alone if is_mark else _SPACELESS.match(character) is not None
         if is_mark or (follows and not is_alone and not was_alone):
-            found[-1] = (found[-1][0], index + 1)
+            spans[-1] = (spans[-1][0], index + 1)
         else:
-            found.append((index, index + 1))
+            spans.append((index, index + 1))
         was_alone = is_alone
-    return found
+    return spans

@@ -1,4 +1,4 @@
-"""Lines to translations: in blocks, in the order of the lines, shared out by several processes."""
+"""Translation of many lines: in blocks, in order, by one or several processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_BLOCK, _LARGEST_BLOCK = 32, 2048
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lines in blocks that are translated together; the first blocks are small, so that results appear soon."""
+    """Group lines into blocks that are translated together; the first blocks are small, so that results appear soon."""
     iterator, size = iter(lines), _FIRST_BLOCK
     while block := list(islice(iterator, size)):
         yield block
@@ -24,13 +24,13 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def translated(translator: Translator, lines: list[str], search: dict[str, Any], group: Group) -> list[Translation]:
-    """The translations of lines, which the processes of a group share out; the main one alone gets them."""
-    found = group.map_shares(lambda share: translator.translate_fully(share, **search), lines)
-    return group.on_main(lambda: found) or []
+    """Translate lines, shared among the processes of a group; only the main process gets the translations."""
+    translations = group.map_shares(lambda share: translator.translate_fully(share, **search), lines)
+    return group.on_main(lambda: translations) or []
 
 
 def format_json(item: Translation) -> str:
-    """A translation with its details as one line of JSON."""
+    """One line of JSON with a translation and its details."""
     assert item.details is not None
     row = {
         "source": item.source,
@@ -44,3 +44,15 @@ def format_json(item: Translation) -> str:
         "word_alignment": item.details.word_alignment,
     }
     return json.dumps(row, ensure_ascii=False)
+
+
+def format_texts(num_best: int, item: Translation) -> str:
+    """One line per hypothesis; missing hypotheses are empty lines, so that output lines match input lines."""
+    texts = [text for text, _ in item.hypotheses[:num_best]]
+    return "\n".join(texts + [""] * (num_best - len(texts)))
+
+
+def format_alignment(item: Translation) -> str:
+    """Word alignment of a translation as one line, such as `0-0 1-2`."""
+    assert item.details is not None
+    return " ".join(f"{source}-{target}" for source, target in item.details.word_alignment)

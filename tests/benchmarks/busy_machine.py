@@ -41,7 +41,7 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     from mt_cli.config.training import TrainingConfig
     from mt_cli.machine.devices import keep_memory, pick_precision
     from mt_cli.model.transformer import Transformer
-    from mt_cli.training.gradients import Gradients
+    from mt_cli.training.gradients import GradientAccumulator
     from mt_cli.training.objective import Objective
     from mt_cli.training.optimizer import build_optimizer
     from mt_cli.training.steps import Position, optimization_steps
@@ -55,7 +55,7 @@ def steps_per_second(num_threads: int, seconds: float) -> float:
     pairs = MixedPairs(EncodedPairs.from_ids(*sides), [1.0], config.tokens_per_batch, 1)
     dtype = pick_precision("auto", torch.device("cpu"))
     optimizer = build_optimizer(model, config)
-    gradients = Gradients(Objective(model, config), dtype)
+    gradients = GradientAccumulator(Objective(model, config), dtype)
     steps = optimization_steps(gradients, optimizer, pairs, config, lambda step: 1e-4, Position())
     for _ in range(3):
         next(steps)

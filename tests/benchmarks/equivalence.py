@@ -39,7 +39,7 @@ def be_plain() -> None:
     attention.attend = attend
     transformer.drop = positions.drop = lambda x, rate: F.dropout(x, rate)
     transformer.add_dropped = lambda x, y, rate: x + F.dropout(y, rate)
-    attention.take_rows = lambda x, rows, cells: x[rows]
+    attention.take_rows = lambda x, rows, slots: x[rows]
     objective.fused_loss = loss
 
 

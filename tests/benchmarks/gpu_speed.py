@@ -30,7 +30,7 @@ from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.machine.devices import describe_hardware, pick_device, pick_precision, seed_everything
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.averaging import in_format
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
@@ -71,7 +71,7 @@ def training_speed(model: Transformer, preset: str, dtype: torch.dtype, options:
     """Target tokens per second of training a model with the options of its preset."""
     config = TrainingConfig(**{**PRESETS[preset]["training"], "batch_tokens": options.batch_tokens})
     device, objective = next(model.parameters()).device, Objective(model, config)
-    optimizer, gradients = build_optimizer(model, config), Gradients(objective, dtype)
+    optimizer, gradients = build_optimizer(model, config), GradientAccumulator(objective, dtype)
     pairs = some_pairs(max(200, 20 * options.batch_tokens // LONGEST), PRESETS[preset]["tokenizer"]["vocab_size"])
     mixed = MixedPairs(pairs, [1.0], options.batch_tokens, config.seed)
     steps: Iterator[StepReport] = optimization_steps(gradients, optimizer, mixed, config, lambda step: 1e-5, Position())

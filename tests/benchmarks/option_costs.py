@@ -26,7 +26,7 @@ from mt_cli.machine.devices import keep_memory, pick_precision
 from mt_cli.model.trainable import add_adapters
 from mt_cli.run.setup import new_model
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport, optimization_steps
@@ -79,7 +79,7 @@ class Trainer:
         if config.init.adapter_rank is not None:
             add_adapters(model, config.init)
         training = config.training
-        gradients = Gradients(Objective(model, training), pick_precision("auto", torch.device("cpu")))
+        gradients = GradientAccumulator(Objective(model, training), pick_precision("auto", torch.device("cpu")))
         optimizer, pairs = build_optimizer(model, training), training_pairs(data, config)
         self._average = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         self._reports: Iterator[StepReport] = optimization_steps(

@@ -26,7 +26,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.machine.devices import keep_memory, pick_device, pick_precision
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 
@@ -63,7 +63,7 @@ def measure(
     )
     objective = Objective(Transformer(config, VOCAB_SIZE, VOCAB_SIZE).to(device), training).train()
     optimizer = build_optimizer(objective, training)
-    gradients = Gradients(objective, pick_precision("auto", device))
+    gradients = GradientAccumulator(objective, pick_precision("auto", device))
     batch = batch_of(length, batch_tokens).to(device)
     rates = []
     for _ in range(steps + 3):

@@ -152,9 +152,9 @@ def batches_for_peers(folder: Path, steps: int) -> Path:
     batches = [collate(each.pairs, each.indices) for each, _ in zip(placed, range(steps), strict=False)]
     saved = [
         {
-            "src": each.source.grid.padded(each.source.ids),
-            "tgt": each.target.grid.padded(each.target.ids),
-            "label": each.target.grid.padded(each.tgt_output_ids),
+            "src": each.source.layout.padded(each.source.ids),
+            "tgt": each.target.layout.padded(each.target.ids),
+            "label": each.target.layout.padded(each.tgt_output_ids),
         }
         for each in batches
     ]

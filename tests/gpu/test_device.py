@@ -15,12 +15,11 @@ from mt_cli.batching.encoded import EncodedPairs
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding.constraints import FREE, Constraints
-from mt_cli.decoding.search import Beams, Paths
-from mt_cli.machine.devices import seed_device
+from mt_cli.decoding.search import Beams, Samples
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
 from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
+from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, optimization_steps
@@ -77,7 +76,9 @@ def steps_of(model, dtype, pairs, **options):
     objective = Objective(model, config)
     mixed = MixedPairs(pairs, [1.0], config.tokens_per_batch, config.seed)
     optimizer = build_optimizer(objective, config)
-    return optimization_steps(Gradients(objective, dtype), optimizer, mixed, config, lambda step: 1e-3, Position())
+    return optimization_steps(
+        GradientAccumulator(objective, dtype), optimizer, mixed, config, lambda step: 1e-3, Position()
+    )
 
 
 def test_the_mode_that_forbids_waiting_notices_a_read():
@@ -123,7 +124,7 @@ def test_a_step_of_a_search_never_waits_for_the_device(dtype, options):
     if num_beams == 1:
         scores = torch.zeros(5, 1, device=CUDA)
         ids = torch.zeros(5, 1, 0, dtype=torch.int64, device=CUDA)
-        state = Paths(ids, scores, scores == 0, scores.new_empty(5, 1, 0))
+        state = Samples(ids, scores, scores == 0, scores.new_empty(5, 1, 0))
     with torch.inference_mode():
         cache = model.start(torch.full((5, 7), EOS_ID, device=CUDA), num_beams)
         tokens = torch.full((5 * num_beams,), SOS_ID, device=CUDA)
@@ -154,7 +155,7 @@ def gradient_of(model, batch, **options):
     model.zero_grad()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    gradients = Gradients(Objective(model, TrainingConfig()).train(), torch.float32)
+    gradients = GradientAccumulator(Objective(model, TrainingConfig()).train(), torch.float32)
     gradients.accumulate([batch], batch.num_target_tokens)
     flat = torch.cat([weight.grad.flatten() for weight in gradients.parameters]).cpu()
     return flat, gradients.num_splits, torch.cuda.max_memory_allocated()
@@ -189,49 +190,6 @@ def test_the_largest_batch_that_fits_is_found_and_fits():
         found = largest_batch(fits, 1_024, 2**20)
         assert 1_024 <= found < 2**20 and not fits(2 * found)
     assert fits(found) and all(weight.grad is None for weight in model.parameters())
-
-
-def test_the_graph_of_a_step_has_the_gradient_of_the_step():
-    model = a_model(dropout=0.0)
-    batch = collate(some_pairs(50, 20, 500), range(50)).to(CUDA)
-    gradients = Gradients(Objective(model, TrainingConfig()).train(), torch.bfloat16)
-
-    def accumulate():
-        model.zero_grad()
-        gradients.accumulate([batch], batch.num_target_tokens)
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # As the documentation of `torch.cuda.graph` says, before a capture.
-        for _ in range(3):
-            accumulate()
-    torch.cuda.current_stream().wait_stream(stream)
-    expected = [weight.grad.clone() for weight in gradients.parameters]
-    graph = torch.cuda.CUDAGraph()
-    model.zero_grad()
-    with torch.cuda.graph(graph):
-        accumulate()
-    for weight in gradients.parameters:
-        weight.grad.zero_()
-    graph.replay()
-    torch.cuda.synchronize()
-    for weight, other in zip(gradients.parameters, expected, strict=True):
-        assert torch.allclose(weight.grad, other, atol=1e-4, rtol=1e-2)
-
-
-def test_doctor_shows_the_device(mt):
-    _, out, err = mt("doctor")
-    assert "cuda:0" in out + err and torch.cuda.get_device_properties(0).name in out + err
-
-
-@NEEDS_TWO
-@pytest.mark.parametrize("index", [0, 1])
-def test_random_numbers_of_a_step_are_those_of_its_own_device(index):
-    device, numbers = torch.device("cuda", index), []
-    for _ in range(2):
-        seed_device(device, 1, 2, 3)
-        numbers.append(torch.rand(5, device=device))
-    assert torch.equal(*numbers)
 
 
 @NEEDS_TWO

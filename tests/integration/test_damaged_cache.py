@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from mt_cli.config.loading import parse_config
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
-from mt_cli.features.data_check.known import known_problems
+from mt_cli.features.data_check.problems import find_problems
 from mt_cli.machine.console import say
 
 DAMAGES = {
@@ -55,7 +55,7 @@ def test_a_damaged_file_of_the_cache_changes_nothing(quick_tree, corpus, tmp_pat
 
     def content():
         data, cache = prepare(config, Cache(tmp_path / ".cache", say)), Cache(tmp_path / ".cache", say)
-        return content_of(data), known_problems(data.corpora, config, cache)
+        return content_of(data), find_problems(data.corpora, config, cache)
 
     expected = content()
     files = sorted(path for path in (tmp_path / ".cache").rglob("*") if path.is_file())

@@ -77,57 +77,10 @@ def test_one_model_translates_in_both_directions_and_has_a_score_for_each(mt, tw
     assert mt("train", "--config", "two.yaml")[0] == 0, "a finished run is not trained again"
 
 
-def test_a_model_for_one_direction_knows_its_target_and_refuses_others(mt, two_directions, tmp_path):
-    text = (
-        CONFIG.replace("FOLDER", str(two_directions))
-        .replace("tag: to_target", "")
-        .replace("max_epochs: 25", "max_epochs: 1")
-    )
-    (tmp_path / "one.yaml").write_text(text.replace("both_directions: true", ""), encoding="utf-8")
-    assert mt("train", "--config", "one.yaml")[0] == 0
-    assert mt("translate", "--to", "deu", "one")[0] == 0
-    status, _, err = mt("translate", "--to", "en", "eins")
-    assert status == 2 and "this model translates from en to de only" in err
-
-
-def test_models_for_one_and_for_several_directions_are_compared_in_the_direction_of_the_test(
-    mt, two_directions, tmp_path
-):
-    text = CONFIG.replace("FOLDER", str(two_directions))
-    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
-    one = text.replace("tag: to_target", "").replace("both_directions: true", "").replace("name: two", "name: one")
-    (tmp_path / "one.yaml").write_text(one, encoding="utf-8")
-    for name in ("one", "two"):
-        assert mt("train", "--config", f"{name}.yaml", "--set", "training.max_epochs=12")[0] == 0
-    files = ("--source", two_directions / "valid.en", "--reference", two_directions / "valid.de")
-    own = {name: json.loads(mt("evaluate", "--run", f"runs/{name}", *files, "--to", "de", "--json")[1])["chrf"]["score"]
-           for name in ("one", "two")}  # fmt: skip
-    assert own["one"] > 20 and own["two"] > 20
-    for name, other in (("one", "two"), ("two", "one")):
-        compare = ("evaluate", "--run", f"runs/{name}", "--against", f"runs/{other}", "--json", "--to", "de")
-        for test in (files, ("--split", "valid")):
-            status, out, err = mt(*compare, *test)
-            found = json.loads(out)
-            assert status == 0 and "note: no target" not in err, err
-            assert (found["chrf"]["score"], found["against"]["chrf"]["score"]) == (own[name], own[other])
-    status, _, err = mt("evaluate", "--run", "runs/two", "--against", "runs/one", "--split", "valid")
-    assert status == 2 and "the languages must agree" in err
-
-
-def test_one_direction_of_a_test_set_can_be_scored(mt, two_directions, tmp_path):
-    text = CONFIG.replace("FOLDER", str(two_directions)).replace("max_epochs: 25", "max_epochs: 2")
-    (tmp_path / "two.yaml").write_text(text, encoding="utf-8")
-    assert mt("train", "--config", "two.yaml")[0] == 0
-    whole = json.loads(mt("evaluate", "--run", "runs/two", "--json")[1])
-    part = json.loads(mt("evaluate", "--run", "runs/two", "--to", "en", "--json")[1])
-    assert (part["split"], part["num_sentences"]) == ("valid.en", whole["num_sentences"] / 2)
-    assert part["chrf"] == whole["directions"]["de-en"]["chrf"] and "directions" not in part
-    assert mt("evaluate", "--run", "runs/two", "--to", "de", "--split", "none")[0] == 2
-    pair = ("eins zwei", "one two")
-    scores = [mt("score", "--run", "runs/two", *pair), mt("score", "--run", "runs/two", "--to", "en", *pair)]
-    assert scores[0][0] == scores[1][0] == 0 and scores[0][1] != scores[1][1]
-    assert "no target language is chosen" in scores[0][2] and "note" not in scores[1][2]
-    assert scores[1][1] == mt("score", "--run", "runs/two", f"<2en> {pair[0]}", pair[1])[1]
+def test_a_model_for_one_direction_knows_its_target_and_refuses_others(mt, trained):
+    assert mt("translate", "--run", trained, "--to", "xx", "one")[0] == 0
+    status, _, err = mt("translate", "--run", trained, "--to", "en", "one")
+    assert status == 2 and "--to en" in err and "from en to xx only" in err
 
 
 CHILD = """
@@ -149,9 +102,10 @@ evaluation: {num_resamples: 10}
 
 @pytest.fixture(scope="module")
 def lineage(two_directions, tmp_path_factory):
-    """A folder with a model for both directions and a child of each direction, one with adapters; what each printed."""
+    """A folder with models for both directions and for one, and a child of each direction; what each printed."""
     folder = tmp_path_factory.mktemp("lineage")
-    texts = {"two": CONFIG}
+    one = CONFIG.replace("tag: to_target", "").replace("both_directions: true", "").replace("name: two", "name: one")
+    texts = {"two": CONFIG, "one": one}
     for name, source, target, rank in (("forward", "en", "de", "null"), ("back", "de", "en", "2")):
         text = CHILD.replace("NAME", name).replace("RANK", rank).replace("runs/two", str(folder / "runs/two"))
         texts[name] = text.replace("SOURCE", source).replace("TARGET", target)
@@ -168,6 +122,49 @@ def mt_in(mt, lineage, monkeypatch):
     """`mt` in the folder of the lineage."""
     monkeypatch.chdir(lineage[0])
     return mt
+
+
+def test_models_for_one_and_for_several_directions_are_compared_in_the_direction_of_the_test(mt_in, two_directions):
+    files = ("--source", two_directions / "valid.en", "--reference", two_directions / "valid.de")
+    scores = {
+        name: json.loads(mt_in("evaluate", "--run", f"runs/{name}", *files, "--to", "de", "--json")[1])["chrf"]["score"]
+        for name in ("one", "two")
+    }
+    assert min(scores.values()) > 20
+    for name, baseline in (("one", "two"), ("two", "one")):
+        compare = ("evaluate", "--run", f"runs/{name}", "--against", f"runs/{baseline}", "--json", "--to", "de")
+        for test in (files, ("--split", "valid")):
+            status, out, err = mt_in(*compare, *test)
+            result = json.loads(out)
+            assert status == 0 and "note: no target" not in err, err
+            assert (result["chrf"]["score"], result["against"]["chrf"]["score"]) == (scores[name], scores[baseline])
+    status, _, err = mt_in("evaluate", "--run", "runs/two", "--against", "runs/one", "--split", "valid")
+    assert status == 2 and "the languages must agree" in err
+
+
+def test_one_direction_of_a_test_set_can_be_scored(mt_in):
+    whole = json.loads(mt_in("evaluate", "--run", "runs/two", "--json")[1])
+    part = json.loads(mt_in("evaluate", "--run", "runs/two", "--to", "en", "--json")[1])
+    assert (part["split"], part["num_sentences"]) == ("valid.en", whole["num_sentences"] / 2)
+    assert part["chrf"] == whole["directions"]["de-en"]["chrf"] and "directions" not in part
+    assert mt_in("evaluate", "--run", "runs/two", "--to", "de", "--split", "none")[0] == 2
+    score, (source, target) = ("score", "--run", "runs/two"), ("eins zwei", "one two")
+    default, tagged = mt_in(*score, source, target), mt_in(*score, f"<2en> {source}", target)
+    english = mt_in(*score, "--to", "en", source, target)
+    assert default[0] == english[0] == 0 and default[1] != english[1] == tagged[1]
+    assert "no target language is chosen" in default[2] and "note" not in english[2]
+
+
+def test_each_tag_is_searched_with_its_length_penalty(mt_in):
+    penalties = {"<2de>": 2.0, "<2en>": 0.25}
+    for tag, penalty in penalties.items():
+        translate = ("translate", "--run", "runs/two", "one two", "--tag", tag, "--json")
+        beams = ("--beam-size", 3, "--set")
+        by_tag = mt_in(*translate, *beams, f"decoding.length_penalties={json.dumps(penalties)}")[1]
+        assert by_tag == mt_in(*translate, *beams, f"decoding.length_penalty={penalty}")[1]
+        assert by_tag != mt_in(*translate, "--beam-size", 3)[1], "the score depends on the penalty"
+    status, _, err = mt_in("translate", "--run", "runs/two", "one", "--set", "decoding.length_penalties={<2yy>: 1}")
+    assert status == 2 and "<2yy>" in err and "<2de>, <2en>" in err
 
 
 @pytest.mark.parametrize(("name", "source", "target"), [("forward", "en", "de"), ("back", "de", "en")])

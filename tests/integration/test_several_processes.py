@@ -56,9 +56,9 @@ with launched_group() as group:
     atexit.register(print, "released")
     raise InputError("wrong data")
 """
-    found = run_together(body)
-    assert [output for _, output, _ in found] == ["released\n"] * 2
-    assert [status for status, _, _ in found] == [2, 2], found
+    results = run_together(body)
+    assert [output for _, output, _ in results] == ["released\n"] * 2
+    assert [status for status, _, _ in results] == [2, 2], results
     assert (tmp_path / "status").read_text() == "2"
 
 
@@ -72,10 +72,10 @@ with launched_group() as group:
     for _ in range(1000):
         group.all_reduce([torch.ones(10)])
 """
-    found = run_together(body, 3)
-    assert [status for status, _, _ in found] == [2, 2, 2]
-    assert "wrong data" in found[failing][2]
-    assert [err for number, (_, _, err) in enumerate(found) if number != failing] == ["", ""]
+    results = run_together(body, 3)
+    assert [status for status, _, _ in results] == [2, 2, 2]
+    assert "wrong data" in results[failing][2]
+    assert [err for rank, (_, _, err) in enumerate(results) if rank != failing] == ["", ""]
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -89,11 +89,11 @@ with launched_group(if_lost="start again") as group:
     for _ in range(1000):
         group.all_reduce([torch.ones(10)])
 """
-    found = run_together(body, 3)
-    messages = [err for _, _, err in found if err]
+    results = run_together(body, 3)
+    messages = [err for _, _, err in results if err]
     assert len(messages) == 1 and "another process has ended" in messages[0]
     assert messages[0].splitlines()[-1].endswith("; start again")
-    assert all(status not in (0, None) for status, _, _ in found)
+    assert all(status not in (0, None) for status, _, _ in results)
 
 
 def test_a_reader_that_left_is_no_failure_of_the_others(run_together):
@@ -105,9 +105,9 @@ with launched_group() as group:
     for _ in range(1000):
         group.all_reduce([torch.ones(10)])
 """
-    found = run_together(body)
-    assert [status for status, _, _ in found] == [0, 0], found
-    assert found[1][2] == ""
+    results = run_together(body)
+    assert [status for status, _, _ in results] == [0, 0], results
+    assert results[1][2] == ""
 
 
 def test_processes_that_are_started_again_find_each_other_and_know_their_launch(run_together):
@@ -122,9 +122,9 @@ with launched_group() as group:
 """
     launches = set()
     for restarts in range(3):
-        found = run_together(body, restarts=restarts)
-        assert [(status, err) for status, _, err in found] == [(0, ""), (0, "")]
-        launches |= {output for _, output, _ in found}
+        results = run_together(body, restarts=restarts)
+        assert [(status, err) for status, _, err in results] == [(0, ""), (0, "")]
+        launches |= {output for _, output, _ in results}
     assert len(launches) == 1 and launches != {"\n"}
 
 
@@ -150,46 +150,6 @@ def test_a_machine_whose_name_has_no_address_can_launch(fork_server, tmp_path):
     assert fork_server.wait() == [0], (tmp_path / "stream.2").read_text()
 
 
-LATE = """
-import sys, time
-from torch.distributed import Store
-import torch.distributed.rendezvous
-
-class LateStore(Store):
-    # It answers late while the processes connect, so the first process is ready long before the second.
-    def __init__(self, store):
-        super().__init__()
-        self._store = store
-
-    def get(self, key):
-        time.sleep("group" in key)
-        return self._store.get(key)
-
-    def has_extended_api(self):
-        return False
-
-def delegate(name):
-    return lambda self, *arguments: getattr(self._store, name)(*arguments)
-
-for name in ("set", "add", "wait", "check", "set_timeout"):
-    setattr(LateStore, name, delegate(name))
-
-def late(*arguments, **options):
-    for store, rank, number in rendezvous(*arguments, **options):
-        yield LateStore(store) if rank == 1 else store, rank, number
-
-module = sys.modules["torch.distributed.rendezvous"]
-rendezvous, module.rendezvous = module.rendezvous, late
-with launched_group() as group:
-    print("joined", flush=True)
-    os._exit(0)
-"""
-
-
-def test_no_process_ends_before_all_have_joined(run_together):
-    assert [found[:2] for found in run_together(LATE)] == [(0, "joined\n")] * 2
-
-
 STOPPED = """
 import signal
 from torch.distributed import PrefixStore
@@ -211,5 +171,5 @@ with launched_group() as group:
 
 
 def test_a_process_that_is_stopped_while_it_ends_has_the_status_of_the_first_failure(run_together):
-    found = run_together(STOPPED)
-    assert [status for status, *_ in found] == [2, 2], found
+    results = run_together(STOPPED)
+    assert [status for status, *_ in results] == [2, 2], results

@@ -8,102 +8,58 @@ import yaml
 
 from mt_cli.cli.streams import prompted_lines
 
-FINE = ("there", "there", "there")
 COMMANDS = {
     "help": "--help",
-    "version": "--version",
     "train": "train --config tiny.yaml --fresh --set training.max_steps=2",
     "translate": "translate one.two. --run RUN",
     "tokenize": "tokenize one.two. --run RUN",
-    "tokenizers": "tokenize --config tiny.yaml",
     "score": "score one. ONE. --run RUN",
     "evaluate": "evaluate --source in.en --reference in.xx --run RUN",
     "data check": "data check --config tiny.yaml",
-    "data show": "data show --config tiny.yaml -n 1",
-    "inspect": "inspect --run RUN --output pictures",
     "report": "report --run RUN --output page.html",
     "export": "export --run RUN --output exported --format bundle",
     "doctor": "doctor",
 }
 WITHOUT_RESULTS = ("train", "export")
-
-
-@pytest.fixture
-def command(trained, quick_tree, tiny_config, tmp_path):
-    """The words of a command line by its name."""
-    (tmp_path / "in.en").write_text("one.\ntwo.\n", encoding="utf-8")
-    (tmp_path / "in.xx").write_text("ONE.\nTWO.\n", encoding="utf-8")
-    return lambda name: [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
-
-
-def lines_of(out):
-    """The number of lines, and the first line, which does not depend on the time."""
-    return out.count("\n"), out.partition("\n")[0]
-
-
 STATES = {
-    ("closed", "there", "closed"): None,
-    ("there", "there", "full"): None,
-    ("there", "there", "left"): None,
-    ("there", "left", "there"): None,
-    ("there", "closed", "there"): "bad file descriptor",
-    ("there", "full", "there"): "no space left on device",
-    ("closed", "closed", "closed"): None,
+    ("there", "there", "full"): False,
+    ("there", "there", "left"): False,
+    ("there", "left", "there"): False,
+    ("there", "full", "there"): True,
 }
-"""States of the standard streams, with what is said of standard output."""
-SOME_STATES = [("there", "there", "full"), ("there", "full", "there"), ("closed", "closed", "closed")]
-WITH_ALL_STATES = ("translate", "train")
-SOME_COMMANDS = ("help", "tokenize", "score", "evaluate", "data check", "report", "doctor")
+"""States of the standard streams, and whether results are lost."""
 
 
 @pytest.mark.parametrize(
     ("name", "states"),
     [
-        *(pytest.param(name, SOME_STATES, id=name) for name in SOME_COMMANDS),
-        *(pytest.param(name, STATES, id=name) for name in WITH_ALL_STATES),
-        *(
-            pytest.param(name, STATES, id=f"{name}, all states", marks=pytest.mark.slow)
-            for name in COMMANDS
-            if name not in WITH_ALL_STATES
-        ),
+        *((name, [("there", "full", "there")]) for name in COMMANDS if name not in ("translate", "train", "export")),
+        *((name, STATES) for name in ("translate", "train")),
+        *(pytest.param(name, STATES, marks=pytest.mark.slow) for name in COMMANDS),
     ],
 )
-def test_a_stream_that_is_closed_full_or_unread_affects_only_its_own_output(forked, command, tmp_path, name, states):
+def test_a_stream_that_is_full_or_unread_affects_only_its_own_output(
+    forked, trained, quick_tree, tiny_config, tmp_path, name, states
+):
+    for side, text in (("en", "one.\ntwo.\n"), ("xx", "ONE.\nTWO.\n")):
+        (tmp_path / f"in.{side}").write_text(text, encoding="utf-8")
+    words = [str(trained) if word == "RUN" else word for word in COMMANDS[name].split()]
+
     def run_with(*streams):
         shutil.rmtree(tmp_path / "exported", ignore_errors=True)
-        status, out, err = forked(*command(name), streams=streams)
+        status, out, err = forked(*words, streams=streams)
         assert "Traceback" not in err and "Exception ignored" not in err, err
-        return status, lines_of(out), err
+        return status, (out.count("\n"), out.partition("\n")[0]), err  # The first line does not depend on the time.
 
-    status, out, _ = run_with(*FINE)
+    _, expected, _ = run_with("there", "there", "there")
     has_results = name not in WITHOUT_RESULTS
-    assert status == 0 and bool(out[0]) == has_results
+    assert bool(expected[1]) == has_results
     for streams in states:
-        found, lines, err = run_with(*streams)
-        reason, is_lost = STATES[streams], streams[1] in ("closed", "full")
-        assert found == (1 if is_lost and has_results else status), streams
-        assert err.count(f"mt: standard output: {reason}\n") == int(has_results and reason is not None), streams
-        if streams[1] == "there":
-            assert lines == out, streams
-
-
-@pytest.mark.parametrize(
-    "streams", ["<&- >out 2>&-", *(pytest.param(each, marks=pytest.mark.slow) for each in ("2>&-", "2>/dev/full"))]
-)
-def test_a_process_without_standard_error_keeps_notices_out_of_results(run, trained, tmp_path, streams):
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "tiny").symlink_to(trained)  # The newest run, whose name is a notice.
-    line = f"\"$0\" -m mt_cli tokenize 'one two.' {streams}; echo status $?; [ -e out ] && cat out"
-    result = run(["bash", "-c", line, sys.executable], cwd=tmp_path, capture_output=True, encoding="utf-8")
-    assert sorted(result.stdout.splitlines()) == ["one two ￭.", "status 0"]
-    assert result.stderr == ""
-
-
-def test_a_file_that_is_opened_later_does_not_replace_a_closed_stream(forked, trained):
-    streams = ("closed", "closed", "closed")
-    assert forked("translate", "one Xerxes.", "--run", trained, "--output", "out.txt", streams=streams)[0] == 0
-    with open("out.txt", encoding="utf-8") as file:
-        assert file.read().count("\n") == 1  # And no notice of the unknown word.
+        status, lines, err = run_with(*streams)
+        is_lost = STATES[streams] and has_results
+        assert status == is_lost, streams
+        assert err.count(": no space left on device\n") == is_lost, streams
+        assert streams[1] != "there" or lines == expected, streams
 
 
 def test_a_command_finishes_its_work_if_its_results_are_not_read(forked, tiny_config):
@@ -122,7 +78,7 @@ def test_results_and_notices_are_utf8_whatever_the_encoding_of_the_streams_is(fo
     status, out, _ = forked("data", "show", "--config", "c.yaml", "-n", "1", encoding=encoding)
     assert status == 0 and "perché" in out and "なぜ" in out
     status, _, err = forked("data", "show", "--config", "perché", encoding=encoding)
-    assert (status, err) == (2, "mt: perché: no such config file\n")
+    assert status == 2 and err.startswith("mt: perché: ")
 
 
 def test_arguments_are_utf8_in_a_locale_that_is_not(run, forked, root, trained):
@@ -134,7 +90,7 @@ def test_arguments_are_utf8_in_a_locale_that_is_not(run, forked, root, trained):
         assert (result.stdout.decode("utf-8"), result.stderr) == ("[UNK] ￭.\n", b"")
     else:  # PyTorch cannot be imported from such a folder there.
         assert result.returncode == 2 and b"use UTF-8 (PYTHONUTF8=1)" in result.stderr
-    arguments = (os.fsencode(each).decode("ascii", "surrogateescape") for each in ("perché.", "--side", "è"))
+    arguments = (os.fsencode(text).decode("ascii", "surrogateescape") for text in ("perché.", "--side", "è"))
     status, _, err = forked("tokenize", "--run", trained, *arguments, encoding="ascii")  # As Python decodes them there.
     assert status == 2 and "Traceback" not in err
 
@@ -144,15 +100,12 @@ def test_arguments_are_utf8_in_a_locale_that_is_not(run, forked, root, trained):
     [
         ("translate X", "sentences"),
         ("translate a --tag X", "--tag"),
-        ("translate a --prefix X", "--prefix"),
         ("translate a --set decoding.unk=X", "--set"),
         ("tokenize a X", "sentences"),
         ("inspect X", "sentence"),
-        ("score a X", "texts"),
         ("translate a --run X", "--run"),
         ("train --config c.yaml --set name=X", "--set"),
         ("report --against X", "--against"),
-        ("report --compare X", "--compare"),
         ("evaluate --against X", "--against"),
     ],
 )
@@ -161,7 +114,7 @@ def test_an_argument_that_is_not_utf8_is_refused_by_its_name(mt, trained, argume
     is_complete = "--run" in words or words[0] == "train"
     status, out, err = mt(*words, *(() if is_complete else ("--run", trained)))
     assert (status, out) == (2, "")
-    assert err.startswith(f"mt: {name}: ") and "is not UTF-8 (0xE9)" in err
+    assert err.startswith(f"mt: {name}: ") and "0xE9" in err
 
 
 @pytest.mark.parametrize("option", ["--input", "--output", "--attention", "--alignment"])
@@ -181,9 +134,7 @@ def test_no_name_or_text_sends_control_characters_to_the_terminal(forked, traine
         ("translate", f"one {bad}."),
         ("translate", "one.", "--run", bad),
         ("translate", "--input", bad),
-        ("translate", "one.", "--device", bad),
         ("translate", "one.", f"--{bad}"),
-        ("train", "--config", bad),
         ("data", "check", "--config", bad, "--set", f"{bad}=1"),
         (bad,),
     ):
@@ -191,37 +142,21 @@ def test_no_name_or_text_sends_control_characters_to_the_terminal(forked, traine
         assert err and all(character == "\n" or character.isprintable() for character in err), (arguments, err)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("translate text.txt", "text.txt: this is a file; translate its lines with --input text.txt"),
-        ("tokenize text.txt", "text.txt: this is a file; give the sentences"),
-        ("inspect text.txt", "text.txt: this is a file; give the sentence"),
-        ("score text.txt more.txt", "--source text.txt --target more.txt"),
-    ],
-)
-def test_a_file_in_the_place_of_a_sentence_is_refused(mt, trained, tmp_path, arguments, words):
-    for name in ("text.txt", "more.txt"):
-        (tmp_path / name).write_text("one.\n", encoding="utf-8")
-    status, out, err = mt(*arguments.split(), "--run", trained)
-    assert (status, out) == (2, "") and words in err
+@pytest.mark.parametrize("command", ["translate", "tokenize", "inspect", "score"])
+def test_a_file_in_the_place_of_a_sentence_is_refused(mt, trained, tmp_path, command):
+    (tmp_path / "text.txt").write_text("one.\n", encoding="utf-8")
+    status, out, err = mt(command, *["text.txt"] * (1 + (command == "score")), "--run", trained)
+    assert (status, out) == (2, "") and err.startswith("mt: text.txt: ")
     assert mt("tokenize", "text.txt one.", "--run", trained)[0] == 0
 
 
-@pytest.fixture
-def piped():
-    """A function that writes a text into a pipe and returns its name."""
-
-    def make(text):
+def test_pipes_can_replace_files_of_sentences(mt, trained):
+    def piped(text):
         reader, writer = os.pipe()
         os.write(writer, text.encode("utf-8"))
         os.close(writer)
         return f"/dev/fd/{reader}"
 
-    return make
-
-
-def test_pipes_can_replace_files_of_sentences(mt, trained, piped):
     sides = "one.\ntwo.\n", "ONE.\nTWO.\n"
     run = ("--run", trained)
     assert mt("translate", "--input", piped(sides[0]), *run)[:2] == (0, sides[1])
@@ -229,24 +164,29 @@ def test_pipes_can_replace_files_of_sentences(mt, trained, piped):
     status, out, _ = mt("evaluate", "--source", piped(sides[0]), "--reference", piped(sides[1]), "--json", *run)
     assert status == 0 and '"num_sentences": 2' in out
     status, _, err = mt("evaluate", "--source", piped(sides[0]), "--reference", piped("ONE.\n"), *run)
-    assert status == 2 and "2 lines and 1" in err
+    assert status == 2 and "--source and --reference: 2 lines and 1" in err
 
 
-def test_an_interruption_that_a_library_hides_is_one(mt, tiny_config, monkeypatch):
-    def load(*arguments):
+INTERRUPTED = """
+import builtins, os, signal, sys
+original = builtins.__import__
+def load(name, *rest):
+    if name == "mt_cli.config":
         try:
-            signal.raise_signal(signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
         except KeyboardInterrupt:
             raise ImportError("cannot load module more than once per process") from None
+    return original(name, *rest)
+builtins.__import__ = load
+sys.argv = ["mt", "train", "--config", "c.yaml"]
+from mt_cli.__main__ import main
+main()
+"""
 
-    monkeypatch.setattr("mt_cli.cli.main._is_interrupted", False)
-    monkeypatch.setattr("mt_cli.cli.train.load_config", load)
-    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)  # As `mt_cli.__main__` leaves it.
-    try:
-        status, _, err = mt("train", "--config", tiny_config)
-    finally:
-        signal.signal(signal.SIGINT, previous)
-    assert (status, err) == (130, "mt: interrupted\n")
+
+def test_an_interruption_that_a_library_hides_is_one(run, root):
+    result = run([sys.executable, "-c", INTERRUPTED], cwd=root, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "mt: interrupted\n")
 
 
 @pytest.mark.parametrize("moment", ["start", "end"])
@@ -258,10 +198,9 @@ def test_an_interruption_at_the_very_start_or_end_leaves_no_traceback(run, tmp_p
         code = f"import atexit\n@atexit.register\ndef interrupt():\n    {interrupt.replace(chr(10), '; ')}\n"
         (tmp_path / "sitecustomize.py").write_text(code, encoding="utf-8")
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
-    command = [sys.executable, "-m", "mt_cli", "--version"]
-    result = run(command, env=env, capture_output=True, text=True)
+    result = run([sys.executable, "-m", "mt_cli", "--version"], env=env, capture_output=True, text=True)
     assert result.stderr == ""
-    assert result.returncode == -2  # For a shell, 130.
+    assert result.returncode == -signal.SIGINT  # For a shell, 130.
     assert bool(result.stdout) == (moment == "end")
 
 
@@ -277,22 +216,14 @@ def test_an_interrupted_command_has_its_status_also_if_more_signals_follow(run, 
         "cli.main = interrupted\n"
         "program.main()\n"
     )
-    env = os.environ | {"PYTHONPATH": str(root)}
-    result = run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    result = run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 def test_a_typed_line_that_is_not_utf8_is_refused_and_the_next_one_is_read(monkeypatch, capsys):
-    typed = iter(["one.", "caf\udce9", "two."])
-
-    def read(prompt):
-        try:
-            return next(typed)
-        except StopIteration:
-            raise EOFError from None
-
-    monkeypatch.setattr("builtins.input", read)
+    typed = iter(["one.", "caf\udce9", "two.", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
     for stream in (sys.stdin, sys.stdout):
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     assert list(prompted_lines()) == ["one.", "two."]
-    assert "'caf\\udce9' is not UTF-8 (0xE9); set the terminal to UTF-8" in capsys.readouterr().err
+    assert "0xE9" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What only the Hugging Face hub itself can prove: run with `pytest -m network -n 0 tests/network`."""
+"""Laws that need the Hugging Face hub itself: run with `pytest -m network -n 0 tests/network`."""
 
 import json
 
@@ -21,8 +21,8 @@ def test_a_dataset_is_read_once_and_then_without_a_network(forked, tmp_path, nam
     command = ("data", "check", "--config", "data.yaml", "--json")
     _, out, err = forked(*command, environment={"HF_HOME": str(tmp_path / "home")})
     assert out, err
-    found = next(row for row in json.loads(out)["corpora"] if row["corpus"] == "train")
-    assert (found["num_read"], len(found["commit"])) == (number, 40)
+    train = next(row for row in json.loads(out)["corpora"] if row["corpus"] == "train")
+    assert (train["num_read"], len(train["commit"])) == (number, 40)
     _, again, err = forked(*command, environment={"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"})
     assert again == out, err
 
@@ -39,6 +39,6 @@ def test_the_hub_accepts_a_model_card(trained):
     from huggingface_hub import ModelCard
 
     from mt_cli.features.exchange.card import model_card
-    from mt_cli.reporting.summary import RunSummary
+    from mt_cli.reporting.report import RunSummary
 
     ModelCard(model_card(RunSummary.read(trained), "cc-by-4.0")).validate()

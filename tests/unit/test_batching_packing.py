@@ -3,56 +3,44 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.batching.packing import grid_of, pack, padded_grid, round_up
+from mt_cli.batching.packing import pack, packed_layout, padded_layout, round_up
 
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=60).map(np.array)
 
 
 @given(LENGTHS, st.integers(1, 4))
-def test_rows_and_cells_are_inverse_for_tokens_and_for_their_heads(lengths, num_heads):
-    grid = grid_of(lengths)
-    for index, num in ((grid, 1), (grid.of_heads(num_heads), num_heads)):
-        rows, cells, num_rows = index.rows.flatten(), index.cells.flatten(), grid.num_tokens * num
-        assert torch.equal(rows[cells[:num_rows]], torch.arange(num_rows))
-        assert not (rows[cells[num_rows:]] < num_rows).any()
+def test_rows_and_slots_are_inverse_for_tokens_and_for_their_heads(lengths, num_heads):
+    layout = packed_layout(lengths)
+    for index, num in ((layout, 1), (layout.with_heads(num_heads), num_heads)):
+        rows, slots, num_rows = index.rows.flatten(), index.slots.flatten(), layout.num_tokens * num
+        assert torch.equal(rows[slots[:num_rows]], torch.arange(num_rows))
+        assert not (rows[slots[num_rows:]] < num_rows).any()
 
 
 @given(LENGTHS)
 def test_padding_belongs_to_empty_sequences(lengths):
-    grid = grid_of(lengths)
-    assert len(grid.positions) > grid.num_tokens
-    assert (grid.cells[grid.num_tokens :] // grid.num_positions >= grid.num_sequences).all()
-    assert grid.mask.any(dim=1).all()
-    assert grid.mask[: grid.num_sequences].sum() == grid.num_tokens == lengths.sum()
-    assert grid.positions.max() < grid.num_positions == grid.mask.shape[1]
+    layout = packed_layout(lengths)
+    assert len(layout.positions) > layout.num_tokens
+    assert (layout.slots[layout.num_tokens :] // layout.num_positions >= layout.num_sequences).all()
+    assert layout.mask.any(dim=1).all()
+    assert layout.mask[: layout.num_sequences].sum() == layout.num_tokens == lengths.sum()
+    assert layout.positions.max() < layout.num_positions == layout.mask.shape[1]
 
 
 @given(st.lists(st.lists(st.integers(4, 99), max_size=12), min_size=1, max_size=30))
-def test_packed_ids_are_the_sequences_between_their_ends(sequences):
-    grid = grid_of(np.array([len(ids) + 1 for ids in sequences]))
+def test_packed_ids_are_the_sequences_with_their_special_tokens(sequences):
+    layout = packed_layout(np.array([len(ids) + 1 for ids in sequences]))
     flat = np.array([i for ids in sequences for i in ids], dtype=np.uint16)
-    for options, expected in (({"start": 2}, lambda ids: [2, *ids]), ({"end": 3}, lambda ids: [*ids, 3])):
-        padded = grid.padded(pack(flat, grid, **options))
+    for special, at_end, expected in ((2, False, lambda ids: [2, *ids]), (3, True, lambda ids: [*ids, 3])):
+        padded = layout.padded(pack(flat, layout, special, at_end))
         assert [[i for i in row if i] for row in padded.tolist()] == [expected(ids) for ids in sequences]
 
 
-@given(st.lists(st.lists(st.integers(4, 99), max_size=12), min_size=2, max_size=30), st.data())
-def test_halves_are_the_grids_of_the_first_and_the_last_sequences(sequences, data):
-    middle = data.draw(st.integers(1, len(sequences) - 1))
-    grid = grid_of(np.array([len(ids) + 1 for ids in sequences]))
-    ids = pack(np.array([i for each in sequences for i in each], dtype=np.uint16), grid, end=3)
-    halves = grid.halves(middle)
-    for half, half_ids, expected in zip(
-        halves, grid.split_ids(ids, halves), (sequences[:middle], sequences[middle:]), strict=True
-    ):
-        assert [[i for i in row if i] for row in half.padded(half_ids).tolist()] == [[*each, 3] for each in expected]
-
-
-def test_the_grid_of_padded_ids_is_their_matrix():
-    grid = padded_grid(torch.tensor([[4, 5, 3], [3, 0, 0]]))
-    assert grid.mask.tolist() == [[True, True, True], [True, False, False]]
-    assert grid.positions.tolist() == [0, 1, 2, 0, 1, 2]
-    assert grid.of_heads(4) is grid
+def test_the_layout_of_padded_ids_is_their_matrix():
+    layout = padded_layout(torch.tensor([[4, 5, 3], [3, 0, 0]]))
+    assert layout.mask.tolist() == [[True, True, True], [True, False, False]]
+    assert layout.positions.tolist() == [0, 1, 2, 0, 1, 2]
+    assert layout.with_heads(4) is layout
 
 
 @given(st.integers(1, 100_000), st.sampled_from([8, 16]))

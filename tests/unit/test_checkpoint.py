@@ -17,7 +17,7 @@ from mt_cli.checkpoint import files
 from mt_cli.checkpoint.directory import RunDirectory, newest_run
 from mt_cli.checkpoint.files import open_checkpoint, save_checkpoint
 from mt_cli.checkpoint.state import RunState
-from mt_cli.errors import DamagedFileError, MtError, RunError
+from mt_cli.errors import DamagedFileError, RunError
 from mt_cli.machine.devices import seed_everything
 
 
@@ -85,14 +85,6 @@ def test_an_average_of_another_shape_is_refused(tmp_path, average):
     save_checkpoint(path, model, {}, optimizer, average)
     with pytest.raises(RunError, match=r"0.weight"):
         load_checkpoint(path, a_model())
-
-
-def test_a_state_without_an_average_cannot_restore_one(tmp_path):
-    path = tmp_path / "last.safetensors"
-    model, optimizer = trained_pair()
-    save_checkpoint(path, model, {}, optimizer)
-    with pytest.raises(DamagedFileError), open_checkpoint(path) as checkpoint:
-        checkpoint.restore(model, optimizer, {"0.weight": torch.zeros(4, 3)})
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
@@ -243,16 +235,9 @@ def test_where_a_file_system_has_no_locks_a_run_says_so_and_is_trained(tmp_path,
     for _ in range(2):  # The second is a run that resumes: a lock of the first would be in its way.
         with RunDirectory(tmp_path / "run").locked():
             (tmp_path / "run" / "kept").touch()
-            assert str(os.getpid()) in (tmp_path / "run" / ".lock").read_text()
     message = capsys.readouterr().err
     assert "cannot lock files" in message and os.strerror(code).lower() in message.lower()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock", "kept"]
-
-
-def test_a_lock_that_cannot_be_opened_is_refused_with_its_reason(tmp_path):
-    (tmp_path / "run" / ".lock").mkdir(parents=True)
-    with pytest.raises(MtError, match=r"run: cannot be written: .*directory"), RunDirectory(tmp_path / "run").locked():
-        pass
 
 
 def test_a_directory_moved_aside_leaves_a_locked_one(tmp_path):
@@ -274,12 +259,6 @@ def test_the_newest_run_is_the_one_whose_weights_were_written_last(tmp_path):
         directory.best_path.write_bytes(b"")
         os.utime(directory.best_path, (time.time() - age,) * 2)
     assert newest_run(tmp_path).name == "new"
-
-
-def test_a_run_moved_aside_is_never_overwritten(tmp_path):
-    for number in (1, 2):
-        (tmp_path / "run").mkdir()
-        assert RunDirectory(tmp_path / "run").move_aside().name == f"run.old-{number}"
 
 
 @pytest.mark.parametrize(

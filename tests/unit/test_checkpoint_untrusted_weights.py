@@ -151,32 +151,30 @@ def npy(array, **changes):
     return content
 
 
-STRUCTURED = np.zeros(3, [("x", "f4"), ("y", "i4")])
+DEFLATED, STORED = zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED
+DAMAGED_ARCHIVES = {
+    "expands": (npy(np.zeros(10**6)), DEFLATED, {}),
+    "declares too little": (npy(np.zeros(10**6)), DEFLATED, {"size": 900}),
+    "another compression": (npy(np.zeros(10**4)), zipfile.ZIP_BZIP2, {}),
+    "unknown compression": (npy(np.zeros(9)), STORED, {"method": 99}),
+    "encrypted": (npy(np.zeros(9)), STORED, {"flags": 1}),
+    "impossible shape": (npy(np.zeros(9), **{"(9,), ": b"(9**99,)"}), STORED, {}),
+    "large shape": (npy(np.zeros(9), **{"(9,), ": b"(10**9,"}), STORED, {}),
+    "smaller shape": (npy(np.zeros(9), **{"(9,)": b"(8,)"}), STORED, {}),
+    "structured": (npy(np.zeros(3, [("x", "f4"), ("y", "i4")])), STORED, {}),
+    "complex": (npy(np.zeros(3, "c8")), STORED, {}),
+    "whole numbers": (npy(np.zeros(3, "i8")), STORED, {}),
+    "text": (npy(np.array(["x"])), STORED, {}),
+    "cut off": (npy(np.zeros(9))[:-8], STORED, {}),
+    "no header": (b"\x93NUMPY\x03\x00" + bytes(200), STORED, {}),
+    "empty": (b"", STORED, {}),
+}
 
 
-@pytest.mark.parametrize(
-    ("content", "compression", "changes", "message"),
-    [
-        (npy(np.zeros(10**6)), zipfile.ZIP_DEFLATED, {}, "it declares 8,000,128 bytes, and has"),
-        (npy(np.zeros(10**6)), zipfile.ZIP_DEFLATED, {"size": 900}, "cannot be read"),
-        (npy(np.zeros(10**4)), zipfile.ZIP_BZIP2, {}, "compressed in an unknown way"),
-        (npy(np.zeros(9)), zipfile.ZIP_STORED, {"method": 99}, "compressed in an unknown way"),
-        (npy(np.zeros(9)), zipfile.ZIP_STORED, {"flags": 1}, "encrypted"),
-        (npy(np.zeros(9), **{"(9,), ": b"(9**99,)"}), zipfile.ZIP_STORED, {}, "cannot be read"),
-        (npy(np.zeros(9), **{"(9,), ": b"(10**9,"}), zipfile.ZIP_STORED, {}, "cannot be read"),
-        (npy(np.zeros(9), **{"(9,)": b"(8,)"}), zipfile.ZIP_STORED, {}, "cannot be read"),
-        (npy(STRUCTURED), zipfile.ZIP_STORED, {}, "a has values of type"),
-        (npy(np.zeros(3, "c8")), zipfile.ZIP_STORED, {}, "a has values of type complex64"),
-        (npy(np.zeros(3, "i8")), zipfile.ZIP_STORED, {}, "a has values of type int64"),
-        (npy(np.array(["x"])), zipfile.ZIP_STORED, {}, "a has values of type"),
-        (npy(np.zeros(9))[:-8], zipfile.ZIP_STORED, {}, "cannot be read"),
-        (b"\x93NUMPY\x03\x00" + bytes(200), zipfile.ZIP_STORED, {}, "an array of format"),
-        (b"", zipfile.ZIP_STORED, {}, "cannot be read"),
-    ],
-)
-def test_a_damaged_archive_of_arrays_is_refused_before_it_is_unpacked(tmp_path, content, compression, changes, message):
+@pytest.mark.parametrize(("content", "compression", "changes"), DAMAGED_ARCHIVES.values(), ids=DAMAGED_ARCHIVES)
+def test_a_damaged_archive_of_arrays_is_refused_before_it_is_unpacked(tmp_path, content, compression, changes):
     with_member(tmp_path / "x.npz", content, compression, **changes)
-    with pytest.raises(InputError, match=rf"x\.npz: .*{message}"):
+    with pytest.raises(InputError, match=r"x\.npz: "):
         read_arrays(tmp_path / "x.npz")
 
 

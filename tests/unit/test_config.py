@@ -1,7 +1,6 @@
 import copy
 import json
 import re
-from itertools import pairwise
 
 import jsonschema
 import pytest
@@ -114,25 +113,38 @@ def test_a_malformed_override_is_named(tmp_path, override):
         load_config(path, [override])
 
 
-def test_all_problems_are_listed_at_once():
-    text = message_for(with_values(model__d_model="x", model__dropout=2.0, training__batch_tokens=0))
-    assert "3 problems" in text
-    assert all(key in text for key in ("model.d_model", "model.dropout", "training.batch_tokens"))
+STREAM = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid": {"file": "v"}}
 
 
-def test_all_options_that_do_not_fit_together_are_listed_at_once():
-    stream = {"corpus__train": {"dataset": "d", "streaming": True}, "corpus__valid": {"file": "v"}}
-    text = message_for(with_values(**stream, training__schedule="cosine", tokenizer__sample_pairs=None))
-    missing = ["training.validate_every_steps", "training.max_steps", "tokenizer.sample_pairs"]
-    assert "3 problems" in text and re.findall(r"^  (\S+): missing; ", text, flags=re.MULTILINE) == missing
-    text = message_for(with_values(model__d_model=63, tokenizer__bpe_dropout=0.1, tokenizer__unigram_alpha=0.1))
-    assert "4 problems" in text and "\n  model: d_model: 63 is odd" in text and "\n  tokenizer: unigram_alpha: " in text
-    text = message_for(
-        with_values(decoding__top_k=5, decoding__max_length=2, decoding__min_length=3, init__freeze=["x"])
-    )
-    assert "3 problems" in text and "top_k: used only" in text and "less than min_length" in text and "init: " in text
-    text = message_for(with_values(**{**stream, "corpus__valid": {"fraction": 0.1}}, corpus__temperature=2.0))
-    assert "2 problems" in text and "sizes of streams" in text and "no share of a stream" in text
+@pytest.mark.parametrize(
+    ("changes", "keys"),
+    [
+        (
+            {"model__d_model": "x", "model__dropout": 2.0, "training__batch_tokens": 0},
+            ["model.d_model", "model.dropout", "training.batch_tokens"],
+        ),
+        (
+            STREAM | {"training__schedule": "cosine", "tokenizer__sample_pairs": None},
+            ["training.validate_every_steps", "training.max_steps", "tokenizer.sample_pairs"],
+        ),
+        (
+            {"model__d_model": 63, "tokenizer__bpe_dropout": 0.1, "tokenizer__unigram_alpha": 0.1},
+            ["tokenizer.bpe_dropout", "tokenizer.unigram_alpha", "model.num_heads", "model.d_model"],
+        ),
+        (
+            {"decoding__top_k": 5, "decoding__max_length": 2, "decoding__min_length": 3, "init__freeze": ["x"]},
+            ["init.freeze", "decoding.top_k", "decoding.max_length"],
+        ),
+        (
+            STREAM | {"corpus__valid": {"fraction": 0.1}, "corpus__temperature": 2.0},
+            ["corpus.temperature", "corpus.valid"],
+        ),
+    ],
+)
+def test_all_problems_are_listed_at_once_each_with_its_key(changes, keys):
+    text = message_for(with_values(**changes))
+    assert text.startswith(f"f.yaml: {len(keys)} problems:\n")
+    assert sorted(re.findall(r"^  (\S+): ", text, flags=re.MULTILINE)) == sorted(keys)
 
 
 def test_an_unknown_key_names_its_neighbour():
@@ -141,53 +153,65 @@ def test_an_unknown_key_names_its_neighbour():
 
 
 @pytest.mark.parametrize(
-    ("changes", "part"),
+    ("changes", "key"),
     [
-        ({"name": "../elsewhere"}, "name:"),
-        ({"name": "."}, "name:"),
-        ({"corpus__source": False}, "corpus.source: found False; it should be a valid string"),
-        ({"model__qkv_bias": "maybe"}, "model.qkv_bias: found 'maybe'; it should be a valid boolean"),
-        ({"corpus__train": {"flies": ["a", "b"]}}, "one of the keys dataset, files, file, folder, builtin"),
+        ({"name": "../elsewhere"}, "name"),
+        ({"name": "."}, "name"),
+        ({"preset": "huge"}, "preset"),
+        ({"corpus__source": False}, "corpus.source"),
+        ({"corpus__train": {"flies": ["a", "b"]}}, "corpus.train"),
         ({"corpus__train": []}, "corpus.train"),
         ({"corpus__train": {"files": ["a"]}}, "corpus.train.files"),
+        ({"corpus__train": {"files": []}}, "corpus.train.files"),
+        ({"corpus__train": {"file": "a", "columns": [1, 1]}}, "corpus.train.columns"),
+        ({"corpus__train": {"file": "a.tsv", "skip_damaged": True}}, "corpus.train.skip_damaged"),
+        ({"corpus__train": {"file": "a.tsv", "inline_codes": "keep"}}, "corpus.train.inline_codes"),
+        ({"corpus__train": [{"file": "a", "name": "x"}, {"file": "b", "name": "x"}]}, "corpus.train"),
         ({"corpus__valid": {"fraction": 1.5}}, "corpus.valid.fraction"),
         ({"corpus__valid": [{"fraction": 0.1}, {"builtin": "reverse-words"}]}, "corpus.valid"),
+        ({"corpus__valid": {"file": "a", "weight": 2.0}}, "corpus.valid"),
         ({"corpus__extra_tests": {"test": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
-        ({"training__device": "tpu"}, "unknown device 'tpu'"),
+        ({"corpus__extra_tests": {"../x": {"builtin": "reverse-words"}}}, "corpus.extra_tests"),
+        ({"training__device": "tpu"}, "training.device"),
         ({"training__learning_rate": "fast"}, "training.learning_rate"),
-        ({"training__max_epochs": None}, "nothing ends this run"),
-        (
-            {"training__schedule": "linear", "training__max_epochs": None, "training__patience": 5},
-            "set max_steps, max_",
-        ),
-        ({"training__muon_learning_rate": 0.1}, "muon_learning_rate: used only by Muon"),
-        ({"training": {"shard_model": True, "optimizer": "muon"}}, "shard_model: Muon needs whole matrices"),
-        ({"training": {"shard_model": True, "precision": "fp16"}}, "shard_model: the loss of sharded models"),
-        ({"model__num_heads": 7}, "do not divide"),
-        ({"model": {"positions": "rotary", "d_model": 20}}, "a head has 5 elements"),
-        ({"model__final_norm": False}, "final_norm: false does not work"),
-        ({"model__tie_embeddings": "all"}, "tokenizer.shared"),
-        ({"model__positions": "learned", "model__max_positions": 16}, "max_positions"),
-        ({"training__inserted_words": 0.1}, "training.inserted_words: word_level has no subwords"),
-        (
-            {"tokenizer__algorithm": "char", "training__concatenated_pairs": 0.1},
-            "training.concatenated_pairs: not with",
-        ),
-        ({"tokenizer__bpe_dropout": 0.1}, "bpe_dropout: word_level"),
-        ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "bpe_dropout: unigram"),
+        ({"model__positions": "foo"}, "model.positions"),
+        ({"training__max_epochs": None}, "training.max_epochs"),
+        ({"training": {"schedule": "linear", "max_epochs": None, "patience": 5}}, "training.schedule"),
+        ({"training__muon_learning_rate": 0.1}, "training.muon_learning_rate"),
+        ({"training": {"shard_model": True, "optimizer": "muon"}}, "training.shard_model"),
+        ({"training": {"shard_model": True, "precision": "fp16"}}, "training.shard_model"),
+        ({"training__inserted_words": 0.1}, "training.inserted_words"),
+        ({"training__concatenated_pairs": 0.1, "tokenizer__algorithm": "char"}, "training.concatenated_pairs"),
+        ({"model__qkv_bias": "maybe"}, "model.qkv_bias"),
+        ({"model__num_heads": 7}, "model.num_heads"),
+        ({"model": {"positions": "rotary", "d_model": 20}}, "model.positions"),
+        ({"model__final_norm": False}, "model.final_norm"),
+        ({"model__tie_embeddings": "all"}, "model.tie_embeddings"),
+        ({"model__positions": "learned", "model__max_positions": 16}, "model.max_positions"),
+        ({"tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
+        ({"tokenizer__algorithm": "unigram", "tokenizer__bpe_dropout": 0.1}, "tokenizer.bpe_dropout"),
         ({"tokenizer__algorithm": "bpe", "tokenizer__bpe_dropout": 1.0}, "tokenizer.bpe_dropout"),
-        ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "unigram_alpha: bpe"),
+        ({"tokenizer__algorithm": "bpe", "tokenizer__unigram_alpha": 0.0}, "tokenizer.unigram_alpha"),
+        ({"decoding__length_penalties": {"<x>": 1.0}}, "decoding.length_penalties"),
+        *(({"training__batch_tokens": size}, "training.batch_tokens") for size in (0, -4, 1.5, True, "many", None)),
+        *(({"training__max_steps": number}, "training.max_steps") for number in (2**31, -(2**63), 10**4000)),
     ],
+    ids=lambda value: f"{value!s:.40}",
 )
-def test_a_wrong_value_is_named_with_its_key(changes, part):
+def test_a_wrong_value_is_named_with_its_key(changes, key):
     text = message_for(with_values(**changes))
-    assert part in text
-    assert "\n" not in text
+    assert text.startswith(f"f.yaml: {key}: ") and "\n" not in text and len(text) < 300
 
 
 @pytest.mark.parametrize(
     ("content", "part"),
-    [("a: [1", "line 1"), ("a: 1\na: 2", "`a` occurs twice"), ("- 1", "a config is a mapping"), ("", "mapping")],
+    [
+        ("a: [1", "line 1"),
+        ("a: 1\na: 2", "line 2, .*`a` occurs twice"),
+        ("a: &x [1]\nb: *x", "line 2, .*`\\*x` is an alias"),
+        ("- 1", "a config is a mapping"),
+        ("", "mapping"),
+    ],
 )
 def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content, part):
     path = tmp_path / "c.yaml"
@@ -198,9 +222,9 @@ def test_the_error_of_a_file_that_is_no_config_names_the_line(tmp_path, content,
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "latin.yaml").write_bytes(b"name: \xe9")
-    for path, part in [("none.yaml", "no such config file"), ("latin.yaml", "not UTF-8"), (".", "directory")]:
-        with pytest.raises(ConfigError, match=part):
-            load_config(tmp_path / path)
+    for name in ("none.yaml", "latin.yaml", "."):
+        with pytest.raises(ConfigError, match=f"^{re.escape(str(tmp_path / name))}: "):
+            load_config(tmp_path / name)
 
 
 @given(
@@ -238,37 +262,15 @@ def test_ten_epochs_are_the_length_of_a_run_only_where_no_other_length_is_given(
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_a_limit_in_minutes_is_an_end_for_every_schedule(schedule):
-    parse_config(with_values(training__schedule=schedule, training__max_minutes=5), "f.yaml")
-    stream = {"dataset": "d", "streaming": True}
-    also = {"corpus__train": stream, "corpus__valid": {"file": "v"}, "training__validate_every_steps": 10}
-    parse_config(with_values(training__schedule=schedule, training__max_minutes=5, **also), "f.yaml")
-    assert "max_minutes" in message_for(with_values(training__schedule=schedule, **also))
+    stream = STREAM | {"training__validate_every_steps": 10, "training__schedule": schedule}
+    for changes in ({"training__schedule": schedule}, stream):
+        parse_config(with_values(training__max_minutes=5, **changes), "f.yaml")
+    assert "training.max_steps: " in message_for(with_values(**stream))
 
 
 def test_differences_are_dotted():
     old, new = parse_config(SMALLEST, "a"), parse_config(with_values(model__d_model=64, training__max_epochs=3), "b")
     assert differences(old, new) == {"model.d_model": (256, 64), "training.max_epochs": (10, 3)}
-
-
-@pytest.mark.parametrize("value", [0, -4, 1.5, True, "many", None])
-def test_the_size_of_a_batch_is_a_positive_number_or_auto(value):
-    assert "training.batch_tokens: found" in message_for(with_values(training__batch_tokens=value))
-
-
-def test_a_few_lines_of_aliases_cannot_expand_to_billions_of_values(tmp_path):
-    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
-    lines += [f"{b}: &{b} [{', '.join(['*' + a] * 9)}]" for a, b in pairwise("abcdefghijkl")]
-    (tmp_path / "c.yaml").write_text("\n".join(lines), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"line 5, column .*more than 30 aliases"):
-        load_config(tmp_path / "c.yaml")
-
-
-def merged(levels):
-    """A mapping of 100 keys, and mappings each of which merges the one before with itself."""
-    first = "a0: &a0 {" + ", ".join(f"k{number}: 1" for number in range(100)) + "}\n"
-    return first + "".join(
-        f"a{level}: &a{level} {{<<: [*a{level - 1}, *a{level - 1}]}}\n" for level in range(1, levels)
-    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +285,17 @@ def merged(levels):
             "[" * 3000,
             "{a: " * 3000,
         ),
-        *("? [a]\n: 1", "? {a: 1}\n: 1", "a: &a [*a]", "a: \0", "<<: 3", merged(14), "a: '"),
+        *(
+            "? [a]\n: 1",
+            "? {a: 1}\n: 1",
+            "{? [a, b]: 1}",
+            "{a: 1}: 3",
+            "[1]: 3",
+            "a: &a [*a]",
+            "a: \0",
+            "<<: 3",
+            "a: '",
+        ),
     ],
     ids=lambda text: text[:20],
 )
@@ -293,19 +305,6 @@ def test_any_yaml_is_a_tree_or_one_message(text):
     except ConfigError as error:
         assert re.match(r"x\.yaml(, line \d+, column \d+)?: not valid YAML: .", str(error)) and "\n" not in str(error)
     assert parse_yaml("a: [1, 0x1f, 1e3, 12:30, .inf, 2001-01-01]", "x.yaml")["a"][1:3] == [31, 1000.0]
-    assert len(parse_yaml(merged(3), "x.yaml")["a2"]) == 100
-
-
-def test_aliases_of_a_long_text_cannot_expand_to_gigabytes():
-    doubled = "".join(f"a{level}: &a{level} [*a{level - 1}, *a{level - 1}]\n" for level in range(1, 15))
-    with pytest.raises(ConfigError, match=r"x\.yaml, line 1, column 1: .*it has more than 2,000,000 characters"):
-        parse_yaml(f"a0: &a0 {'x' * 1000}\n{doubled}", "x.yaml")
-
-
-@pytest.mark.parametrize("number", [2**31, -(2**63), 10**4000])
-def test_numbers_of_32_bits_and_more_are_refused(number):
-    with pytest.raises(ConfigError, match=r"training.max_steps: found .* it should be less than 2,147,483,648"):
-        parse_config({**SMALLEST, "training": {"max_steps": number}}, "test")
 
 
 @pytest.mark.parametrize("value", [1e300, -1e300, float("inf"), float("nan"), 10**400])
@@ -324,28 +323,11 @@ def test_no_option_takes_a_number_that_fp32_cannot_hold(value):
 
 def test_options_that_may_change_on_resume_are_marked():
     keys = [key for key in flat(parse_config(SMALLEST, "f.yaml")) if may_change(key)]
-    assert [key.removeprefix("training.") for key in keys if key.startswith("training.")] == [
-        *("max_steps", "max_epochs", "max_minutes", "patience", "best_metric", "validate_every_steps"),
-        *(
-            "save_every_minutes",
-            "keep_last",
-            "keep_validated",
-            "average_checkpoints",
-            "tune_decoding",
-            "max_bad_steps",
-            "log_every_steps",
-            "num_samples",
-            "num_pictures",
-            "device",
-            "planned_for",
-            "recompute_layers",
-            "shard_model",
-            "num_threads",
-        ),
-    ]
-    assert [key for key in keys if key.startswith("corpus.")] == ["corpus.accept_processed"]
     assert {key.partition(".")[0] for key in keys} == {"corpus", "training", "decoding", "evaluation"}
-    assert may_change("decoding.beam_size") and may_change("evaluation.bleu_tokenizer")
+    assert [key for key in keys if key.startswith("corpus.")] == ["corpus.accept_processed"]
+    lasting = ["seed", "batch_tokens", "optimizer", "learning_rate", "schedule", "precision", "ema_decay", "r_drop"]
+    assert not any(map(may_change, [f"training.{name}" for name in lasting]))
+    assert may_change("decoding.beam_size") and may_change("training.max_steps") and may_change("training.device")
     assert not any(map(may_change, ["name", "corpus.train[0].weight", "training", "training.adam_betas[0]", "other.x"]))
 
 
@@ -401,54 +383,3 @@ def test_the_schema_and_the_loader_accept_the_same_trees(place, what, value):
         assert problems == {"value_error"} or not SCHEMA.is_valid(tree)
     else:
         assert SCHEMA.is_valid(tree)
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("training.max_epochs=abc", "training.max_epochs: found 'abc'; it should be a valid integer"),
-        ("model.dropout=2", "model.dropout: found 2; it should be less than or equal to 0.99"),
-        ("model.positions=foo", "model.positions: found 'foo'; it should be 'sinusoidal', 'learned' or 'rotary'"),
-    ],
-)
-def test_a_wrong_value_is_named_with_what_it_should_be(root, override, message):
-    with pytest.raises(ConfigError) as caught:
-        load_config(root / "configs" / "quickstart.yaml", [override])
-    assert message in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["[1, 2]", "{a: 1}"])
-def test_a_key_that_is_no_scalar_is_an_error_of_the_config(root, tmp_path, key):
-    path = tmp_path / "c.yaml"
-    path.write_text(
-        (root / "configs" / "quickstart.yaml").read_text(encoding="utf-8") + f"{key}: 3\n", encoding="utf-8"
-    )
-    with pytest.raises(ConfigError, match="unhashable key"):
-        load_config(path)
-
-
-@pytest.mark.parametrize("files", [[], ["train.tsv"]])
-def test_one_file_for_two_sides_says_which_key_takes_it(files):
-    tree = {
-        "name": "x",
-        "corpus": {"source": "en", "target": "de", "train": {"files": files}, "valid": {"fraction": 0.1}},
-    }
-    with pytest.raises(ConfigError) as caught:
-        parse_config(tree, "x.yaml")
-    message = f"corpus.train.files: found {len(files)}; give two, of source and target; `file` takes one file"
-    assert str(caught.value).count(message) == 1 and "problems" not in str(caught.value)
-
-
-def test_an_override_changes_no_other_use_of_an_alias(tmp_path):
-    path = tmp_path / "c.yaml"
-    corpus = "train: {file: train.tsv}, valid: &held {file: valid.tsv}, test: *held"
-    path.write_text(f"name: c\ncorpus: {{source: en, target: it, {corpus}}}\n", encoding="utf-8")
-    found = load_config(path, ["corpus.test.file=test.tsv"]).corpus
-    assert [each[0].file for each in (found.valid, found.test)] == ["valid.tsv", "test.tsv"]
-
-
-def test_a_key_that_is_a_list_is_one_message(tmp_path):
-    path = tmp_path / "c.yaml"
-    path.write_text("{? [a, b]: 1}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="not valid YAML"):
-        load_config(path)

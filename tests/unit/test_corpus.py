@@ -20,7 +20,7 @@ from mt_cli.corpus.cleaning import STATUS_CODES
 from mt_cli.corpus.reading import read_corpora, read_pairs
 from mt_cli.corpus.sources import content_of, names_of, places_in, read_rows
 from mt_cli.errors import CorpusError, InputError, MtError
-from mt_cli.tokenizer.spacing import spelling_of
+from mt_cli.tokenizer.spelling import spelling_of
 
 LANGUAGES = ("en", "it")
 

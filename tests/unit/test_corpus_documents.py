@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mt_cli.cli.streams import check_lines, input_lines
 from mt_cli.corpus.documents import document_by_content, document_by_name
+from mt_cli.corpus.plain_text import check_plain_text, input_lines
 from mt_cli.errors import InputError
 
 DOCUMENTS = {
@@ -98,12 +98,12 @@ def test_other_suffixes_name_no_document(name):
 def test_a_document_is_refused_with_a_way_out_and_read_as_lines_if_asked(tmp_path):
     path = tmp_path / "it's.tsv"
     path.write_text("It rains.\tPiove.\n", encoding="utf-8")
-    for read in (lambda: list(input_lines(path)), lambda: check_lines(path)):
+    for read in (lambda: list(input_lines(path)), lambda: check_plain_text(path)):
         with pytest.raises(InputError, match=r"a table.*cut -f1.*--as-lines") as found:
             read()
         assert "'\"'\"'" in str(found.value)  # The command can be copied.
     assert list(input_lines(path, as_lines=True)) == ["It rains.\tPiove."]
-    check_lines(path, as_lines=True)
+    check_plain_text(path, as_lines=True)
 
 
 @pytest.mark.parametrize("name", ["lines.txt", "train.ts", "train.pot", "lines.txt.gz"])
@@ -112,12 +112,12 @@ def test_a_document_with_another_name_is_refused_by_its_content(tmp_path, name):
     content = b'# Header.\nmsgid ""\nmsgstr ""\n'
     path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(InputError, match="a gettext catalogue"):
-        check_lines(path)
+        check_plain_text(path)
 
 
 def test_a_missing_document_is_missing(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        check_lines(tmp_path / "page.html")
+        check_plain_text(tmp_path / "page.html")
 
 
 def test_a_stream_is_refused_at_the_line_that_tells_and_read_no_further(monkeypatch):
@@ -133,4 +133,4 @@ def test_a_stream_is_refused_at_the_line_that_tells_and_read_no_further(monkeypa
 def test_wide_encodings_are_named_also_without_their_mark(tmp_path, codec):
     (tmp_path / "lines.txt").write_bytes("It rains today.\nIt snows.\n".encode(codec))
     with pytest.raises(InputError, match=f"not UTF-8 but {codec[:6].upper()}"):
-        check_lines(tmp_path / "lines.txt")
+        check_plain_text(tmp_path / "lines.txt")

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from mt_cli.config.sections import DecodingConfig, ModelConfig
-from mt_cli.decoding.constraints import NEVER_PRODUCED, Allowed, Constraints
+from mt_cli.decoding.constraints import NEVER_PRODUCED, Constraints, TokenMask
 from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.decoding.next_tokens import largest, sampled_tokens
-from mt_cli.decoding.search import Beams, Paths, penalty, run_search, search, worth_keeping
+from mt_cli.decoding.search import Beams, Samples, penalty, run_search, search, worth_keeping
 from mt_cli.model.ensemble import Ensemble
 from mt_cli.model.transformer import Transformer
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID, UNK_ID
@@ -36,6 +36,18 @@ def padded(sources):
     return torch.tensor([[*ids, EOS_ID] + [0] * (longest - len(ids) - 1) for ids in sources])
 
 
+def hypotheses_of(model, sources, prefixes=(), num_best=1, **changes):
+    decoding = DecodingConfig(**{"beam_size": 3, "unk": "avoid", "max_length": 12} | changes)
+    return TransformerEngine(model).search(sources, decoding, num_best, prefixes)
+
+
+def ids_of(*arguments, **changes):
+    return [hypothesis.ids for best in hypotheses_of(*arguments, **changes) for hypothesis in best]
+
+
+SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
+
+
 def log_probability(model, source, ids):
     """Of ids and [EOS], by one full forward for each prefix."""
     total = 0.0
@@ -52,7 +64,7 @@ def test_beam_of_one_is_greedy(seed, length_penalty):
     model, src_ids = tiny(seed=seed), padded(some_sources())
     decoding = DecodingConfig(beam_size=1, length_penalty=length_penalty, max_length=12, unk="avoid")
     constraints = Constraints.of(src_ids, decoding, (), None)
-    greedy = run_search(model, src_ids, constraints, Paths.start(src_ids, constraints))
+    greedy = run_search(model, src_ids, constraints, Samples.start(src_ids, constraints))
     beams = run_search(model, src_ids, constraints, Beams.start(len(src_ids), 1, src_ids.device))
     for (ours,), (beam,) in zip(greedy, beams, strict=True):
         assert ours.ids == beam.ids
@@ -75,23 +87,12 @@ def test_beam_search_finds_the_best_sequence_of_a_tiny_model(seed):
         assert [hypothesis.score for hypothesis in found] == pytest.approx([scores[ids] for ids in ranked], abs=1e-4)
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_batching_and_order_never_change_a_translation(beam_size):
+@pytest.mark.parametrize("changes", SEARCHES)
+def test_batching_and_order_never_change_a_translation(changes):
     model, sources = tiny(seed=3), some_sources(12)
-    decoding = DecodingConfig(beam_size=beam_size, batch_tokens=400)
-    together = TransformerEngine(model).search(sources, decoding)
-    alone = [TransformerEngine(model).search([source], decoding)[0] for source in sources]
-    backwards = TransformerEngine(model).search(sources[::-1], decoding)[::-1]
-    assert [h[0].ids for h in together] == [h[0].ids for h in alone] == [h[0].ids for h in backwards]
-
-
-def test_a_wider_beam_finds_no_worse_a_sequence():
-    model, src_ids = tiny(seed=2), padded(some_sources(10))
-    scores = []
-    for beam_size in (1, 2, 8):
-        found = search(model, src_ids, DecodingConfig(beam_size=beam_size, length_penalty=0.0))
-        scores.append(sum(best.score for best, *_ in found))
-    assert scores[0] <= scores[-1] + 1e-4
+    together = ids_of(model, sources, batch_tokens=400, **changes)
+    alone = [ids for source in sources for ids in ids_of(model, [source], **changes)]
+    assert together == alone == ids_of(model, sources[::-1], batch_tokens=400, **changes)[::-1]
 
 
 def test_n_best_is_sorted_distinct_and_starts_with_the_best():
@@ -114,13 +115,18 @@ def test_the_cap_holds_and_special_tokens_are_never_produced(beam_size):
             assert not {*NEVER_PRODUCED, UNK_ID, EOS_ID} & set(best.ids)
 
 
-def test_a_larger_length_penalty_never_shortens():
-    model, src_ids = tiny(seed=4, spread=0.5), padded(some_sources(10))
-    lengths = []
-    for length_penalty in (0.0, 1.0, 3.0):
-        found = search(model, src_ids, DecodingConfig(beam_size=6, length_penalty=length_penalty))
-        lengths.append(sum(len(best.ids) for best, *_ in found))
-    assert lengths == sorted(lengths)
+def test_a_wider_beam_scores_no_worse_and_a_larger_length_penalty_never_shortens():
+    model, sources = tiny(seed=4, spread=0.5), some_sources(10)
+    scores = [
+        sum(best.score for best, *_ in hypotheses_of(model, sources, beam_size=size, length_penalty=0.0, max_length=50))
+        for size in (1, 2, 8)
+    ]
+    assert scores[0] <= scores[-1] + 1e-4
+    lengths = [
+        sum(map(len, ids_of(model, sources, beam_size=6, length_penalty=penalty, max_length=50)))
+        for penalty in (0.0, 1.0, 3.0)
+    ]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -167,35 +173,22 @@ def test_unknown_words_are_produced_only_where_they_are_allowed(beam_size):
         assert any(UNK_ID in best.ids for best, *_ in found) == may_be_unknown
 
 
-def options_of(**changes):
-    return DecodingConfig(**{"beam_size": 3, "unk": "avoid", "max_length": 12} | changes)
-
-
-def found_by(model, sources, prefixes=(), num_best=1, **changes):
-    return TransformerEngine(model).search(sources, options_of(**changes), num_best, prefixes)
-
-
-SEARCHES = [{"beam_size": 1}, {"beam_size": 4}, {"sample": True}]
-
-
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_a_translation_begins_with_its_prefix(changes):
     model, sources = tiny(seed=3, vocab_size=9), some_sources(8, vocab_size=9)
     prefixes = [[4 + (row + place) % 5 for place in range(row % 4)] for row in range(8)]
     prefixes[5] = [UNK_ID, 4]
-    for prefix, (best, *_) in zip(prefixes, found_by(model, sources, prefixes, **changes), strict=True):
+    for prefix, (best, *_) in zip(prefixes, hypotheses_of(model, sources, prefixes, **changes), strict=True):
         assert best.ids[: len(prefix)] == prefix
-    alone = [
-        found_by(model, [source], [prefix], **changes)[0] for source, prefix in zip(sources, prefixes, strict=True)
-    ]
-    assert [h[0].ids for h in alone] == [h[0].ids for h in found_by(model, sources, prefixes, **changes)]
+    alone = [ids_of(model, [source], [prefix], **changes)[0] for source, prefix in zip(sources, prefixes, strict=True)]
+    assert alone == ids_of(model, sources, prefixes, **changes)
 
 
 def test_a_prefix_of_what_would_be_found_anyway_changes_nothing():
     model, sources = tiny(seed=5, spread=0.7), some_sources(10)
-    free = found_by(model, sources, beam_size=1)
+    free = hypotheses_of(model, sources, beam_size=1)
     prefixes = [best.ids[:2] for (best,) in free]
-    for (one,), (other,) in zip(free, found_by(model, sources, prefixes, beam_size=1), strict=True):
+    for (one,), (other,) in zip(free, hypotheses_of(model, sources, prefixes, beam_size=1), strict=True):
         assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
 
 
@@ -203,7 +196,7 @@ def test_a_prefix_of_what_would_be_found_anyway_changes_nothing():
 @pytest.mark.parametrize(("shortest", "longest"), [(0, 3), (5, 5), (4, 9), (7, None)])
 def test_lengths_stay_between_minimum_and_maximum(changes, shortest, longest):
     model, sources = tiny(seed=6), some_sources(10)
-    for best, *_ in found_by(model, sources, min_length=shortest, max_length=longest, **changes):
+    for best, *_ in hypotheses_of(model, sources, min_length=shortest, max_length=longest, **changes):
         assert shortest <= len(best.ids) <= (longest or 100)
 
 
@@ -211,40 +204,38 @@ def test_lengths_stay_between_minimum_and_maximum(changes, shortest, longest):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_ngram_comes_twice(changes, size):
     model, sources = tiny(seed=7, spread=0.3), some_sources(10)
-    free = [best.ids for best, *_ in found_by(model, sources, min_length=9, **changes)]
-    kept = [best.ids for best, *_ in found_by(model, sources, min_length=9, no_repeat_ngram=size, **changes)]
+    free = ids_of(model, sources, min_length=9, **changes)
+    limited = ids_of(model, sources, min_length=9, no_repeat_ngram=size, **changes)
 
     def repeats(ids):
         ngrams = [tuple(ids[place : place + size]) for place in range(len(ids) - size + 1)]
         return len(ngrams) - len(set(ngrams))
 
     assert any(map(repeats, free))
-    assert not any(map(repeats, kept))
+    assert not any(map(repeats, limited))
 
 
 @pytest.mark.parametrize("changes", SEARCHES)
 def test_a_translation_for_which_no_token_is_left_ends(changes):
     model, sources = tiny(seed=8), some_sources(5)  # Three words are allowed, each of them once.
-    for best, *_ in found_by(model, sources, no_repeat_ngram=1, min_length=8, **changes):
+    for best, *_ in hypotheses_of(model, sources, no_repeat_ngram=1, min_length=8, **changes):
         assert sorted(best.ids) == [4, 5, 6]
         assert best.score > -100
 
 
 def test_sampling_repeats_with_its_seed_and_differs_with_another():
     model, sources = tiny(seed=9, spread=0.5), some_sources(20)
-    samples = [
-        [h.ids for each in found_by(model, sources, num_best=3, sample=True, seed=seed) for h in each]
-        for seed in (1, 1, 2)
-    ]
+    samples = [ids_of(model, sources, num_best=3, sample=True, seed=seed) for seed in (1, 1, 2)]
     assert samples[0] == samples[1] != samples[2]
-    alone = [h.ids for source in sources for h in found_by(model, [source], num_best=3, sample=True)[0]]
-    assert alone == samples[0]
+    assert samples[0] == [ids for source in sources for ids in ids_of(model, [source], num_best=3, sample=True)]
 
 
 def test_samples_come_as_often_as_they_are_likely():
     model, (source,) = tiny(seed=1), some_sources(1)
     model.double()
-    samples = [found_by(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)]
+    samples = [
+        hypotheses_of(model, [source], num_best=50, sample=True, seed=seed, max_length=1)[0] for seed in range(40)
+    ]
     counts = Counter(hypothesis.ids[0] if hypothesis.ids else EOS_ID for each in samples for hypothesis in each)
     logits = model(padded([source]), torch.tensor([[SOS_ID]]))[0, 0].detach()
     allowed = [EOS_ID, 4, 5, 6]
@@ -257,8 +248,8 @@ def test_samples_come_as_often_as_they_are_likely():
 @pytest.mark.parametrize("narrow", [{"top_k": 1}, {"top_p": 1e-6}, {"top_p": 1e-300}, {"temperature": 0.001}])
 def test_the_narrowest_sampling_is_greedy(narrow):
     model, sources = tiny(seed=2), some_sources(10)
-    greedy = found_by(model, sources, beam_size=1)
-    sampled = found_by(model, sources, sample=True, **narrow)
+    greedy = hypotheses_of(model, sources, beam_size=1)
+    sampled = hypotheses_of(model, sources, sample=True, **narrow)
     assert [h[0].ids for h in greedy] == [h[0].ids for h in sampled]
     assert [h[0].score for h in greedy] == pytest.approx([h[0].score for h in sampled], abs=1e-5)
 
@@ -267,17 +258,17 @@ def test_the_narrowest_sampling_is_greedy(narrow):
 @pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
 def test_a_token_that_is_not_allowed_is_never_sampled(narrow, number):
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(1))
-    allowed = Allowed(forbidden=(0, *range(200, 300)))  # At both ends.
+    mask = TokenMask(forbidden=(0, *range(200, 300)))  # At both ends.
     options = DecodingConfig(sample=True, **narrow)
-    log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, allowed)
+    log_probs, tokens = sampled_tokens(logits, torch.full((50,), number), options, mask)
     assert log_probs.isfinite().all() and ((tokens > 0) & (tokens < 200)).all()
-    assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, allowed)[0].isnan().all()
+    assert sampled_tokens(logits * math.nan, torch.full((50,), number), options, mask)[0].isnan().all()
 
 
 def test_samples_are_sorted_and_scored_as_the_model_reads_them():
     model, sources = tiny(seed=3), some_sources(4)
     for source, found in zip(
-        sources, found_by(model, sources, num_best=5, sample=True, length_penalty=0.0), strict=True
+        sources, hypotheses_of(model, sources, num_best=5, sample=True, length_penalty=0.0), strict=True
     ):
         scores = [hypothesis.score for hypothesis in found]
         assert scores == sorted(scores, reverse=True) and len(scores) == 5
@@ -285,24 +276,24 @@ def test_samples_are_sorted_and_scored_as_the_model_reads_them():
             assert hypothesis.score == pytest.approx(log_probability(model, source, hypothesis.ids), abs=1e-4)
 
 
-def test_reading_a_translation_gives_its_probabilities_whatever_is_in_the_batch():
+def test_forced_decoding_gives_the_probabilities_of_a_translation_whatever_is_in_the_batch():
     model, sources = tiny(seed=4), some_sources(9)
     pairs = [(source, source[::-1][: len(source) // 2]) for source in sources]
     engine = TransformerEngine(model)
-    for (source, target), reading in zip(pairs, engine.read(pairs), strict=True):
-        assert sum(reading.log_probs) == pytest.approx(log_probability(model, source, target), abs=1e-4)
-        assert reading.attention.shape == (len(target) + 1, len(source) + 1)
-        assert torch.allclose(reading.attention.sum(dim=1), torch.ones(len(target) + 1))
-        assert torch.allclose(reading.attention, engine.read([(source, target)])[0].attention, atol=1e-6)
+    for (source, target), forced in zip(pairs, engine.force_decode(pairs), strict=True):
+        assert sum(forced.log_probs) == pytest.approx(log_probability(model, source, target), abs=1e-4)
+        assert forced.attention.shape == (len(target) + 1, len(source) + 1)
+        assert torch.allclose(forced.attention.sum(dim=1), torch.ones(len(target) + 1))
+        assert torch.allclose(forced.attention, engine.force_decode([(source, target)])[0].attention, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_models", [1, 2])
-def test_two_threads_that_read_with_one_model_at_once_get_what_each_gets_alone(num_models):
+def test_two_threads_that_use_one_model_at_once_get_what_each_gets_alone(num_models):
     """Each waits for the other between the first module and the first attention."""
     models = [tiny(seed=seed) for seed in range(num_models)]
     engine = TransformerEngine(Ensemble(models) if num_models > 1 else models[0])
     pairs = [([4, 5, 6], [5, 4]), ([6], [4, 4, 5, 6])]
-    alone = [engine.read([pair]) for pair in pairs]
+    alone = [engine.force_decode([pair]) for pair in pairs]
     barrier = Barrier(2, timeout=60)
 
     def wait(*call):
@@ -310,7 +301,7 @@ def test_two_threads_that_read_with_one_model_at_once_get_what_each_gets_alone(n
 
     models[0].source_embedding.register_forward_hook(wait)
     with ThreadPoolExecutor(2) as pool:
-        together = list(pool.map(engine.read, [[pair] for pair in pairs]))
+        together = list(pool.map(engine.force_decode, [[pair] for pair in pairs]))
     for (ours,), (expected,) in zip(together, alone, strict=True):
         assert ours.log_probs == expected.log_probs
         assert torch.equal(ours.attention, expected.attention)

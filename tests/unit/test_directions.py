@@ -8,7 +8,7 @@ from mt_cli.corpus.reading import read_corpora
 from mt_cli.corpus.sources import names_of
 from mt_cli.data.prepare import notes_on_tags
 from mt_cli.errors import ConfigError, InputError
-from mt_cli.evaluation.directions import mean_scores, rows_by_direction, sampled_rows, scores_by_direction
+from mt_cli.evaluation.directions import rows_by_direction, sampled_rows, score_directions
 from mt_cli.evaluation.texts import Scorer, best_metric_of, metric_id_of, scorer_of
 
 
@@ -57,9 +57,9 @@ def test_the_text_of_both_directions_is_once_that_of_its_source():
 
 
 def test_directions_that_are_written_out_round_trip():
-    for given in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
-        found = config(**given)
-        assert parse_config(found.model_dump(mode="json"), "again") == found
+    for options in ({"both_directions": True, "tag": "to_target"}, {"tag": "to_target"}):
+        written = config(**options)
+        assert parse_config(written.model_dump(mode="json"), "again") == written
 
 
 def test_a_tag_of_its_own_is_kept_and_one_corpus_may_ask_for_the_target():
@@ -92,24 +92,26 @@ def test_sentences_of_valid_are_dropped_from_the_reversed_corpus(tmp_path):
     assert [corpora["train"].counts(part)["overlap"] for part in corpora["train"].parts] == [1, 1]
 
 
-def test_both_directions_without_a_tag_are_refused():
-    with pytest.raises(ConfigError, match="set `tag: to_target`"):
-        config(both_directions=True)
-    assert config(
-        both_directions=True, train={"file": "a.tsv", "tag": "<x>"}, valid={"fraction": 0.1}
-    ).corpus.has_reverse
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        {"both_directions": True},
+        {"both_directions": "both"},
+        {"tag": "gn"},
+        {"train": 3, "both_directions": True},
+    ],
+)
+def test_wrong_values_and_directions_without_a_tag_are_refused(corpus):
+    with pytest.raises(ConfigError, match="corpus"):
+        config(**corpus)
+    tagged = {"train": {"file": "a.tsv", "tag": "<x>"}, "valid": {"fraction": 0.1}}
+    assert config(both_directions=True, **tagged).corpus.has_reverse
 
 
 def test_samples_are_of_all_directions_in_turn():
     languages = [("es", "gn")] * 4 + [("gn", "es")] * 2
     assert sampled_rows(languages, 5) == [0, 4, 1, 5, 2]
     assert sampled_rows(languages[:4], 3) == [0, 1, 2] and sampled_rows([], 3) == []
-
-
-@pytest.mark.parametrize("bad", [{"both_directions": "both"}, {"tag": "gn"}, {"train": 3, "both_directions": True}])
-def test_wrong_values_are_explained(bad):
-    with pytest.raises(ConfigError):
-        config(**bad)
 
 
 def test_temperature_counts_the_corpora_of_one_direction_as_one():
@@ -125,14 +127,14 @@ def test_scores_of_directions_are_those_of_their_pairs_alone():
     languages = [("es", "gn"), ("gn", "es"), ("es", "gn"), ("es", "ja")]
     hypotheses, references = ["a b c d", "una casa roja", "x y", "猫がいる"], ["a b c e", "una casa", "x y", "犬がいる"]
     scorer = Scorer.of("gn", num_resamples=10)
-    found = scores_by_direction(scorer, languages, hypotheses, references)
+    mean, found = score_directions(scorer, languages, (hypotheses, references), Scorer.score)
     assert list(found) == ["es-gn", "gn-es", "es-ja"]
     assert found["es-gn"] == scorer.score([hypotheses[0], hypotheses[2]], [references[0], references[2]])
     assert found["es-ja"] == Scorer.of("ja").score(hypotheses[3:], references[3:])
-    mean = mean_scores(found)
     assert mean["chrf"].score == pytest.approx(sum(each["chrf"].score for each in found.values()) / 3, abs=1e-4)
     assert mean["chrf"].signature.startswith("mean:3|") and "wer" not in mean
-    assert not rows_by_direction(languages[:1]) and not scores_by_direction(scorer, [], ["a"], ["a"])
+    assert not rows_by_direction(languages[:1])
+    assert score_directions(scorer, [], (["a"], ["a"]), Scorer.score) == (scorer.score(["a"], ["a"]), {})
 
 
 def test_the_best_checkpoint_of_several_directions_has_the_best_mean():

@@ -2,15 +2,19 @@ import json
 import logging
 import random
 import unicodedata
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from texts import TEXTS
 
+from mt_cli.config.directions import NO_TAGS, Tagging
 from mt_cli.corpus.rows import LeftOut
+from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.evaluation import evaluate
-from mt_cli.evaluation.evaluate import Rival, SplitScores, compare, format_scores
+from mt_cli.evaluation.evaluate import Baseline, SplitScores, compare, format_scores
 from mt_cli.evaluation.notes import note_on_left_out, notes_on_texts
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS, Scorer
 
@@ -20,6 +24,7 @@ ITALIAN = [
     for what in ("apre l'ultima porta", "compra del pane", "vede la città", "cerca un libro", "trova l'acqua")
     for when in ("ogni giorno", "dopo la scuola", "vicino al fiume", "di sera")
 ]
+SCORER = Scorer.of("it", num_resamples=20)
 
 
 def notes(hypotheses, references, language="it", left_out=()):
@@ -44,10 +49,9 @@ SPELLINGS = {
 @pytest.mark.parametrize("has_changed", ["references", "translations"])
 def test_another_spelling_on_one_side_is_noted_with_the_score_that_it_hides(spelling, has_changed):
     changed = [SPELLINGS[spelling](text) for text in ITALIAN]
-    sides = (ITALIAN, changed) if has_changed == "references" else (changed, ITALIAN)
-    found = notes(*sides)
-    assert any(spelling in note and f" {has_changed} " in note for note in found), found
-    assert "BLEU would be about 100.0 instead of " in found[0]
+    first, *others = notes(ITALIAN, changed) if has_changed == "references" else notes(changed, ITALIAN)
+    assert any(spelling in note and f" {has_changed} " in note for note in (first, *others))
+    assert "BLEU would be about 100.0 instead of " in first
 
 
 @pytest.mark.parametrize("language", TEXTS)
@@ -65,15 +69,14 @@ def test_tokenised_text_on_both_sides_is_noted():
     assert notes(changed[:3] + ITALIAN[3:], changed[:3] + ITALIAN[3:]) == []
 
 
-def test_few_sentences_are_noted_beside_their_p_values():
-    for number, is_noted in ((1, True), (99, True), (100, False)):
-        texts, rivals = ITALIAN[:number], ["un altro libro."] * number
-        found = notes(texts, texts)
-        assert any("mean little below 100 sentences" in note for note in found) == is_noted
-        scorer = Scorer.of("it", num_resamples=20)
-        scores = SplitScores(split="test", num_sentences=number, notes=found, **scorer.score(texts, texts))
-        scores.against = compare("other", scorer, texts, rivals, texts)
-        assert ("which are few" in format_scores(scores)) == is_noted
+@pytest.mark.parametrize(("number", "is_noted"), [(1, True), (99, True), (100, False)])
+def test_few_sentences_are_noted_beside_their_p_values(number, is_noted):
+    texts, baseline = ITALIAN[:number], ["un altro libro."] * number
+    found = notes(texts, texts)
+    assert any("mean little below 100 sentences" in note for note in found) == is_noted
+    scores = SplitScores(split="test", num_sentences=number, notes=found, **SCORER.score(texts, texts))
+    scores.against = compare("other", SCORER, texts, baseline, texts)
+    assert ("which are few" in format_scores(scores)) == is_noted
 
 
 def test_each_row_that_is_left_out_is_counted_and_some_are_named():
@@ -88,28 +91,26 @@ def test_each_row_that_is_left_out_is_counted_and_some_are_named():
 
 
 def test_the_output_says_of_which_metrics_lower_is_better_and_which_system_is_better():
-    scorer = Scorer.of("it", num_resamples=20)
     worse = [text.replace("porta", "casa").replace("pane", "pesce") for text in ITALIAN]
-    for texts, rivals, word in ((ITALIAN, worse, "better"), (worse, ITALIAN, "worse")):
-        scores = SplitScores(split="test", num_sentences=100, **scorer.score(texts, ITALIAN))
-        scores.against = compare("other", scorer, texts, rivals, ITALIAN)
-        text = format_scores(scores)
-        own, against = text.split("against other")
+    for texts, baseline, word in ((ITALIAN, worse, "better"), (worse, ITALIAN, "worse")):
+        scores = SplitScores(split="test", num_sentences=100, **SCORER.score(texts, ITALIAN))
+        scores.against = compare("other", SCORER, texts, baseline, ITALIAN)
+        ours, against = (part.split("\n") for part in format_scores(scores).split("against other"))
         for name, label in METRICS.items():
-            (line,) = [line for line in own.split("\n") if line.startswith(f"  {label} ")]
-            assert ("lower is better" in line) == (name in LOWER_IS_BETTER) == scores.scores[name].lower_is_better
-            (line,) = [line for line in against.split("\n") if line.startswith(f"  {label} ")]
+            (line,) = [line for line in ours if line.startswith(f"  {label} ")]
+            assert ("lower is better" in line) == (name in LOWER_IS_BETTER)
+            (line,) = [line for line in against if line.startswith(f"  {label} ")]
             sign = "-" if (word == "better") == (name in LOWER_IS_BETTER) else "+"
             assert f"difference {sign}" in line and f"({word})" in line
-    equal = SplitScores(split="test", num_sentences=100, **scorer.score(worse, ITALIAN))
-    equal.against = compare("other", scorer, worse, worse, ITALIAN)
+    equal = SplitScores(split="test", num_sentences=100, **SCORER.score(worse, ITALIAN))
+    equal.against = compare("other", SCORER, worse, worse, ITALIAN)
     assert "difference +0.00, p = 1.000: not significant" in format_scores(equal)
 
 
-def test_notes_on_a_rival_name_it():
-    found = compare("runs/other", Scorer.of("it", num_resamples=20), ITALIAN, list(map(tokenised, ITALIAN)), ITALIAN)
+def test_notes_on_a_baseline_name_it():
+    found = compare("runs/other", SCORER, ITALIAN, list(map(tokenised, ITALIAN)), ITALIAN)
     assert "100 of 100 translations of runs/other are tokenised" in found.notes[0]
-    assert Rival.model_validate(json.loads(found.model_dump_json())) == found
+    assert Baseline.model_validate(json.loads(found.model_dump_json())) == found
 
 
 def test_the_library_of_scores_says_nothing_itself(caplog):
@@ -118,20 +119,8 @@ def test_the_library_of_scores_says_nothing_itself(caplog):
     for language in ("de", "zh", "ja", "th"):
         scorer = Scorer.of(language, num_resamples=20)
         scorer.score(texts, texts)
-        scorer.score_with_confidence(texts, texts)
         scorer.compare(texts, texts, texts)
     assert not caplog.records
-
-
-def test_scores_with_intervals_are_the_scores_and_the_intervals():
-    worse = [text.replace("porta", "casa") for text in ITALIAN]
-    scorer, sentences = Scorer.of("it", num_resamples=50), []
-    found = scorer.score_with_confidence(worse, ITALIAN, (), lambda: sentences.append(1))
-    assert len(sentences) == len(ITALIAN), "progress, of TER alone"
-    plain, intervals = scorer.score(worse, ITALIAN), scorer.confidence(worse, ITALIAN)
-    assert {name: score.confidence_95 for name, score in found.items()} == intervals
-    for name, score in found.items():
-        assert (score.score, score.signature) == (plain[name].score, plain[name].signature)
 
 
 def test_of_several_directions_each_has_notes_of_its_own():
@@ -144,27 +133,28 @@ def test_of_several_directions_each_has_notes_of_its_own():
     assert len(few) == 1 and "99 sentences: intervals" in few[0]
 
 
+@dataclass(frozen=True)
+class Reporting:
+    """A translator that reports some numbers of sentences, and returns the sources."""
+
+    reports: list[int]
+    engine: Any = field(default_factory=lambda: TransformerEngine(None))
+    tagging: Tagging = NO_TAGS
+
+    def translate(self, sources):
+        for report in self.reports:
+            self.engine.on_done(report)
+        return sources
+
+
 @given(reports=st.lists(st.integers(0, 9), max_size=9), number=st.integers(0, 9), size=st.integers(1, 4))
 def test_progress_counts_each_sentence_once_whatever_an_engine_reports(reports, number, size):
     """An engine reports segments, of which a sentence has several or none; some engines report nothing."""
-
-    class Reporting:
-        of_corpora = property(lambda self: self)
-
-        def with_callback(self, on_done):
-            self.on_done = on_done
-            return self
-
-        def translate(self, sources):
-            for report in reports:
-                self.on_done(report)
-            return sources
-
     done = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate, "_SENTENCES_AT_ONCE", size)
         pairs = [(str(index), "") for index in range(number)]
-        assert evaluate.translations_of(Reporting(), pairs, done.append) == [source for source, _ in pairs]
+        assert evaluate.translations_of(Reporting(reports), pairs, done.append) == [source for source, _ in pairs]
     assert sum(done) == number and all(each >= 0 for each in done)
 
 

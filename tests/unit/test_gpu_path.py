@@ -1,8 +1,6 @@
 """The path of a GPU without one: on the device `meta`, which has no values to read, and with its branches on a CPU."""
 
-import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -16,9 +14,9 @@ from mt_cli.config.loading import parse_config
 from mt_cli.config.sections import DecodingConfig, ModelConfig
 from mt_cli.config.training import TrainingConfig
 from mt_cli.decoding import next_tokens
-from mt_cli.decoding.constraints import FREE, Allowed, Constraints
+from mt_cli.decoding.constraints import FREE, Constraints, TokenMask
 from mt_cli.decoding.next_tokens import best_tokens
-from mt_cli.decoding.search import Beams, Paths, search
+from mt_cli.decoding.search import Beams, Samples, search
 from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.machine.devices import seed_device
@@ -28,8 +26,7 @@ from mt_cli.model.transformer import Transformer, outline
 from mt_cli.run.report import notes_on_device
 from mt_cli.run.training_log import TrainingLog
 from mt_cli.tokenizer.special import EOS_ID, SOS_ID
-from mt_cli.training.averaging import MovingAverage
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer
 from mt_cli.training.steps import Position, StepReport
@@ -70,25 +67,6 @@ def test_validation_reads_two_sums_of_each_batch_after_the_last_batch(dtype, opt
     assert events == ["batch"] * num_batches + ["read"] * 2 * num_batches
 
 
-def test_validation_copies_batches_to_the_device_and_does_all_else_there(monkeypatch):
-    objective, pairs = Objective(on_meta(torch.bfloat16, positions="rotary"), TrainingConfig()), some_pairs()
-    with (
-        ThreadPoolExecutor(1) as pool,
-        Reads(__float__=lambda sums: 1.0),
-        OnMeta() as seen,
-    ):  # Which does not see what other threads do on the CPU.
-        monkeypatch.setattr("mt_cli.evaluation.tokens.collate", lambda *which: pool.submit(collate, *which).result())
-        score_tokens(objective, pairs, 60)
-    assert seen.num_copies > 0
-
-
-def test_the_moving_average_reads_nothing():
-    average = MovingAverage(on_meta(), 0.9)
-    with OnMeta():
-        average.update(1)
-    assert all(weight.is_meta for weight in average.weights.values())
-
-
 SEARCHES = [
     {"beam_size": 1},
     {"beam_size": 3},
@@ -104,7 +82,7 @@ def started(decoding, num_sentences, device):
     if decoding.sample or decoding.beam_size == 1:
         scores = torch.zeros(num_sentences, 2, device=device)
         random_numbers = torch.zeros(num_sentences, 2, 4, device=device)
-        return constraints, Paths(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
+        return constraints, Samples(scores.long()[..., None][..., :0], scores, scores == 0, random_numbers)
     return constraints, Beams.start(num_sentences, decoding.beam_size, device)
 
 
@@ -120,18 +98,6 @@ def states_on_meta(model, decoding, num_steps):
         cache.select(state.parents)
         tokens = state.ids[:, :, -1].flatten()
         yield length, state, tokens
-
-
-@pytest.mark.parametrize("is_ensemble", [False, pytest.param(True, marks=pytest.mark.slow)])  # See the test below.
-@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=pytest.mark.slow), torch.bfloat16])
-@pytest.mark.parametrize("options", SEARCHES, ids=str)
-def test_a_step_of_a_search_reads_nothing_back_from_the_device(dtype, options, is_ensemble):
-    model, decoding = on_meta(dtype, positions="rotary").eval(), DecodingConfig(**options)
-    model = Ensemble([model, on_meta(dtype)]).eval() if is_ensemble else model
-    for length, state, tokens in states_on_meta(model, decoding, 11):
-        seen = [*vars(state).values(), state.is_done(1.0), state.is_nan(), tokens]
-        assert all(each is None or each.is_meta for each in seen)
-        assert state.ids.shape == (*state.scores.shape, length)
 
 
 @pytest.mark.parametrize("options", SEARCHES, ids=str)
@@ -188,16 +154,9 @@ def forced(monkeypatch):
     return force
 
 
-def test_models_and_searches_ask_for_the_kind_of_device_in_one_place(root):
-    package = root / "mt_cli"
-    paths = [*(package / "model").glob("*.py"), *(package / "decoding").glob("*.py"), package / "training/objective.py"]
-    found = [path.name for path in paths for _ in re.findall(r"device\.type|is_cuda", path.read_text(encoding="utf-8"))]
-    assert found == ["kernels.py"]
-
-
 def sums_and_gradients(objective, batch):
     objective.zero_grad()
-    sums = Gradients(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
+    sums = GradientAccumulator(objective.train(), torch.float32).accumulate([batch], batch.num_target_tokens)
     return sums, [weight.grad for weight in objective.parameters()]
 
 
@@ -250,7 +209,7 @@ def test_only_attention_of_a_decoder_to_whole_sentences_of_its_own_is_causal_wit
 def test_the_best_tokens_of_all_rows_at_once_are_those_of_a_few_at_a_time(forced, monkeypatch):
     logits, forced_R = torch.randn(23, 300), torch.full((23,), FREE)
     forced_R[3], forced_R[20] = 7, EOS_ID
-    allowed = Allowed((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
+    allowed = TokenMask((0, 1), forced_R, torch.randint(4, 300, (23, 2)))
     monkeypatch.setattr(next_tokens, "_ELEMENTS_AT_ONCE", 1_500)  # Five rows.
     expected = best_tokens(logits, 4, allowed)
     forced()

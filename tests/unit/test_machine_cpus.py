@@ -45,38 +45,35 @@ def test_the_number_of_idle_cpus_is_at_most_that_of_all():
     assert 0 <= idle_cpus(0.1) <= os.cpu_count()
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """Pretends that four CPUs have this many idle ones, and sets the variables of the environment."""
+
+    def pretend(idle, variables):
+        monkeypatch.setattr(cpus, "idle_cpus", lambda seconds: idle)
+        monkeypatch.setattr(os, "cpu_count", lambda: 4)
+        monkeypatch.setattr(os, "environ", dict(variables))
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+
+    return pretend
+
+
 @pytest.mark.parametrize(
-    ("idle", "variables", "expected"),
+    ("idle", "variables", "spin_count", "num_threads"),
     [
-        (4.0, {}, None),
-        (3.4, {}, "1000"),
-        (None, {}, None),
-        (0.0, {"GOMP_SPINCOUNT": "7"}, "7"),
-        (0.0, {"OMP_WAIT_POLICY": "ACTIVE"}, None),
+        (4.0, {}, None, None),
+        (3.4, {}, "1000", 3),
+        (0.0, {}, "1000", 1),
+        (None, {}, None, None),
+        (0.0, {"GOMP_SPINCOUNT": "7"}, "7", None),
+        (0.0, {"OMP_WAIT_POLICY": "ACTIVE"}, None, None),
+        (0.0, {"OMP_NUM_THREADS": "4"}, "1000", None),
     ],
 )
-def test_threads_spin_less_on_a_busy_machine_unless_the_user_has_set_it(monkeypatch, idle, variables, expected):
-    monkeypatch.setattr(cpus, "idle_cpus", lambda seconds: idle)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(os, "environ", dict(variables))
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+def test_threads_of_a_busy_machine_are_few_or_spin_less_unless_the_user_has_set_them(
+    machine, idle, variables, spin_count, num_threads
+):
+    machine(idle, variables)
+    assert threads_if_busy() == num_threads
     spin_less_if_busy()
-    assert os.environ.get("GOMP_SPINCOUNT") == expected
-
-
-@pytest.mark.parametrize(
-    ("idle", "variables", "expected"),
-    [
-        (4.0, {}, None),
-        (3.4, {}, 3),
-        (0.0, {}, 1),
-        (None, {}, None),
-        (0.0, {"OMP_NUM_THREADS": "4"}, None),
-        (0.0, {"GOMP_SPINCOUNT": "1000"}, None),
-    ],
-)
-def test_as_many_threads_as_cpus_are_idle_unless_the_user_has_set_them(monkeypatch, idle, variables, expected):
-    monkeypatch.setattr(cpus, "idle_cpus", lambda seconds: idle)
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(os, "environ", dict(variables))
-    assert threads_if_busy() == expected
+    assert os.environ.get("GOMP_SPINCOUNT") == spin_count

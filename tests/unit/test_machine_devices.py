@@ -25,8 +25,8 @@ def test_equal_seeds_give_equal_random_numbers_in_python_numpy_and_torch():
         seed_everything(seed)
         return random.random(), np.random.random(), torch.rand(()).item()
 
-    first, other = numbers(1), numbers(2)
-    assert numbers(1) == first and all(one != two for one, two in zip(first, other, strict=True))
+    first, second = numbers(1), numbers(2)
+    assert numbers(1) == first and all(one != two for one, two in zip(first, second, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_only_a_failed_allocation_is_out_of_memory():
     assert not is_out_of_memory(failed.value)
 
 
-@pytest.mark.parametrize(("idle", "given", "expected"), [(None, None, 4), (1, None, 1), (9, None, 4), (1, 3, 3)])
-def test_the_number_of_threads_is_the_given_one_or_that_of_idle_cpus(monkeypatch, idle, given, expected):
+@pytest.mark.parametrize(("idle", "option", "expected"), [(None, None, 4), (1, None, 1), (9, None, 4), (1, 3, 3)])
+def test_the_number_of_threads_is_the_option_or_the_number_of_idle_cpus(monkeypatch, idle, option, expected):
     number = [4]
     monkeypatch.setattr("mt_cli.machine.devices.threads_if_busy", lambda: idle)
     monkeypatch.setattr(torch, "get_num_threads", lambda: number[0])
     monkeypatch.setattr(torch, "set_num_threads", lambda new: number.append(new) or number.pop(0))
-    use_threads(given)
+    use_threads(option)
     assert number == [expected]

@@ -1,9 +1,11 @@
 import logging
+import os
 import pickle
 import re
 import signal
 import socket
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,12 +83,12 @@ LAUNCHED = {"WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "l
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({}, "RANK, LOCAL_RANK, MASTER_PORT, MASTER_ADDR is not set"),
-        (LAUNCHED | {"LOCAL_RANK": None}, "LOCAL_RANK is not set"),
-        (LAUNCHED | {"WORLD_SIZE": "two"}, "WORLD_SIZE='two' cannot be"),
-        (LAUNCHED | {"LOCAL_RANK": "y"}, "LOCAL_RANK='y' cannot be"),
-        (LAUNCHED | {"WORLD_SIZE": ""}, "WORLD_SIZE='' cannot be"),
-        (LAUNCHED | {"RANK": "2"}, "RANK=2, WORLD_SIZE=2 cannot be"),
+        ({}, "RANK, LOCAL_RANK, MASTER_ADDR, MASTER_PORT"),
+        (LAUNCHED | {"LOCAL_RANK": None}, "LOCAL_RANK"),
+        (LAUNCHED | {"WORLD_SIZE": "two"}, "'two'"),
+        (LAUNCHED | {"LOCAL_RANK": "y"}, "'y'"),
+        (LAUNCHED | {"WORLD_SIZE": ""}, "WORLD_SIZE"),
+        (LAUNCHED | {"RANK": "2"}, "RANK"),
     ],
 )
 def test_a_process_with_half_of_a_launcher_is_refused(monkeypatch, variables, words):
@@ -108,46 +110,21 @@ def test_without_the_variable_of_launchers_a_process_is_alone(monkeypatch):
 def test_a_launcher_starts_no_more_processes_than_there_are_cpus_or_gpus(monkeypatch, num_cpus, num_gpus, most):
     monkeypatch.setattr("mt_cli.machine.launcher.num_usable_cpus", lambda: num_cpus)
     monkeypatch.setattr("torch.cuda.device_count", lambda: num_gpus)
-    launcher._check_number(most)
     with pytest.raises(InputError, match=rf"--devices {most + 1}: this machine has .*; use at most {most}"):
         launcher.launch(most + 1, ["train"])
 
 
-@pytest.fixture
-def ended_by_a_signal(monkeypatch):
-    """Runs `launch` with an engine that a signal ends after the processes have done some work."""
-
-    def run(work):
-        def elastic_launch(config, entrypoint):
-            def start(*arguments):
-                work()
-                raise SignalException("SIGTERM", signal.SIGTERM)
-
-            return start
-
-        monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
-        return launcher.launch(2, ["train"])
-
-    for name in (
-        "OMP_NUM_THREADS",
-        "TORCH_CPP_LOG_LEVEL",
-        "TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
-        "MT_STATUS_FILE",
-        "MT_LAUNCHER",
-    ):
-        monkeypatch.setenv(name, "1")  # `launch` changes the environment, whose old values return after the test.
-    previous, level = signal.getsignal(signal.SIGUSR1), logging.root.manager.disable
-    yield run
-    signal.signal(signal.SIGUSR1, previous)
-    logging.disable(level)
-
-
-@pytest.mark.parametrize(("left", "status"), [(None, 130), (0, 0), (2, 2)])
-def test_after_a_signal_the_status_is_the_one_that_the_processes_left(ended_by_a_signal, left, status):
+@pytest.mark.parametrize(("written", "status"), [("", 130), ("0", 0), ("2", 2)])
+def test_after_a_signal_the_status_is_the_one_that_the_processes_wrote(monkeypatch, written, status):
     """A run may have been done when the signal arrived."""
 
-    def work():
-        if left is not None:
-            launcher._leave_status(left)
+    def elastic_launch(config, entrypoint):
+        if written:
+            Path(os.environ["MT_STATUS_FILE"]).write_text(written)
+        raise SignalException("SIGTERM", signal.SIGTERM)
 
-    assert ended_by_a_signal(work) == status
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr("torch.distributed.launcher.api.elastic_launch", elastic_launch)
+    assert launcher.launch(2, ["train"]) == status

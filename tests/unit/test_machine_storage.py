@@ -23,42 +23,40 @@ from mt_cli.machine.storage import (
 
 
 @pytest.mark.parametrize("error_class", [InputError, RunError])
-def test_reading_turns_an_error_of_the_system_into_one_that_names_the_file_and_the_reason(tmp_path, error_class):
+def test_reading_turns_an_error_of_the_system_into_one_that_names_the_file(tmp_path, error_class):
     path = tmp_path / "missing"
-    with pytest.raises(error_class, match=f"^{path}: no such file or directory$"), reading(path, error_class):
+    with pytest.raises(error_class, match=f"^{path}: "), reading(path, error_class):
         path.read_text()
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    ("content", "max_bytes"),
     [
-        (b'{"a": 1', "cannot be used: invalid json: eof while parsing"),
-        (b"[" * 10_000, "cannot be used: invalid json: recursion limit exceeded"),
-        (b"\xff", "cannot be used: invalid json: "),
-        (b'{"a": 1, "b": "x"}', "cannot be used: b: input should be a valid integer"),
-        (b'{"a": 1, "b": 222}', "larger than 16 bytes"),
-        (None, "no such file or directory"),
+        (b'{"a": 1', 2**20),
+        (b"[" * 10_000, 2**20),
+        (b"\xff", 2**20),
+        (b'{"a": 1, "b": "x"}', 2**20),
+        (b'{"a": 1, "b": 222}', 16),
+        (None, 16),
     ],
 )
-def test_a_json_file_has_a_value_of_its_type_or_is_named_with_what_is_wrong(tmp_path, content, problem):
+def test_a_json_file_has_a_value_of_its_type_or_is_named(tmp_path, content, max_bytes):
     path = tmp_path / "Model.json"
     path.write_bytes(b'{"a": 1, "b": 2}')
     assert read_model(path, dict[str, int], 16) == {"a": 1, "b": 2}
     path.unlink() if content is None else path.write_bytes(content)
-    with pytest.raises(InputError, match=f"^{path}: {problem}"):
-        read_model(path, dict[str, int], 16 if problem.startswith("larger") else 2**20)
+    with pytest.raises(InputError, match=f"^{path}: "):
+        read_model(path, dict[str, int], max_bytes)
 
 
 def test_writing_turns_an_error_of_the_system_or_of_safetensors_into_one_that_names_the_file(tmp_path):
     import torch
     from safetensors.torch import save_file
 
-    path = tmp_path / "folder"
-    path.mkdir()
-    for write in (lambda: path.write_text("x"), lambda: save_file({"a": torch.ones(1)}, path)):
-        with pytest.raises(MtError, match=f"^{path}: cannot be written: is a directory") as raised, writing(path):
+    for write in (lambda: tmp_path.write_text("x"), lambda: save_file({"a": torch.ones(1)}, tmp_path)):
+        with pytest.raises(MtError, match=f"^{tmp_path}: cannot be written") as raised, writing(tmp_path):
             write()
-        assert not isinstance(raised.value, InputError)
+        assert raised.value.exit_code == 1
 
 
 @pytest.mark.parametrize("context", [reading, writing])
@@ -163,23 +161,22 @@ def test_the_error_for_a_new_folder_has_its_name_and_not_that_of_the_unfinished_
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "link"])
-def test_what_another_process_makes_in_the_meantime_stays(tmp_path, kind):
-    theirs = tmp_path / "new"
-    with pytest.raises(InputError, match="another process has made it"), new_folder(theirs) as folder:
+def test_a_file_or_folder_that_another_process_makes_in_the_meantime_stays(tmp_path, kind):
+    path = tmp_path / "new"
+    with pytest.raises(InputError), new_folder(path) as folder:
         (folder / "file").write_text("ours")
         if kind == "folder":
-            theirs.mkdir()
-            (theirs / "file").write_text("theirs")
-        if kind == "file":
-            theirs.write_text("theirs")
-        if kind == "link":
-            theirs.symlink_to("nowhere")
-        before = everything_in(tmp_path) if kind != "link" else []
+            path.mkdir()
+            (path / "file").write_text("theirs")
+        elif kind == "file":
+            path.write_text("theirs")
+        else:
+            path.symlink_to("nowhere")
     assert os.listdir(tmp_path) == ["new"]
     if kind == "link":
-        assert os.readlink(theirs) == "nowhere"
+        assert os.readlink(path) == "nowhere"
     else:
-        assert everything_in(tmp_path) == [each for each in before if "unfinished" not in each[0]]
+        assert (path / "file" if kind == "folder" else path).read_text() == "theirs"
 
 
 @pytest.mark.parametrize("moment", ["before", "in the meantime"])
@@ -190,28 +187,6 @@ def test_an_empty_folder_may_have_the_name(tmp_path, moment):
         (folder / "file").write_text("ours")
         (tmp_path / "new").mkdir(exist_ok=True)
     assert everything_in(tmp_path) == [("new", True), ("new/file", "ours")]
-
-
-def test_what_is_written_into_the_folder_at_the_last_moment_stays(tmp_path, monkeypatch):
-    rename = type(tmp_path).rename
-
-    def rename_later(path, target):
-        target.mkdir()
-        (target / "theirs").write_text("theirs")
-        return rename(path, target)
-
-    monkeypatch.setattr(type(tmp_path), "rename", rename_later)
-    with pytest.raises(InputError, match="another process"), new_folder(tmp_path / "new") as folder:
-        (folder / "file").write_text("ours")
-    assert everything_in(tmp_path) == [("new", True), ("new/theirs", "theirs")]
-
-
-def test_one_of_two_writers_of_a_folder_wins(tmp_path):
-    with pytest.raises(InputError, match="another process"), new_folder(tmp_path / "new") as first:
-        (first / "file").write_text("first")
-        with new_folder(tmp_path / "new") as second:
-            (second / "file").write_text("second")
-    assert everything_in(tmp_path) == [("new", True), ("new/file", "second")]
 
 
 def test_files_of_safetensors_have_the_permissions_of_the_umask(tmp_path):
@@ -231,8 +206,8 @@ def test_files_of_safetensors_have_the_permissions_of_the_umask(tmp_path):
 @pytest.mark.parametrize(
     ("number", "status"),
     [
-        *((each, 1) for each in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO)),
-        *((each, 2) for each in (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)),
+        *((number, 1) for number in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EIO)),
+        *((number, 2) for number in (errno.ENOENT, errno.EACCES, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)),
     ],
 )
 def test_an_output_without_room_is_a_failure_of_the_work_and_any_other_of_the_command_line(number, status):

@@ -44,7 +44,7 @@ def test_the_score_of_a_search_is_what_reading_gives(models, beam_size):
     engine = TransformerEngine(Ensemble(models))
     decoding = DecodingConfig(beam_size=beam_size, length_penalty=0.0, max_length_ratio=0.1, max_length=6)
     found = [best for (best,) in engine.search(SOURCES, decoding)]
-    readings = engine.read([(source, best.ids) for source, best in zip(SOURCES, found, strict=True)])
+    readings = engine.force_decode([(source, best.ids) for source, best in zip(SOURCES, found, strict=True)])
     for best, reading in zip(found, readings, strict=True):
         if len(best.ids) < 6:
             assert sum(reading.log_probs) == pytest.approx(best.score, abs=1e-4)

@@ -28,31 +28,20 @@ def some_attention():
     return torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 8), mask
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
-def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance):
+def test_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance, is_causal):
     *inputs, mask = some_attention()
+    if is_causal:
+        inputs, mask = [torch.randn(2, 4, 6, 8) for _ in range(3)], causal_mask(6, torch.device("cpu"))
 
     def equation(query, key, value):
         scores = query @ key.transpose(-1, -2) / 8**0.5
         return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ value
 
-    ours = values_and_gradients(lambda *each: attend(*each, bias_of(mask)), *inputs, dtype=dtype)
+    ours = values_and_gradients(lambda *x: attend(*x, bias_of(mask), is_causal=is_causal), *inputs, dtype=dtype)
     for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
         assert one.dtype == dtype
-        assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
-
-
-@pytest.mark.parametrize("dtype,tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 3e-2)])
-def test_causal_attention_has_the_values_and_gradients_of_the_equation(dtype, tolerance):
-    inputs = [torch.randn(2, 4, 6, 8) for _ in range(3)]
-    mask = causal_mask(6, torch.device("cpu"))
-
-    def equation(query, key, value):
-        scores = query @ key.transpose(-1, -2) / 8**0.5
-        return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1) @ value
-
-    ours = values_and_gradients(lambda *each: attend(*each, bias_of(mask), is_causal=True), *inputs, dtype=dtype)
-    for one, other in zip(ours, values_and_gradients(equation, *inputs), strict=True):
         assert torch.allclose(one.float(), other, atol=tolerance, rtol=tolerance)
 
 
@@ -72,10 +61,6 @@ def test_attention_dropout_keeps_the_mean():
     assert torch.allclose(dropped.mean(dim=0), whole[0], atol=0.2)
 
 
-def test_a_bias_is_zero_where_the_mask_is_true_and_minus_infinity_elsewhere():
-    assert bias_of(torch.tensor([True, False])).tolist() == [0.0, -torch.inf]
-
-
 @pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
 def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate, kind):
     x = torch.ones(1_000, 401, requires_grad=True)
@@ -86,15 +71,6 @@ def test_dropout_keeps_the_mean_and_its_gradient_follows_its_mask(rate, kind):
     assert abs(y.mean() - 1) < 0.01
     assert torch.equal(x.grad, y.detach())
     assert abs((y == 0).float().mean(dim=0) - dropped).max() < 0.1
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_dropped_elements_are_zero_and_the_others_scaled(dtype):
-    x = torch.randn(1_000, 40).to(dtype)
-    y = drop(x, 0.25)
-    kept = y != 0
-    assert torch.allclose(y[kept], x[kept] * (256 / 192), rtol=1e-2)
-    assert 0.24 < 1 - kept.float().mean() < 0.26
 
 
 def test_residual_dropout_is_a_sum_with_dropout():
@@ -116,7 +92,7 @@ def test_no_dropout_is_the_identity_and_uses_no_random_numbers():
 
 def test_taking_rows_is_indexing_with_its_gradient():
     x = torch.randn(6, 3)
-    rows, cells = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
-    ours = values_and_gradients(lambda x: take_rows(x, rows, cells), x)
+    rows, slots = torch.tensor([2, 0, 5, 1, 4, 3]), torch.tensor([1, 3, 0, 5, 4, 2])
+    ours = values_and_gradients(lambda x: take_rows(x, rows, slots), x)
     theirs = values_and_gradients(lambda x: x[rows], x)
     assert all(torch.equal(one, other) for one, other in zip(ours, theirs, strict=True))

@@ -3,7 +3,7 @@ import torch
 
 from mt_cli.config.sections import InitConfig, ModelConfig
 from mt_cli.errors import ConfigError
-from mt_cli.model.trainable import LowRankLinear, add_adapters, check_trainable, freeze, merge_adapters, own_weights
+from mt_cli.model.trainable import LowRankLinear, add_adapters, check_trainable, freeze, merge_adapters, saved_weights
 from mt_cli.model.transformer import Transformer
 
 SIZES = {"d_model": 16, "d_ff": 32, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 1}
@@ -31,7 +31,7 @@ def test_a_model_with_new_adapters_computes_what_it_did():
 
 def test_merged_adapters_compute_the_same():
     model = adapted(adapter_alpha=7.0)
-    for name, weight in own_weights(model).items():
+    for name, weight in saved_weights(model).items():
         if name.endswith("up"):
             torch.nn.init.normal_(weight)
     before = logits(model)
@@ -42,13 +42,13 @@ def test_merged_adapters_compute_the_same():
 
 
 def test_adapters_alone_are_trained_and_saved():
-    weights = own_weights(adapted())
+    weights = saved_weights(adapted())
     assert len(weights) == 2 * (2 * 6 + 10)  # Six linear maps of an encoder layer, ten of a decoder layer.
     assert all(name.endswith((".up", ".down")) and weight.requires_grad for name, weight in weights.items())
 
 
 def test_frozen_parts_get_no_adapters_and_an_extended_vocabulary_is_trained():
-    weights = own_weights(adapted(freeze=("encoder", "decoder.0.cross_attention"), vocabulary="extend"))
+    weights = saved_weights(adapted(freeze=("encoder", "decoder.0.cross_attention"), vocabulary="extend"))
     parts = {name.rsplit(".", 2)[0] for name in weights}
     expected = {"decoder.0.self_attention", "decoder.0.feed_forward", "source_embedding", "target_embedding"}
     assert parts == expected

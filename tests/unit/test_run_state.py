@@ -129,6 +129,21 @@ def test_validations_are_due_at_the_end_of_epochs_or_every_few_steps():
     assert not due(Position(step=4, epoch=1), 3)
 
 
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"max_steps": 5}, "max_steps 5"),
+        ({"max_steps": 6, "max_epochs": 2}, "max_epochs 2"),
+        ({"max_minutes": 1.0}, "max_minutes 1.0"),
+        ({"patience": 3}, "patience 3"),
+        ({"max_steps": 6, "max_epochs": 3, "max_minutes": 2.0, "patience": 4}, None),
+    ],
+)
+def test_the_first_limit_that_is_reached_stops(limits, expected):
+    state = RunState(Position(step=5, epoch=2), elapsed_seconds=61.0, num_validations_without_better=3)
+    assert state.reason_to_stop(TrainingConfig(**{"max_epochs": None, **limits})) == expected
+
+
 def test_the_better_value_is_best_and_of_equal_values_the_lower_loss():
     state = RunState()
     assert state.is_better(0.0, 5.0)

@@ -10,7 +10,7 @@ from mt_cli.config.sections import ModelConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import prepare
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.machine.console import fitted
+from mt_cli.machine.console import truncate
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.validation import Validator, sample_lines
 from mt_cli.training.averaging import in_format
@@ -23,16 +23,16 @@ def columns_of(text):
 
 @given(st.text(st.sampled_from("ab \u0301\u200d日本語\x1b\x07\u202e"), max_size=40), st.integers(1, 20))
 def test_a_text_never_takes_more_columns_than_there_are_and_is_cut_only_if_it_must_be(text, num_columns):
-    shown = fitted(text, num_columns)
+    shown = truncate(text, num_columns)
     assert columns_of(shown) <= num_columns
-    whole = fitted(text, 1000)
+    whole = truncate(text, 1000)
     assert shown == whole if columns_of(whole) <= num_columns else whole.startswith(shown.removesuffix("…"))
     assert shown == whole or columns_of(shown) >= num_columns - 1
 
 
 @given(st.text(max_size=40))
 def test_nothing_in_a_text_steers_the_terminal(text):
-    assert all(each.isprintable() or each in "\u200c\u200d" for each in fitted(text, 1000))
+    assert all(each.isprintable() or each in "\u200c\u200d" for each in truncate(text, 1000))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_nothing_in_a_text_steers_the_terminal(text):
     ],
 )
 def test_a_text_is_shown_in_twelve_columns(text, expected):
-    assert fitted(text, 12) == expected
+    assert truncate(text, 12) == expected
 
 
 def test_two_samples_are_shown_with_their_labels():

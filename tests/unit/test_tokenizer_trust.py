@@ -1,3 +1,5 @@
+"""Tokenizer files of strangers: what is read from them, and what is refused with one line."""
+
 import json
 
 import pytest
@@ -10,34 +12,41 @@ from tokenizers import models, normalizers
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import ConfigError, RunError
 from mt_cli.tokenizer import trust
-from mt_cli.tokenizer.special import SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.tokenizer.training import train_tokenizer
 from mt_cli.tokenizer.trust import MAX_PIECE_CHARACTERS, check_charsmap, no_panic
 
-ALGORITHMS = ["word_level", "bpe", "unigram", "char"]
+CONFIGS = {
+    algorithm: TokenizerConfig(
+        algorithm=algorithm,
+        vocab_size=300 if algorithm in ("bpe", "unigram") else None,
+        normalize=("apostrophes", "nfc", "joined_apostrophes"),
+        letters={"ã": "â", "'": ""},
+    )
+    for algorithm in ("word_level", "bpe", "unigram", "char")
+}
 
 
 @pytest.fixture(scope="module")
-def states():
-    """Tokenizer files of each algorithm as trees."""
+def contents():
+    """Tokenizer files of each algorithm."""
     texts = ["some words and some other words", "others and more"]
-    made = {}
-    for algorithm in ALGORITHMS:
-        size = 300 if algorithm in ("bpe", "unigram") else None
-        made[algorithm] = train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, vocab_size=size)).to_json()
-    return made
+    return {algorithm: train_tokenizer(texts, config).to_json() for algorithm, config in CONFIGS.items()}
 
 
 @pytest.fixture
 def parse(tmp_path):
-    """Reads a tokenizer from the content of a file."""
-    return lambda tree: Tokenizer.parse(json.dumps(tree).encode("utf-8"), tmp_path / "tokenizer.json")
+    """Reads a tokenizer from the tree of a file."""
+
+    def read(tree, config):
+        return Tokenizer.parse(json.dumps(tree).encode("utf-8"), tmp_path / "tokenizer.json", config)
+
+    return read
 
 
-def with_entry(state, entry):
-    """A tokenizer file with one more entry."""
-    tree = json.loads(state)
+def with_entry(content, entry):
+    """Tree of a tokenizer file with one more entry."""
+    tree = json.loads(content)
     vocab = tree["model"]["vocab"]
     if isinstance(vocab, dict):
         vocab[entry] = len(vocab)
@@ -46,84 +55,101 @@ def with_entry(state, entry):
     return tree
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_piece_of_a_million_characters_is_refused(states, parse, algorithm):
-    assert parse(with_entry(states[algorithm], "x" * MAX_PIECE_CHARACTERS)).tokens([4])
-    with pytest.raises(RunError, match=r"tokenizer\.json: .*has 1,000,000 characters, more than"):
-        parse(with_entry(states[algorithm], "x" * 10**6))
-
-
-def test_unigram_entries_that_would_take_gigabytes_are_refused(states, parse, monkeypatch):
-    monkeypatch.setattr(trust, "MAX_PIECE_BYTES", 4000)
-    with pytest.raises(RunError, match="bytes together, more than 4,000"):
-        tree = json.loads(states["unigram"])
-        tree["model"]["vocab"] += [[f"{number:0100}", -9.0] for number in range(40)]
-        parse(tree)
-
-
-def changed(path, value):
-    """A change of a tokenizer file: another value at a path."""
-
-    def change(tree):
-        *parents, last = path
-        for key in parents:
-            tree = tree[key]
-        tree[last] = value
-
-    return change
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_a_piece_of_a_million_characters_is_refused(contents, parse, algorithm):
+    config = CONFIGS[algorithm]
+    assert parse(with_entry(contents[algorithm], "x" * MAX_PIECE_CHARACTERS), config).tokens([4])
+    with pytest.raises(RunError, match=r"tokenizer\.json: .*1,000,000 characters"):
+        parse(with_entry(contents[algorithm], "x" * 10**6), config)
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "change", "message"),
+    ("algorithm", "path", "value", "cause"),
     [
-        ("bpe", changed(["model"], 3), "it has no model"),
-        ("bpe", changed(["model", "type"], "WordPiece"), "its model is of type WordPiece"),
-        ("bpe", changed(["model", "continuing_subword_prefix"], "x" * 10**6), "continuing_subword_prefix of its model"),
-        ("bpe", changed(["model", "dropout"], 0.5), "dropout of its model"),
-        ("bpe", changed(["model", "unk_token"], None), "unk_token of its model"),
-        ("bpe", changed(["model", "merges"], 3), "not a tokenizer"),
-        ("bpe", changed(["model", "merges", 0], ["so", "so"]), "its merge of 'so' and 'so' has no entry"),
-        ("bpe", changed(["model", "merges", 0], ["x" * 99] * 2), "its merge of"),
-        ("bpe", changed(["model", "merges", 0], "a b c"), "not a tokenizer"),
-        ("bpe", changed(["model", "vocab", "x"], 2**32 - 1), "the ids of its entries are not 0 to"),
-        ("bpe", changed(["model", "vocab", "x"], "7"), "not a tokenizer"),
-        ("unigram", changed(["model", "unk_id"], None), "unk_id of its model"),
-        ("unigram", changed(["model", "vocab", 4], ["[EOS]", -1.0]), "entries occur twice"),
-        ("unigram", changed(["model", "vocab", 4], ["[EOS]"]), "not a tokenizer"),
-        ("word_level", changed(["model", "vocab"], {}), "its first entries are not"),
-        ("char", changed(["added_tokens"], [{"content": "a" * 9}]), "splits or joins text in a way that no"),
-        ("char", changed(["post_processor"], {"type": "ByteLevel"}), "splits or joins text in a way that no"),
-        ("char", changed(["truncation"], {"max_length": 1}), "splits or joins text in a way that no"),
-        (
-            "char",
-            changed(["pre_tokenizer", "pattern"], {"Regex": "(((a{999}){999}){999})"}),
-            "splits or joins text in a way that no",
+        ("bpe", ["model"], 3, "model"),
+        ("bpe", ["model", "type"], "WordPiece", "type WordPiece"),
+        ("bpe", ["model", "type"], "Unigram", "type Unigram"),
+        ("bpe", ["model", "merges"], 3, ""),
+        ("bpe", ["model", "merges", 0], ["so", "so"], "merge of 'so' and 'so'"),
+        ("bpe", ["model", "merges", 0], ["x" * 99] * 2, "merge"),
+        ("bpe", ["model", "merges", 0], "a b c", ""),
+        ("bpe", ["model", "vocab", "x"], 2**32 - 1, "ids"),
+        ("bpe", ["model", "vocab", "x"], "7", ""),
+        ("unigram", ["model", "vocab", 4], ["[EOS]", -1.0], "twice"),
+        ("unigram", ["model", "vocab", 4], ["[EOS]"], ""),
+        ("unigram", ["model", "vocab", 4], ["x", "y"], ""),
+        ("word_level", ["model", "vocab"], {}, "first entries"),
+        ("char", ["added_tokens"], [{"content": "a" * 9}], "added_tokens"),
+        ("char", ["post_processor"], {"type": "ByteLevel"}, "post_processor"),
+        ("char", ["truncation"], {"max_length": 1}, "truncation"),
+        ("char", ["pre_tokenizer", "pattern"], {"Regex": "(((a{999}){999}){999})"}, "pre_tokenizer"),
+        ("char", ["decoder"], {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 999}, "decoder"),
+        ("char", ["normalizer", "normalizers", 0], {"Regex": ["x"]}, "normalizer"),
+        ("char", ["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "AA"}, "normalizer"),
+        *(
+            ("char", ["normalizer", "normalizers", 4, "content"], content, "normalizer")
+            for content in ("ab", "▁", " ", "\n")
         ),
-        ("char", changed(["normalizer", "normalizers", 0], {"Regex": ["x"]}), "not a tokenizer"),
-        ("char", changed(["normalizer"], {"type": "Precompiled", "precompiled_charsmap": "AA"}), "not a tokenizer"),
     ],
 )
-def test_a_tokenizer_with_other_parts_than_ours_is_refused(states, parse, algorithm, change, message):
-    tree = json.loads(states[algorithm])
-    assert parse(tree)
-    change(tree)
-    with pytest.raises(RunError, match=message):
-        parse(tree)
-
-
-def test_merges_of_older_versions_of_the_library_are_read(states, parse):
-    tree = json.loads(states["bpe"])
-    expected = parse(tree).pieces("some words")
-    tree["model"]["merges"] = [" ".join(merge) for merge in tree["model"]["merges"]]
-    assert parse(tree).pieces("some words") == expected and len(expected) < 8
+def test_a_file_with_other_steps_or_entries_than_ours_is_refused(contents, parse, algorithm, path, value, cause):
+    tree = json.loads(contents[algorithm])
+    assert parse(tree, CONFIGS[algorithm])
+    part = tree
+    for key in path[:-1]:
+        part = part[key]
+    part[path[-1]] = value
+    with pytest.raises(RunError, match=rf"tokenizer\.json: not a tokenizer of this model: .*{cause}") as caught:
+        parse(tree, CONFIGS[algorithm])
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"\xff", b"[" * 3000, b'{"model": ' + b"9" * 5000 + b"}", b'{"model": {}, "model": {}}']
+    ("algorithm", "key", "value"),
+    [
+        ("bpe", "dropout", 0.5),
+        ("bpe", "continuing_subword_prefix", "x" * 10**6),
+        ("bpe", "unk_token", None),
+        ("unigram", "unk_id", None),
+        ("unigram", "byte_fallback", False),
+    ],
+)
+def test_settings_of_the_model_are_not_read(contents, parse, algorithm, key, value):
+    tree = json.loads(contents[algorithm])
+    tree["model"][key] = value
+    assert parse(tree, CONFIGS[algorithm]).to_json() == contents[algorithm]
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+@pytest.mark.parametrize(
+    "change", [{"lowercase": True}, {"normalize": ("nfc",)}, {"letters": {}}, {"algorithm": "bpe"}]
+)
+def test_a_file_that_was_made_with_other_options_is_refused(contents, parse, algorithm, change):
+    config = CONFIGS[algorithm].model_copy(update=change)
+    if config == CONFIGS[algorithm]:
+        return
+    with pytest.raises(RunError, match=r"tokenizer\.json: "):
+        parse(json.loads(contents[algorithm]), config)
+
+
+def test_keys_that_another_version_of_the_library_does_not_write_may_be_missing(contents, parse):
+    tree = json.loads(contents["bpe"])
+    del tree["pre_tokenizer"]["invert"], tree["truncation"]
+    assert parse(tree, CONFIGS["bpe"]).to_json() == contents["bpe"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"\xff", b"[" * 3000, b'{"model": ' + b"9" * 5000 + b"}", b'{"model": {}}']
 )
 def test_what_is_no_json_object_is_no_tokenizer(tmp_path, content):
     with pytest.raises(RunError, match=r"tokenizer\.json: not a tokenizer"):
-        Tokenizer.parse(content, tmp_path / "tokenizer.json")
+        Tokenizer.parse(content, tmp_path / "tokenizer.json", TokenizerConfig())
+
+
+def test_a_model_of_the_library_alone_is_no_tokenizer(parse):
+    for model in (models.Unigram(), models.BPE(), models.WordLevel({"a": 0}, unk_token="a")):
+        with pytest.raises(RunError, match="not a tokenizer"):
+            parse(json.loads(tokenizers.Tokenizer(model).to_str()), TokenizerConfig())
 
 
 def test_a_panic_of_the_library_is_a_value_error_and_other_signals_are_not():
@@ -135,19 +161,20 @@ def test_a_panic_of_the_library_is_a_value_error_and_other_signals_are_not():
             raise error
 
 
-@pytest.mark.parametrize("size", [10**9, 2**24 + 1])
-def test_a_vocabulary_has_a_maximum_size(size):
-    with pytest.raises(ValueError, match="less than or equal to 16777216"):
-        TokenizerConfig(algorithm="bpe", vocab_size=size)
-
-
 @pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, algorithm):
+def test_no_tokenizer_is_trained_that_could_not_be_read(monkeypatch, contents, parse, algorithm):
     monkeypatch.setattr(trust, "MAX_MERGED_CHARACTERS", 200)
     monkeypatch.setattr(trust, "MAX_PIECE_BYTES", 1600)
     texts = [f"{'abcdefghij' * 3} some words {number} {number * 7919}" for number in range(99)]
-    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size: what was learnt is too large"):
+    with pytest.raises(ConfigError, match=r"tokenizer\.vocab_size"):
         train_tokenizer(texts, TokenizerConfig(algorithm=algorithm, vocab_size=900))
+    with pytest.raises(ValueError, match="less than or equal to 16777216"):
+        TokenizerConfig(algorithm=algorithm, vocab_size=2**24 + 1)
+    if algorithm == "unigram":
+        tree = json.loads(contents["unigram"])
+        tree["model"]["vocab"] += [[f"{number:0100}", -9.0] for number in range(40)]
+        with pytest.raises(RunError, match="bytes together"):
+            parse(tree, CONFIGS["unigram"])
 
 
 def test_nothing_is_learnt_from_a_text_that_is_longer_than_an_entry():
@@ -168,20 +195,20 @@ def test_a_whole_normalisation_is_read(replacement):
 
 
 @pytest.mark.parametrize(
-    ("charsmap", "message"),
+    ("charsmap", "cause"),
     [
-        (b"", "its table has another size"),
-        (b"abc", "its table has another size"),
-        (charsmap_of(b"b")[:900], "its table has another size"),
-        (charsmap_of(b"x" * 100_000), "more than 128 bytes for a key"),
-        (charsmap_of(b"b", value=2**31 - 1), "its table points outside"),
-        (charsmap_of("é".encode(), value=1), "its table points outside"),
-        (charsmap_of(b"b", offset=512), "its table points outside"),
+        (b"", "size"),
+        (b"abc", "size"),
+        (charsmap_of(b"b")[:900], "size"),
+        (charsmap_of(b"x" * 100_000), "128 bytes"),
+        (charsmap_of(b"b", value=2**31 - 1), "outside"),
+        (charsmap_of("é".encode(), value=1), "outside"),
+        (charsmap_of(b"b", offset=512), "outside"),
         (charsmap_of(b"\xff"), "utf-8"),
     ],
 )
-def test_a_damaged_normalisation_is_refused(charsmap, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_damaged_normalisation_is_refused(charsmap, cause):
+    with pytest.raises(ValueError, match=cause):
         check_charsmap(charsmap)
 
 
@@ -197,10 +224,3 @@ def test_a_normalisation_that_is_not_refused_can_be_used(data):
         return
     for text in ("a", "ab", "é\u0301", "字", "aaaa"):
         assert len(normalized(bytes(charsmap), text)) < 999
-
-
-def test_a_model_of_the_library_alone_is_no_tokenizer(parse):
-    for model in (models.Unigram(), models.BPE(), models.WordLevel({"a": 0}, unk_token="a")):
-        with pytest.raises(RunError, match="not a tokenizer"):
-            parse(json.loads(tokenizers.Tokenizer(model).to_str()))
-    assert SPECIAL_TOKENS[1] == "[UNK]"

@@ -1,8 +1,7 @@
 import copy
 import sys
 from dataclasses import replace
-from itertools import accumulate, islice, pairwise
-from types import SimpleNamespace
+from itertools import islice, pairwise
 
 import pytest
 import torch
@@ -12,17 +11,15 @@ from meta_device import OnMeta, Reads
 
 from mt_cli.batching.batches import MixedPairs, collate, epoch_batches
 from mt_cli.batching.encoded import EncodedPairs
-from mt_cli.checkpoint.state import RunState
 from mt_cli.config.sections import ModelConfig
 from mt_cli.config.training import TrainingConfig
-from mt_cli.errors import DeviceMemoryError, RunInterruptedError
+from mt_cli.errors import DeviceMemoryError
 from mt_cli.evaluation.tokens import score_tokens
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.run.loop import TrainingLoop
-from mt_cli.training.gradients import Gradients, fits_memory, largest_batch
+from mt_cli.training.gradients import GradientAccumulator, fits_memory, largest_batch
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, step_if
-from mt_cli.training.steps import Position, StepReport, count_steps, optimization_steps
+from mt_cli.training.steps import Position, count_steps, optimization_steps
 
 
 def some_pairs(number=40):
@@ -48,7 +45,7 @@ def add_up_gradients(gradients, batches):
 
 def gradient_of(objective, micro_batches, dtype=torch.float32):
     objective.zero_grad()
-    add_up_gradients(Gradients(objective, dtype), micro_batches)
+    add_up_gradients(GradientAccumulator(objective, dtype), micro_batches)
     return {name: weight.grad.clone() for name, weight in objective.named_parameters()}
 
 
@@ -75,22 +72,11 @@ def test_recomputed_layers_have_the_same_gradient(dtype, is_in_two):
     assert kept[1] < kept[0] / 2
 
 
-def test_layers_are_recomputed_only_in_training(monkeypatch):
-    objective = tiny_objective()
-    objective.model.recomputes_layers = True
-    monkeypatch.setattr("mt_cli.model.transformer.checkpoint", None)
-    score_tokens(objective, some_pairs(), 60)
-    with torch.no_grad():
-        objective.train()(collate(some_pairs(), range(3)))
-    with pytest.raises(TypeError):
-        objective.train()(collate(some_pairs(), range(3)))
-
-
 def fp16_steps(number, **options):
     """Steps in fp16, their scales of the loss after each, and the gradients that it had."""
     config = TrainingConfig(batch_tokens=40, warmup_steps=0, precision="fp16")
     objective = tiny_objective(dropout=0.0)
-    gradients = Gradients(objective, torch.float16)
+    gradients = GradientAccumulator(objective, torch.float16)
     gradients.scaler.load_state_dict(gradients.scaler.state_dict() | options)
     optimizer = build_optimizer(objective, config)
     steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-3, Position())
@@ -108,19 +94,6 @@ def test_fp16_has_nearly_the_gradient_of_fp32_for_any_scale_of_the_loss():
         assert report.grad_norm.item() == pytest.approx(expected[0].item(), rel=1e-2)
 
 
-def test_small_gradients_are_lost_in_fp16_without_a_scale():
-    pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
-    batch, shares = collate(pairs, range(40)), []
-    for scale in (2.0**-13, 2.0**13):
-        gradients = Gradients(objective, torch.float16)
-        gradients.scaler.load_state_dict(gradients.scaler.state_dict() | {"scale": scale})
-        objective.zero_grad()
-        add_up_gradients(gradients, [batch])
-        found = torch.cat([weight.grad.flatten() for weight in gradients.parameters])
-        shares.append((found == 0).float().mean().item())
-    assert shares[0] > 5 * shares[1]
-
-
 def test_a_gradient_that_overflows_fp16_skips_the_step_and_halves_the_scale():
     first, *_, last = found = fp16_steps(20, scale=2.0**24)
     assert not first[0].is_finite and first[1] == 2.0**23
@@ -130,10 +103,6 @@ def test_a_gradient_that_overflows_fp16_skips_the_step_and_halves_the_scale():
         scale = scale if report.is_finite else scale / 2
         assert after == scale
     assert last[0].is_finite and not torch.equal(last[2], first[2])
-
-
-def test_the_scale_doubles_after_enough_steps_without_overflow():
-    assert [scale for _, scale, _ in fp16_steps(5, scale=64.0, growth_interval=2)] == [64, 128, 128, 256, 256]
 
 
 def test_four_accumulated_batches_equal_one_large_batch():
@@ -150,8 +119,10 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(tie):
     batch = collate(pairs, range(12))
     ours = gradient_of(objective, [batch])
     objective.zero_grad()
-    src_ids = batch.source.grid.padded(batch.source.ids)
-    tgt_input_ids, tgt_output_ids = (batch.target.grid.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids))
+    src_ids = batch.source.layout.padded(batch.source.ids)
+    tgt_input_ids, tgt_output_ids = (
+        batch.target.layout.padded(ids) for ids in (batch.target.ids, batch.tgt_output_ids)
+    )
     logits = objective.model(src_ids, tgt_input_ids)
     torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), tgt_output_ids.flatten(), ignore_index=0, label_smoothing=0.1
@@ -192,7 +163,7 @@ def test_a_batch_split_for_lack_of_memory_has_the_same_gradient(monkeypatch, num
     objective.zero_grad()
     scarce = Scarce(objective, num_pairs)
     monkeypatch.setattr(objective, "forward", scarce)
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     sums = add_up_gradients(gradients, [batch])
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     for name, weight in objective.named_parameters():
@@ -207,29 +178,28 @@ def test_a_size_that_was_too_large_is_not_tried_again(monkeypatch):
     pairs, objective = some_pairs(), tiny_objective()
     scarce = Scarce(objective, 20)
     monkeypatch.setattr(objective, "forward", scarce)
-    gradients = Gradients(objective, torch.float32)
+    gradients = GradientAccumulator(objective, torch.float32)
     for _ in range(3):
         add_up_gradients(gradients, [collate(pairs, range(40))])
     assert scarce.tried == [40] + [20] * 6
     assert gradients.num_splits == 1
 
 
-def test_a_single_pair_that_does_not_fit_in_memory_is_an_error(monkeypatch):
-    objective = tiny_objective()
-    monkeypatch.setattr(objective, "forward", Scarce(objective, 0))
-    with pytest.raises(DeviceMemoryError, match=r"one pair of .* does not fit"):
-        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
-
-
-def test_other_errors_are_not_treated_as_a_lack_of_memory(monkeypatch):
-    objective = tiny_objective()
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [(torch.OutOfMemoryError("CUDA out of memory"), DeviceMemoryError), (RuntimeError("shapes"), RuntimeError)],
+)
+def test_a_pair_that_does_not_fit_in_memory_and_other_failures_are_errors(error, expected):
+    objective, sizes = tiny_objective(), []
 
     def fail(batch):
-        raise RuntimeError("shapes do not fit")
+        sizes.append(batch.num_sentences)
+        raise error
 
-    monkeypatch.setattr(objective, "forward", fail)
-    with pytest.raises(RuntimeError, match="shapes"):
-        add_up_gradients(Gradients(objective, torch.float32), [collate(some_pairs(), range(3))])
+    objective.forward = fail
+    with pytest.raises(expected):
+        add_up_gradients(GradientAccumulator(objective, torch.float32), [collate(some_pairs(), range(4))])
+    assert sizes == ([4, 2, 1] if expected is DeviceMemoryError else [4])
 
 
 @given(st.integers(1, 100), st.integers(1, 10_000), st.integers(1, 10_000))
@@ -264,7 +234,7 @@ def run_steps(number, position=None, objective=None, optimizer=None, dtype=torch
     objective = objective or tiny_objective()
     optimizer = optimizer or build_optimizer(objective, config)
     position = position or Position()
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     steps = optimization_steps(gradients, optimizer, mixed_pairs(config), config, lambda step: 1e-2, position)
     reports = [next(steps) for _ in range(number)]
     return reports, objective, optimizer, position
@@ -280,7 +250,7 @@ def loop_on_meta(dtype, fused, model=(), **options):
         for each in (optimizer.defaults, *optimizer.param_groups):
             each["fused"], each["foreach"] = True, False
     schedule, position = (lambda step: 1e-2), Position()
-    gradients = Gradients(objective, dtype)
+    gradients = GradientAccumulator(objective, dtype)
     return optimization_steps(gradients, optimizer, mixed_pairs(config), config, schedule, position), optimizer
 
 
@@ -288,37 +258,10 @@ _DROPOUT = {"dropout": 0.1, "attention_dropout": 0.2, "feed_forward_dropout": 0.
 
 
 @pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, *(pytest.param(each, marks=pytest.mark.slow) for each in (torch.float32, torch.float16))]
-)
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"max_grad_norm": None},
-        {"recompute_layers": True},
-        {"recompute_layers": True, "r_drop": 2.0, "max_grad_norm": None},
-        {"r_drop": 2.0, "label_smoothing": 0.0, "weight_decay": 0.1},
-        {"model": _DROPOUT | {"positions": "rotary", "activation": "swiglu", "tie_embeddings": "all"}},
-        {"model": {"dropout": 0.0, "positions": "learned", "activation": "gelu", "tie_embeddings": "none"}},
-        {"model": {"norm_order": "post", "output_bias": True, "activation": "silu", "qkv_bias": False}},
-    ],
-    ids=str,
-)
-def test_the_training_loop_reads_nothing_back_from_the_device(monkeypatch, dtype, options):
-    module = sys.modules["torch.optim.optimizer"]  # Not an attribute of `torch.optim`.
-    monkeypatch.setattr(module, "_get_fused_kernels_supported_devices", lambda: ["meta"])
-    steps, optimizer = loop_on_meta(dtype, fused=True, **options)
-    for report in islice(steps, 2):
-        values = (report.cross_entropy, report.num_correct, report.grad_norm, report.is_finite)
-        assert all(each.is_meta for each in values) and report.num_target_tokens > 0
-    assert optimizer.found_inf.is_meta
-    assert all(each.is_meta for state in optimizer.state.values() for each in state.values())
-
-
-@pytest.mark.parametrize(
     ("dtype", "options"),
     [
         (torch.float32, {"recompute_layers": True, "model": _DROPOUT}),
+        (torch.bfloat16, {"recompute_layers": True, "r_drop": 2.0, "label_smoothing": 0.0, "max_grad_norm": None}),
         (torch.bfloat16, {"r_drop": 2.0, "model": {"positions": "rotary", "activation": "swiglu"}}),
         (torch.float16, {"model": {"positions": "learned", "norm_order": "post", "output_bias": True}}),
         (torch.bfloat16, {"optimizer": "muon", "model": {"tie_embeddings": "all"}}),
@@ -337,7 +280,7 @@ def test_every_operation_of_an_update_is_on_the_device_but_the_copies_of_its_bat
     reads = {"__bool__": lambda tensor: True} if is_muon else {}
     with Reads(**reads), OnMeta() as seen:
         reports = list(islice(steps, 2))
-    tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and cells of each side.
+    tensors_of_a_batch = 3 + 2 * 4  # Ids; positions, mask, rows and slots of each side.
     assert seen.num_copies == tensors_of_a_batch * sum(len(report.placed) for report in reports)
 
 
@@ -353,7 +296,7 @@ def test_without_a_fused_optimizer_the_loop_reads_one_boolean(name):
 
 def test_training_and_validation_measure_the_same_loss():
     pairs, objective = some_pairs(), tiny_objective(dropout=0.0)
-    sums = add_up_gradients(Gradients(objective.train(), torch.float32), [collate(pairs, range(40))])
+    sums = add_up_gradients(GradientAccumulator(objective.train(), torch.float32), [collate(pairs, range(40))])
     scores, num_tokens = score_tokens(objective, pairs, 60), int(pairs.lengths()[1].sum()) + 40
     assert sums.cross_entropy.item() / num_tokens == pytest.approx(scores.loss, rel=1e-5)
     assert sums.num_correct.item() / num_tokens == pytest.approx(scores.token_accuracy)
@@ -387,23 +330,6 @@ def test_training_lowers_the_loss_and_counts_its_tokens():
     assert [report.step for report in reports] == list(range(1, 61))
     assert position.num_target_tokens == sum(report.num_target_tokens for report in reports)
     assert position.epoch == sum(len(report.placed) for report in reports) // micro_batches_per_epoch() > 1
-
-
-def test_a_step_counts_its_correct_tokens_over_all_its_micro_batches(monkeypatch):
-    objective, counted = tiny_objective(), []
-    forward = objective.forward
-
-    def counting(batch):
-        sums = forward(batch)
-        counted.append(sums.num_correct.item())
-        return sums
-
-    monkeypatch.setattr(objective, "forward", counting)
-    reports = run_steps(4, objective=objective, micro_batches_per_step=3)[0]
-    assert len(counted) == sum(len(report.placed) for report in reports) > 8  # No second forward.
-    ends = list(accumulate(len(report.placed) for report in reports))
-    for start, end, report in zip([0, *ends], ends, reports, strict=False):
-        assert report.num_correct.item() == sum(counted[start:end]) <= report.num_target_tokens
 
 
 def micro_batches_per_epoch():
@@ -469,99 +395,3 @@ def test_a_gradient_that_is_not_finite_is_reported_and_leaves_the_weights(monkey
     assert [bool(report.is_finite) for report in reports] == [False, False]
     assert torch.equal(weights_of(objective), before)
     assert position.step == 3
-
-
-def a_report(step):
-    return StepReport(
-        step, 0.1, torch.tensor(1.0), torch.tensor(5.0), torch.tensor(3.0), torch.tensor(True), 5, 0.0, 0.1, [], 0
-    )
-
-
-def loop_over(number, **changes):
-    """Calls made while following some steps, and how to begin; a validation is due at every fourth step."""
-    calls, steps = [], []
-
-    def note(name):
-        if f"{name} {steps[-1]}" not in calls[-1:]:
-            calls.append(f"{name} {steps[-1]}")
-
-    answers = {
-        "is_validation_due": lambda step: step % 4 == 0,
-        "validate": lambda step: note("validate"),
-        "is_save_due": lambda step: False,
-        "reason_to_stop": lambda step: None,
-        "is_interrupted": lambda step: False,
-    } | changes
-
-    class Signals:
-        @property
-        def is_stop_requested(self):
-            return answers["is_interrupted"](steps[-1])
-
-    loop = TrainingLoop.__new__(TrainingLoop)
-    loop._config, loop._signals = None, Signals()
-    loop._log = SimpleNamespace(add=lambda report: steps.append(report.step))
-    asked = {
-        name: (lambda config, name=name: answers[name](steps[-1])) for name in ("is_validation_due", "reason_to_stop")
-    }
-    loop._state = SimpleNamespace(**asked)
-    loop.steps = lambda: map(a_report, range(1, number + 1))
-    loop.is_save_due = lambda: answers["is_save_due"](steps[-1])
-    loop.save, loop.validate = lambda: note("save"), lambda: answers["validate"](steps[-1])
-    return calls, loop.run
-
-
-def test_validation_saves_and_a_stop_saves_before_it_validates():
-    calls, go = loop_over(9, reason_to_stop=lambda step: "max_steps 6" if step == 6 else None)
-    assert go() == "max_steps 6"
-    assert calls == ["validate 4", "save 4", "save 6", "validate 6"]
-
-
-def test_a_stop_at_a_validation_that_was_due_saves_before_and_after_it():
-    calls, go = loop_over(9, reason_to_stop=lambda step: "max_steps 8" if step == 8 else None)
-    assert go() == "max_steps 8"
-    assert calls[2:] == ["save 8", "validate 8", "save 8", "validate 8"]  # The last is one that does nothing.
-
-
-@pytest.mark.parametrize("step", [1, 4])
-def test_an_interrupt_saves_and_raises_without_validating(step):
-    calls, go = loop_over(9, is_interrupted=lambda now: now == step)
-    with pytest.raises(RunInterruptedError, match=f"step {step}"):
-        go()
-    assert calls == [f"save {step}"]
-
-
-def test_an_interrupt_during_validation_saves_what_it_found():
-    is_validated = []
-    calls, go = loop_over(
-        9, validate=lambda step: is_validated.append(step), is_interrupted=lambda step: bool(is_validated)
-    )
-    with pytest.raises(RunInterruptedError, match="step 4"):
-        go()
-    assert is_validated == [4] and calls == ["save 4"]
-
-
-def test_a_wish_to_save_is_granted_and_training_goes_on():
-    calls, go = loop_over(
-        9,
-        is_save_due=lambda step: step in (2, 3),
-        reason_to_stop=lambda step: "max_steps 5" if step == 5 else None,
-    )
-    go()
-    assert calls == ["save 2", "save 3", "validate 4", "save 4", "save 5", "validate 5"]
-
-
-@pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        ({"max_steps": 5}, "max_steps 5"),
-        ({"max_steps": 6, "max_epochs": 2}, "max_epochs 2"),
-        ({"max_minutes": 1.0}, "max_minutes 1.0"),
-        ({"patience": 3}, "patience 3"),
-        ({"max_steps": 6, "max_epochs": 3, "max_minutes": 2.0, "patience": 4}, None),
-    ],
-)
-def test_the_first_limit_that_is_reached_stops(limits, expected):
-    progression = RunState(Position(step=5, epoch=2), elapsed_seconds=61.0, num_validations_without_better=3)
-    config = TrainingConfig(**{"max_epochs": None, **limits})
-    assert progression.reason_to_stop(config) == expected

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from mt_cli.config.directions import Tagging
 from mt_cli.config.sections import DecodingConfig, TokenizerConfig
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.decoding.engine import Reading
+from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
+from mt_cli.tokenizer.special import UNK_ID
 from mt_cli.tokenizer.training import train_tokenizer
+from mt_cli.translation.lines import Segment
 from mt_cli.translation.repetition import note_on_repetition, repeats_itself
 from mt_cli.translation.sentences import has_words, sentences_of, split_point, symbol_ends, units
 from mt_cli.translation.translator import Translator
+from mt_cli.translation.unknown_words import attended_words
 
 MIXED = st.text("今夜は。、ーไทย ่ខ។་།한ab,. (\u0301\u3099字é", max_size=30)
 
@@ -144,10 +147,18 @@ class Parrot:
         repeated = ([index for index in ids if index not in self.tag_ids] for ids in sources)
         return [[Hypothesis(list(self.answer or ids), -1.0)] for ids in repeated]
 
-    def read(self, pairs):
+    def force_decode(self, pairs):
         self.num_read.append(len(pairs))
         shapes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
-        return [Reading([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+        return [ForcedDecoding([-1.0] * height, torch.eye(width)[width - height :]) for width, height in shapes]
+
+
+def translated(engine, tokenizer, text, max_tokens, tags=(), most_tokens=None, languages=("", ""), **options):
+    """The translation of a text by an engine, with one tokenizer for both sides."""
+    tokenizers = (tokenizer, tokenizer)
+    translator = Translator(engine, tokenizers, DecodingConfig(), max_tokens, Tagging(tags), languages, most_tokens)
+    (item,) = translator.translate_fully([text], **options)
+    return item
 
 
 TEXTS = ["今夜は雨です。", "ab abba ba, (ab)", "한국 ไทย"]
@@ -170,13 +181,12 @@ def tagged_pieces():
 @example(text="(字)今夜 は", max_tokens=1000)
 def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
     assume(has_words(text))
-    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens)
-    (item,) = translator.translate_fully([text], with_details=True)
+    item = translated(Parrot(), pieces, text, max_tokens, with_details=True)
     line = " ".join(text.split())
     assert item.text == line
-    found = [range(len(units(line)))] * 2
+    every_pair = product(range(len(units(line))), repeat=2)
     with_words = {(row, row) for row, (start, end) in enumerate(units(line)) if has_words(line[start:end])}
-    assert with_words <= set(item.details.word_alignment) <= set(product(*found))
+    assert with_words <= set(item.details.word_alignment) <= set(every_pair)
     # Only a piece of several characters that count as words is aligned with other words, too.
     beside = {units(line)[place][0] for pair in item.details.word_alignment if len(set(pair)) > 1 for place in pair}
     assert all(re.match(f"[{SPACELESS}]", line[place]) for place in beside)
@@ -193,7 +203,7 @@ def test_what_is_repeated_is_aligned_with_itself(pieces, text, max_tokens):
 def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
     tagged_pieces, words, own_tag, tag, max_tokens, split_sentences
 ):
-    parrot = Parrot(tag_ids=[tagged_pieces.encode([each])[0][0] for each in TAGS])
+    parrot = Parrot(tag_ids=[tagged_pieces.encode([name])[0][0] for name in TAGS])
     translator = Translator(parrot, (tagged_pieces,) * 2, DecodingConfig(), max_tokens, Tagging(TAGS))
     line = " ".join([own_tag, *words]).strip()
     (item,) = translator.translate_fully([line], tag=tag, split_sentences=split_sentences, with_details=True)
@@ -208,8 +218,7 @@ def test_word_alignments_refer_to_the_words_of_the_line_after_splits_and_tags(
 
 def test_a_line_is_too_long_if_a_sentence_was_split_and_not_if_it_has_several(pieces):
     def item(max_tokens, split_sentences):
-        translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens)
-        return translator.translate_fully(["ab ab. Ba ba."], split_sentences=split_sentences)[0]
+        return translated(Parrot(), pieces, "ab ab. Ba ba.", max_tokens, split_sentences=split_sentences)
 
     assert len(item(30, False).segments) == 1 and not item(30, False).is_too_long
     assert len(item(30, True).segments) == 2 and not item(30, True).is_too_long
@@ -230,14 +239,14 @@ def test_details_of_many_lines_are_read_together(pieces):
 def test_a_translation_has_one_space_at_a_time_and_none_at_its_ends(pieces):
     stuttering = [index for _ in range(3) for index in [*pieces.encode(["ab"])[0], *pieces.encode(["  "])[0]]]
     assert "  " in pieces.decode([stuttering])[0]
-    (item,) = Translator(Parrot(stuttering), (pieces, pieces), DecodingConfig(), 9).translate_fully(["ab"])
+    item = translated(Parrot(stuttering), pieces, "ab", 9)
     assert item.text == "ab ab ab"
 
 
 def test_a_translation_is_one_line_also_if_the_model_produces_the_byte_of_a_line_end(pieces):
     (ids,) = pieces.encode(["ab\nab\rab\r\n"])
     assert pieces.decode([ids])[0] == "ab\nab\rab\r\n"
-    (item,) = Translator(Parrot(ids), (pieces, pieces), DecodingConfig(), 99).translate_fully(["ab"])
+    item = translated(Parrot(ids), pieces, "ab", 99)
     assert item.text == "ab ab ab"
 
 
@@ -255,7 +264,7 @@ def test_a_translation_is_one_line_also_if_the_model_produces_the_byte_of_a_line
 )
 def test_segments_of_a_translation_are_joined_as_its_language_is_written(pieces, languages, source, part, between):
     parrot = Parrot(pieces.encode([part])[0])
-    (item,) = Translator(parrot, (pieces, pieces), DecodingConfig(), 2, Tagging(), languages).translate_fully([source])
+    item = translated(parrot, pieces, source, 2, languages=languages)
     assert len(item.segments) > 1, pieces.pieces(source)
     assert item.text == between.join([part] * len(item.segments))
 
@@ -293,8 +302,7 @@ class Liar(Parrot):
 @pytest.mark.parametrize("options", [{}, {"num_best": 3}, {"prefix": "ab"}, {"split_sentences": True}, {"tag": "<2y>"}])
 def test_a_line_without_letters_and_digits_is_copied_whatever_is_asked(tagged_pieces, text, options):
     liar = Liar(tagged_pieces, "abba")
-    translator = Translator(liar, (tagged_pieces,) * 2, DecodingConfig(), 5, Tagging(TAGS))
-    (item,) = translator.translate_fully([text], with_details=True, **options)
+    item = translated(liar, tagged_pieces, text, 5, tags=TAGS, with_details=True, **options)
     assert item.text == text.removeprefix("<2x> ") and item.hypotheses == [(item.text, 0.0)]
     assert not liar.searched and not item.is_too_long and not item.unknown_words
     assert item.details.tokens == item.details.alignment == item.details.word_alignment == []
@@ -331,8 +339,7 @@ def test_unknown_emoji_at_the_ends_of_a_line_are_copied_and_what_is_between_is_t
     tagged_pieces, text, expected
 ):
     liar = Liar(tagged_pieces, "abba")
-    translator = Translator(liar, (tagged_pieces,) * 2, DecodingConfig(), 50, Tagging(TAGS))
-    (item,) = translator.translate_fully([text], with_details=True, num_best=2)
+    item = translated(liar, tagged_pieces, text, 50, tags=TAGS, with_details=True, num_best=2)
     assert item.text == expected and not item.is_too_long
     assert item.hypotheses == [(expected, -1.0)] * 2
     assert len(liar.searched) == 1
@@ -344,6 +351,30 @@ def test_emoji_of_the_vocabulary_are_translated():
     translator = Translator(liar, (known, known), DecodingConfig(), 50)
     assert translator.translate(["ab 👍"]) == ["abba"]
     assert liar.searched == known.encode(["ab 👍"])
+
+
+@pytest.mark.parametrize(
+    ("unk", "prefix", "expected"),
+    [
+        ("copy", "", "one Xerxes"),
+        ("keep", "", "one [UNK]"),
+        ("copy", "one Ada", "one Ada"),
+        ("keep", "Ada", "Ada [UNK]"),
+    ],
+)
+def test_unknown_words_are_copied_from_the_source_and_the_prefix(unk, prefix, expected):
+    words = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"))
+    parrot = Parrot(words.encode([prefix])[0] + [UNK_ID] if prefix == "Ada" else None)
+    translator = Translator(parrot, (words, words), DecodingConfig(), 9)
+    assert translator.translate(["one Xerxes"], unk=unk, prefix=prefix) == [expected]
+
+
+def test_a_tag_is_never_copied_for_an_unknown_word():
+    """The model attends to the tag most of all."""
+    words = train_tokenizer(["one two"] * 9, TokenizerConfig(algorithm="word_level"), ("<2it>",))
+    segment = Segment("<2it> one two", words.encode(["<2it> one two"])[0], (), 0, "")
+    weights = torch.tensor([[0.8, 0.0, 0.2], [0.8, 0.2, 0.0]])
+    assert attended_words(segment, weights, words, ("<2it>",)) == {0: "two", 1: "one"}
 
 
 @pytest.mark.parametrize(
@@ -366,16 +397,13 @@ def test_emoji_of_the_vocabulary_are_translated():
     ],
 )
 def test_a_number_alone_keeps_its_digits_whatever_the_model_says(tagged_pieces, text, answer, expected):
-    translator = Translator(Liar(tagged_pieces, answer), (tagged_pieces,) * 2, DecodingConfig(), 50, Tagging(TAGS))
-    (item,) = translator.translate_fully([text], with_details=True)
+    item = translated(Liar(tagged_pieces, answer), tagged_pieces, text, 50, tags=TAGS, with_details=True)
     assert item.text == expected
     assert (item.details.tokens == []) == (expected != answer)
 
 
 def test_a_prefix_is_kept_before_the_translation_of_a_number(pieces):
-    (item,) = Translator(Liar(pieces, "ab 3"), (pieces, pieces), DecodingConfig(), 50).translate_fully(
-        ["12"], prefix="ab"
-    )
+    item = translated(Liar(pieces, "ab 3"), pieces, "12", 50, prefix="ab")
     assert item.text == "ab 3"
 
 
@@ -393,16 +421,14 @@ def test_a_prefix_is_kept_before_the_translation_of_a_number(pieces):
 )
 def test_a_sentence_is_split_inside_only_if_it_is_long_by_its_words(pieces, text, num_segments):
     """Here letters and characters are bytes, so that each text has more tokens than the model was trained for."""
-    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), 10, most_tokens=256)
-    (item,) = translator.translate_fully([text])
+    item = translated(Parrot(), pieces, text, 10, most_tokens=256)
     assert len(pieces.encode([text])[0]) > 10 and item.is_too_long
     assert len(item.segments) == num_segments and item.text == text.strip()
 
 
 @given(st.integers(1, 60), st.integers(1, 300), st.integers(1, 400))
 def test_no_segment_has_more_tokens_than_the_model_may_read(pieces, max_tokens, most_tokens, num_words):
-    translator = Translator(Parrot(), (pieces, pieces), DecodingConfig(), max_tokens, most_tokens=most_tokens)
-    (item,) = translator.translate_fully(["ab " * num_words])
+    item = translated(Parrot(), pieces, "ab " * num_words, max_tokens, most_tokens=most_tokens)
     assert max(len(each.ids) for each in item.segments) <= max(max_tokens, most_tokens)
     assert len(item.segments) == 1 or item.is_too_long
 

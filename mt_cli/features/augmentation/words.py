@@ -1,4 +1,4 @@
-"""Made-up names and numbers, for a model to learn to copy what it does not know. Knows tokenizers; knows no pairs."""
+"""Made-up names and numbers, for a model to learn to copy unknown words. Knows tokenizers; knows no pairs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from mt_cli.tokenizer.special import BYTES, SPACE, UNK
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _NUM_WORDS = 5_000
-_MOST_CHARACTERS = 5
-"""Of the pieces of a name: longer ones are words that a model may know."""
+_MAX_PIECE_CHARACTERS = 5
+"""Longer pieces are words that a model may know."""
 _UNREADABLE = frozenset({UNK, *BYTES})
 _SHARE_OF_NUMBERS, _SHARE_OF_ACRONYMS, _SHARE_OF_TWO_WORDS = 0.3, 0.1, 0.2
 
@@ -26,21 +26,27 @@ def made_up_words(tokenizers: TokenizerPair, seed: int) -> list[str]:
     subwords of both sides are in several scripts, there are numbers alone.
     """
     random = np.random.default_rng([seed, _NUM_WORDS])
-    source, target = (sorted({entry.removeprefix(SPACE).lower() for entry in each.subwords()}) for each in tokenizers)
+    source, target = (sorted({entry.removeprefix(SPACE).lower() for entry in side.subwords()}) for side in tokenizers)
     scripts = scripts_in("".join(source)) | scripts_in("".join(target))
-    short = [each for each in target if each.isalpha() and len(each) <= _MOST_CHARACTERS]
-    pieces = [each for each in short if each.title() != each]  # Georgian has capital letters, and no titles.
-    pieces = [each for each in pieces if scripts_in(each) == scripts] if len(scripts) == 1 else []
-    letters = [each for each in pieces if len(each) == 1]
+    pieces = [
+        piece
+        for piece in target
+        if piece.isalpha()
+        and len(piece) <= _MAX_PIECE_CHARACTERS
+        and piece.title() != piece  # Georgian has capital letters, and no titles.
+        and len(scripts) == 1
+        and scripts_in(piece) == scripts
+    ]
+    letters = [piece for piece in pieces if len(piece) == 1]
 
-    def some(texts: list[str], fewest: int, most: int) -> str:
+    def sample(texts: list[str], fewest: int, most: int) -> str:
         return "".join(texts[index] for index in random.integers(len(texts), size=random.integers(fewest, most + 1)))
 
     def word() -> str:
         if not letters or random.random() < _SHARE_OF_NUMBERS:
             number = int(random.integers(1, 10 ** random.integers(1, 7)))
             return f"{number:,}".replace(",", ("", ".", ",", " ")[random.integers(4)])
-        return some(letters, 2, 4).upper() if random.random() < _SHARE_OF_ACRONYMS else some(pieces, 1, 3).title()
+        return sample(letters, 2, 4).upper() if random.random() < _SHARE_OF_ACRONYMS else sample(pieces, 1, 3).title()
 
     return [f"{word()} {word()}" if random.random() < _SHARE_OF_TWO_WORDS else word() for _ in range(_NUM_WORDS)]
 
@@ -57,20 +63,23 @@ class Words:
 
 
 def words_of(tokenizers: TokenizerPair, seed: int) -> list[Words]:
-    """The same made-up words for each side, without those that a side writes as bytes or [UNK], or takes for a tag.
+    """Made-up words as ids of each side, the same words in the same order.
 
-    There are none for a tokenizer that puts no space before a text.
+    Words that a side writes as bytes or [UNK], or takes for a tag, are left out. There are none for a tokenizer that
+    puts no space before a text.
     """
-    words, found = made_up_words(tokenizers, seed), []
-    entries = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]
-    for tokenizer, own in zip(tokenizers, entries, strict=True):
-        unusable = {index for index, entry in enumerate(own) if entry in _UNREADABLE} | {*tokenizer.tag_ids}
+    words, sides = made_up_words(tokenizers, seed), []
+    vocabularies = [tokenizer.tokens(range(tokenizer.vocab_size)) for tokenizer in tokenizers]
+    for tokenizer, entries in zip(tokenizers, vocabularies, strict=True):
+        unusable = {index for index, entry in enumerate(entries) if entry in _UNREADABLE} | {*tokenizer.tag_ids}
         encoded = zip(words, tokenizer.encode(words), strict=True)
-        words = [word for word, ids in encoded if ids and unusable.isdisjoint(ids) and own[ids[0]].startswith(SPACE)]
-    for tokenizer, own in zip(tokenizers, entries, strict=True):
+        words = [
+            word for word, ids in encoded if ids and unusable.isdisjoint(ids) and entries[ids[0]].startswith(SPACE)
+        ]
+    for tokenizer, entries in zip(tokenizers, vocabularies, strict=True):
         ids, lengths = tokenizer.encode_flat(words)
         counts = lengths.astype(np.int64)
-        begins_word = np.array([entry.startswith(SPACE) for entry in own])
+        begins_word = np.array([entry.startswith(SPACE) for entry in entries])
         begins_word[tokenizer.tag_ids] = False
-        found.append(Words(ids, np.cumsum(counts) - counts, counts, begins_word))
-    return found
+        sides.append(Words(ids, np.cumsum(counts) - counts, counts, begins_word))
+    return sides

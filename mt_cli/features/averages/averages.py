@@ -1,4 +1,4 @@
-"""Means of weights: of validated checkpoints, to become the best one, and of related runs, as a new run.
+"""Means of weights: of validated checkpoints, and of related runs as a new run.
 
 Vaswani et al. 2017 (section 6.1) average the last checkpoints; Junczys-Dowmunt et al. 2016 (section 3.3) the best too.
 """
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.files import Checkpoint, open_checkpoint
-from mt_cli.checkpoint.lineage import ancestor_of, describe_lineage
-from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, last_of
+from mt_cli.checkpoint.state import Ancestor, RunState, ValidatedStep, best_of, describe_lineage, last_of
 from mt_cli.checkpoint.trained import load_together, write_run
 from mt_cli.errors import DamagedFileError, InputError, MtError, RunError
 from mt_cli.machine.storage import real_path
@@ -25,22 +24,22 @@ from mt_cli.training.averaging import mean
 
 
 def mean_of(paths: Sequence[Path], model: Transformer) -> dict[str, Tensor]:
-    """The mean, in fp32, of the weights in checkpoints of a model like this one, by name; the model stays as it is.
+    """Mean in fp32 of the weights in checkpoints of a model like this one, by name; the model stays as it is.
 
     Raises RunError if one does not fit the model, and DamagedFileError if one is damaged.
     """
-    return mean((_weights(path, model) for path in paths), len(paths))
 
+    def weights(path: Path) -> dict[str, Tensor]:
+        with _opened(path) as checkpoint:
+            checkpoint.check_fits(model)
+            return checkpoint.weights()
 
-def _weights(path: Path, model: Transformer) -> dict[str, Tensor]:
-    with _opened(path) as checkpoint:
-        checkpoint.check_fits(model)
-        return checkpoint.weights()
+    return mean(map(weights, paths), len(paths))
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Checkpoint]:
-    """Context manager that opens a checkpoint; if it is damaged, the message says what to do."""
+    """Open a checkpoint as a context manager; if it is damaged, the message says what to do."""
     try:
         with open_checkpoint(path) as checkpoint:
             yield checkpoint
@@ -49,17 +48,16 @@ def _opened(path: Path) -> Iterator[Checkpoint]:
 
 
 def steps_to_average(directory: RunDirectory, last: int | None, best: int | None) -> tuple[int, ...]:
-    """The steps of the last or the best checkpoints; raises an error that says what to do if there are not enough."""
+    """Steps of the last or the best checkpoints; raises InputError or RunError if there are not enough."""
     if (last is None) == (best is None):
         raise InputError("give --last N or --best N")
     option, number, choose = ("--last", last, last_of) if last is not None else ("--best", best, best_of)
-    paths = directory.validated()
-    known: list[ValidatedStep] = []
+    paths, validations = directory.validated(), list[ValidatedStep]()
     if paths:
         with _opened(paths[max(paths)]) as checkpoint:
-            known = available_validations(directory, checkpoint.state)
-    kept = directory.config().training.num_validated_kept
-    most, advice = min(len(known), kept), _how_to_keep_more(directory, len(known), kept)
+            validations = available_validations(directory, checkpoint.state)
+    most = min(len(validations), directory.config().training.num_validated_kept)
+    advice = _advice(directory, len(validations))
     if most < 2:
         raise RunError(
             f"{directory.path}: an average needs at least 2 checkpoints of validated steps, and {most} "
@@ -70,32 +68,34 @@ def steps_to_average(directory: RunDirectory, last: int | None, best: int | None
             f"{option} {number}: {directory.path} keeps the last {most} and the best {most} validated checkpoints; use "
             f"a number up to {most}, or {advice}"
         )
-    return tuple(sorted(each.step for each in choose(known, number)))
+    return tuple(sorted(validation.step for validation in choose(validations, number)))
 
 
-def _how_to_keep_more(directory: RunDirectory, available: int, kept: int) -> str:
+def _advice(directory: RunDirectory, num_available: int) -> str:
     """Advice on options of training, by what limits the number of validated checkpoints."""
     with suppress(MtError, OSError, ValueError):
         steps = {row["step"] for row in read_rows(directory.metrics_path) if row["step"] and "valid/loss" in row}
-        if len(steps) <= max(1, available):
-            more = " and training.keep_validated of at least 2" if kept < 2 else ""
+        if len(steps) <= max(1, num_available):
+            is_too_few = directory.config().training.num_validated_kept < 2
             return (
                 f"let the run validate more often than {len(steps):,} time{'s' * (len(steps) != 1)}: train longer, or "
-                f"with a smaller training.validate_every_steps{more}"
+                "with a smaller training.validate_every_steps"
+                + " and training.keep_validated of at least 2"
+                * is_too_few
             )
     return "train or resume with a larger training.keep_validated"
 
 
 def available_validations(directory: RunDirectory, state: RunState) -> list[ValidatedStep]:
-    """The validations in a state whose weights exist."""
+    """Validations in a state whose weights exist."""
     paths = directory.validated()
-    return [each for each in state.validations if each.step in paths]
+    return [validation for validation in state.validations if validation.step in paths]
 
 
 def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the mean of the weights of related runs as a run into the new folder `output`; return lines for people.
 
-    Means of models that were fine-tuned from one parent are often better than each (Wortsman et al. 2022, "Model
+    Means of models that were fine-tuned from one parent are often better than each model (Wortsman et al. 2022, "Model
     soups"). Of one run with adapters, this is the run with merged adapters. Raises InputError if languages,
     vocabularies or tags differ, or two runs have no common ancestor: a mean of models that began with different random
     weights is of no use.
@@ -105,24 +105,24 @@ def average_runs(paths: Sequence[Path], output: Path) -> list[str]:
     runs = load_together(paths, "a mean")
     if len(runs) == 1 and runs[0].config.init.adapter_rank is None:
         raise InputError(f"{paths[0]}: a single run without adapters; give --run twice or more")
-    ancestors = [set(_digests([ancestor_of(run)])) for run in runs]
-    for path, theirs in zip(paths[1:], ancestors[1:], strict=True):
-        if not ancestors[0] & theirs:
+    parents = [run.ancestor for run in runs]
+    lineages = [set(_digests([parent])) for parent in parents]
+    for path, lineage in zip(paths[1:], lineages[1:], strict=True):
+        if not lineages[0] & lineage:
             raise InputError(
                 f"{path}: does not come from the same run as {paths[0]}; give runs that were fine-tuned from one parent"
             )
     model = runs[0].model
     model.load_state_dict(mean((run.model.state_dict() for run in runs), len(runs)))
-    longest, parents = max(run.max_tokens for run in runs), [ancestor_of(run) for run in runs]
-    hashes = [RunDirectory(path).training_pairs() for path in paths]
-    known = [each for each in hashes if each is not None]
-    pairs = np.concatenate(known) if len(known) == len(hashes) else None
-    write_run(output, runs[0].config, runs[0].tokenizers, model, longest, parents, pairs)
+    hashes = [pairs for path in paths if (pairs := RunDirectory(path).training_pairs()) is not None]
+    training_pairs = np.concatenate(hashes) if len(hashes) == len(runs) else None
+    max_tokens = max(run.max_tokens for run in runs)
+    write_run(output, runs[0].config, runs[0].tokenizers, model, max_tokens, parents, training_pairs)
     title = f"the mean of {len(runs)} runs" if len(runs) > 1 else "the run with merged adapters"
     return [f"{output}: {title}", *describe_lineage(parents, depth=1)]
 
 
 def _digests(ancestors: Sequence[Ancestor]) -> Iterator[str]:
-    for each in ancestors:
-        yield each.weights
-        yield from _digests(each.parents)
+    for ancestor in ancestors:
+        yield ancestor.weights
+        yield from _digests(ancestor.parents)

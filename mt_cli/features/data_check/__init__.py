@@ -1,1 +1,1 @@
-"""What is suspicious in a corpus: slipped lines, other languages, odd pairs."""
+"""Suspicious text in corpora: slipped lines, other languages, marks of other programs, odd pairs."""

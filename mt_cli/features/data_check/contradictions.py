@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mt_cli.config.corpora import CorpusConfig
+from mt_cli.corpus.corpus import Corpus
+from mt_cli.features.data_check.findings import Finding, Sentences, Tally, sentences_of
+
 _MANY_PAIRS, _MANY_TARGETS = 0.35, 20
-"""Of Tatoeba, whose sentences have alternatives on purpose, up to 22 % of the pairs and 15 targets of one source."""
+"""Tatoeba, whose sentences have alternatives on purpose, has up to 22 % of the pairs and 15 targets of one source."""
 
 
 @dataclass(frozen=True)
@@ -18,18 +22,13 @@ class Contradictions:
 
     num_sources: int
     num_contradictory: int
-    """Sources with several different targets."""
+    """Number of sources with several different targets."""
     share_of_pairs: float
     """Share of the different pairs that such a source is in, 0 to 1."""
     most_targets: int
-    """Number of different targets of the source that has the most."""
+    """Largest number of different targets of one source."""
     example: str
-    """That source."""
-
-    @property
-    def are_many(self) -> bool:
-        """Whether there are far more than in text with alternative translations."""
-        return self.share_of_pairs >= _MANY_PAIRS or self.most_targets >= _MANY_TARGETS
+    """Source with the most different targets."""
 
     def __str__(self) -> str:
         return (
@@ -38,9 +37,9 @@ class Contradictions:
         )
 
 
-def find_contradictions(blocks: Iterable[tuple[pa.StringArray, pa.StringArray]]) -> Contradictions:
-    """Count the sources with several different targets in blocks of sources and targets."""
-    sides = [(source, _comparable(target)) for source, target in blocks]
+def contradictions_in(train: Corpus, config: CorpusConfig) -> Contradictions:
+    """Count sources of `train`, with the tags that tell them apart, that have several different targets."""
+    sides = [(block.sides[0], _comparable(block.sides[1])) for _, block in _blocks(train, config)]
     if not sides:
         return Contradictions(0, 0, 0.0, 0, "")
     sources, targets = (pa.chunked_array(chunks) for chunks in zip(*sides, strict=True))
@@ -56,6 +55,26 @@ def find_contradictions(blocks: Iterable[tuple[pa.StringArray, pa.StringArray]])
         int(numbers[row]),
         counted["source"][row].as_py(),
     )
+
+
+def notes_on_contradictions(train: Corpus, config: CorpusConfig) -> Iterator[Finding]:
+    """Note far more contradictions in `train` than text with alternative translations has, with their first places."""
+    counts = contradictions_in(train, config)
+    if counts.share_of_pairs < _MANY_PAIRS and counts.most_targets < _MANY_TARGETS:
+        return
+    tally = Tally()
+    for part, block in _blocks(train, config):
+        mask = pc.equal(block.sides[0], counts.example).to_numpy(zero_copy_only=False)
+        tally.add(part, block.numbers, block.sides[0], mask)
+    text = f"{counts}, {tally.shown('train', config)}; keep one target of each source"
+    yield Finding("train", "", 0, 0, text, "text", is_note=True)
+
+
+def _blocks(train: Corpus, config: CorpusConfig) -> Iterator[tuple[str, Sentences]]:
+    """Blocks of `train` with the names of their sources, and with tags."""
+    for part in (train.parts[number] for number in config.once("train")):
+        for block in sentences_of(train, part, ()):
+            yield part.name, block
 
 
 def _comparable(texts: pa.StringArray) -> pa.StringArray:

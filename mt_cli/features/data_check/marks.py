@@ -13,35 +13,37 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mt_cli.corpus.languages import COMMON_WORDS, is_common, primary, writes_spaces
-from mt_cli.features.data_check.sentences import MIN_SENTENCES, Mask
+from mt_cli.features.data_check.findings import MIN_SENTENCES, Mask
 
 Marker = Callable[[pa.StringArray, str], Mask]
-"""A function that says of each sentence in a language whether it has a mark."""
+"""A function that finds the sentences in a language that have a mark."""
 
 _NEVER = 2.0
 _LEAST_OF_ALL = 0.01
-"""If few sentences could have a mark, it has to be in this share of all."""
+"""Share of all sentences that have a mark at least, where only few could have it."""
 _BPE = r"[^\s@]@@(?: |$)|￭|\S￨\S|\S</w>(?: |$)"
-"""Of subword-nmt, the tokenizer of OpenNMT, and GPT; Morfessor's `+` is a letter of Wixarika."""
+"""Marks of subword-nmt, the tokenizer of OpenNMT, and GPT; the `+` of Morfessor is a letter of Wixarika."""
 _UNDERSCORES = (r"(?:^| )_\pL[\pL\pN'-]*(?:[^_\pL\pN'-]|$)", r"(?:^| )\pL[\pL\pN'-]*_(?: |$)")
-"""Before or after words, as of Tensor2Tensor, or of SentencePiece in ASCII; on both sides they are Markdown."""
+"""Marks before or after words, of Tensor2Tensor or SentencePiece in ASCII; on both sides they are Markdown."""
 _MIN_UNDERSCORES = 3
 _LETTER_BY_LETTER = r"(?:^| )(?:\pL ){7}\pL(?: |$)"
 _SPACES_A_CHARACTER, _MIN_CHARACTERS = 0.15, 8
-"""Spaces by letters and digits of segmented text; Burmese as it is written has up to 0.12, Chinese and Thai 0.09."""
+"""Ratio of spaces to letters and digits of segmented text; plain Burmese has up to 0.12, Chinese and Thai 0.09."""
 _TAG = (
     r"(?:<2[A-Za-z_-]{2,12}>|>>[^<> ]{2,20}<<|__[a-z]{2,3}(?:_[A-Za-z]{2,4})?__|\[2[A-Za-z]{2,3}(?:_[A-Za-z]+)?\]"
     r"|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2})"
 )
+"""Tags of a language, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `>>ita<<`, `__it__`,
+`[2it]`, `ita_Latn`, `it_IT`."""
 _IN_BRACKETS = r"(?P<name>[<\[{@](?i:lang[_:=-]?|to[_-])?[A-Za-z]{2,3}(?:[_-][A-Za-z]{2,4})?[>\]}@])"
-"""A tag only if a language or an origin of text is in it: `<anna>`, `[adj]` and `{max}` are text."""
+"""A tag only if a language or an origin of text is in it, as in `[it]` and `<bt>`: `<anna>`, `[adj]` and `{max}` are
+text."""
 _ORIGINS = frozenset({"bt", "ft", "syn"})
-"""Tags of a language or of an origin, as mt, OPUS-MT, M2M-100, mBART-50, NLLB and others write them: `<2it>`, `<bt>`,
-`>>ita<<`, `__it__`, `[it]`, `ita_Latn`, `it_IT`."""
 _PREFIX = r"^(?i:translate) \pL+ to \pL+ ?:"
-"""As T5 has: `translate English to German: `."""
+"""The prefix of T5: `translate English to German: `."""
 _HTML = r"</|^<(?i:br|hr|p|li|img|em|strong|td|tr|th|ul|ol|div|span|code|pre|sub|sup)>"
 _SPECIAL_TOKENS = (
     r"(?:^| )</?s>(?: |$)|^[^<]+</s>$"
@@ -62,19 +64,19 @@ class Detector:
     """One kind of mark."""
 
     name: str
-    """For messages, after "sentences have"."""
+    """Words for messages, after "sentences have"."""
     mark: Marker
     problem_share: float
-    """From this share of sentences on, marks are a problem."""
+    """Share of sentences from which on marks are a problem."""
     note_share: float = 0.0
-    """From this share on, they are worth a note."""
+    """Share from which on they are worth a note."""
     is_relevant: Marker | None = None
-    """Says which sentences could have the mark; None: all. Shares are those of these sentences."""
+    """Function that finds the sentences that could have the mark; None: all. Shares are shares of these sentences."""
     is_segmentation: bool = False
     """Whether a tokenizer that splits at spaces needs such text."""
 
     def level(self, num_marked: int, num_relevant: int, num_all: int) -> str | None:
-        """The consequence of some marked sentences: `problem`, `note`, or None for none."""
+        """Consequence of some marked sentences: `problem`, `note` or None."""
         share = num_marked / max(1, num_relevant)
         least = MIN_SENTENCES if self.is_relevant is None else max(MIN_SENTENCES, _LEAST_OF_ALL * num_all)
         if num_marked < least or share < self.note_share:
@@ -92,14 +94,17 @@ def _has(pattern: str) -> Marker:
     return lambda texts, _: matches(texts, pattern)
 
 
-def _is_spelled(texts: pa.StringArray, language: str) -> Mask:
-    """In known languages alone: letters of a made-up one may be what a model is to learn."""
-    is_word_language = is_common(language) and writes_spaces(language)
-    return matches(texts, _LETTER_BY_LETTER) if is_word_language else _none(texts)
-
-
 def _none(texts: pa.StringArray) -> Mask:
     return np.zeros(len(texts), dtype=bool)
+
+
+def _is_spelled(texts: pa.StringArray, language: str) -> Mask:
+    """Only in known languages: letters of a made-up one may be what a model is to learn."""
+    return matches(texts, _LETTER_BY_LETTER) if is_common(language) and writes_spaces(language) else _none(texts)
+
+
+def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
+    return matches(texts, _INVISIBLE) if writes_spaces(language) else _none(texts)
 
 
 def _has_lone_punctuation(texts: pa.StringArray, language: str) -> Mask:
@@ -119,21 +124,22 @@ def _marks_without_space(language: str) -> str:
     return ".,!?" if code in COMMON_WORDS and code != "fr" else ".,"
 
 
+def _count(texts: pa.StringArray, pattern: str) -> NDArray[np.int32]:
+    """Number of matches of an RE2 pattern in each text."""
+    counts: NDArray[np.int32] = pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    return counts
+
+
 def _has_underscores(texts: pa.StringArray, _: str) -> Mask:
-    counts = [pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False) for pattern in _UNDERSCORES]
-    mask: Mask = np.maximum(*counts) >= _MIN_UNDERSCORES
-    return mask
+    before, after = (_count(texts, pattern) for pattern in _UNDERSCORES)
+    return np.maximum(before, after) >= _MIN_UNDERSCORES
 
 
 def _is_segmented(texts: pa.StringArray, language: str) -> Mask:
     if writes_spaces(language):
         return _none(texts)
-    num_characters, num_spaces = (
-        pc.count_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
-        for pattern in (r"[\pL\pM\pN]", r"[^\x00-\x7f] ")
-    )
-    mask: Mask = (num_characters >= _MIN_CHARACTERS) & (num_spaces >= _SPACES_A_CHARACTER * num_characters)
-    return mask
+    num_characters, num_spaces = (_count(texts, pattern) for pattern in (r"[\pL\pM\pN]", r"[^\x00-\x7f] "))
+    return (num_characters >= _MIN_CHARACTERS) & (num_spaces >= _SPACES_A_CHARACTER * num_characters)
 
 
 def _has_tag(texts: pa.StringArray, _: str) -> Mask:
@@ -149,10 +155,6 @@ def _is_tag(text: str) -> bool:
     """Whether brackets have a language or an origin of text in them."""
     name = re.sub(r"^(?:lang[_:=-]?|to[_-])", "", text[1:-1], flags=re.IGNORECASE)
     return name.lower() in _ORIGINS or (is_common(name) and (name.islower() or "_" in name or "-" in name))
-
-
-def _is_invisible(texts: pa.StringArray, language: str) -> Mask:
-    return matches(texts, _INVISIBLE) if writes_spaces(language) else _none(texts)
 
 
 PROCESSED = (

@@ -1,41 +1,29 @@
-"""The report of `mt data check`, the pairs of `mt data show`, and the clean pairs as a file."""
+"""The report of `mt data check`: as plain values, and as lines for people."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import combinations, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mt_cli.batching.encoded import SIDES, SideStatistics
 from mt_cli.config.sections import Config
-from mt_cli.corpus.cleaning import HELD_OUT, KEPT, STATUS_CODES, STATUS_NAMES, clean
-from mt_cli.corpus.rows import untagged
 from mt_cli.corpus.sources import places_in
 from mt_cli.data.describe import notes_on_overlap, notes_on_reading, report_on_data
 from mt_cli.data.prepare import Data, notes_on_tags, notes_on_words
-from mt_cli.errors import InputError
-from mt_cli.features.data_check.damage import contradictions_in
-from mt_cli.features.data_check.leaks import notes_on_leaks
-from mt_cli.features.data_check.problems import Problem, odd_pairs
-from mt_cli.features.data_check.texts import notes_on_texts
-from mt_cli.features.data_check.wrong_languages import notes_on_languages
-from mt_cli.features.training_pairs import training_pairs
-from mt_cli.machine.storage import refusal
+from mt_cli.features.data_check import notes
+from mt_cli.features.data_check.contradictions import contradictions_in
+from mt_cli.features.data_check.findings import Finding, shorten
+from mt_cli.features.data_check.stretches import odd_pairs
 
 _NUM_ODD = 10
-_MANY_UNKNOWN = 0.1
 _BAR, _WIDTH = "█", 30
-_FILTERS = STATUS_NAMES[HELD_OUT + 1 :]
 
 
-def examine(data: Data, config: Config, problems: Sequence[Problem]) -> dict[str, Any]:
-    """The report of `mt data check` as plain values."""
+def examine(data: Data, config: Config, problems: Sequence[Finding]) -> dict[str, Any]:
+    """Report of `mt data check` as plain values."""
     rows = report_on_data(data, config)
     return {
         "run": config.name,
@@ -44,17 +32,17 @@ def examine(data: Data, config: Config, problems: Sequence[Problem]) -> dict[str
             name: {side: _token_report(getattr(statistics, side)) for side in SIDES}
             for name, statistics in data.statistics.items()
         },
-        "vocabulary": {side: each.vocab_size for side, each in zip(SIDES, data.tokenizers, strict=True)},
+        "vocabulary": {side: tokenizer.vocab_size for side, tokenizer in zip(SIDES, data.tokenizers, strict=True)},
         "notes": [
             *notes_on_tags(config),
             *notes_on_words(config),
             *notes_on_reading(data.corpora),
             *notes_on_overlap(rows),
-            *notes_on_leaks(data, config),
-            *notes_on_languages(data, config, problems),
-            *_notes_on_evaluation_sets(data, config),
-            *_notes_on_unknown_tokens(data, config),
-            *notes_on_texts(data, config),
+            *notes.notes_on_leaks(data, config),
+            *notes.notes_on_languages(data, config, problems),
+            *notes.notes_on_evaluation_sets(data, config),
+            *notes.notes_on_unknown_tokens(data, config),
+            *notes.notes_on_texts(data, config),
             *(problem.message for problem in problems if problem.is_note),
         ],
         "problems": [asdict(problem) for problem in problems if not problem.is_note],
@@ -64,7 +52,7 @@ def examine(data: Data, config: Config, problems: Sequence[Problem]) -> dict[str
 
 
 def _suspicious(data: Data, config: Config) -> Iterator[dict[str, Any]]:
-    """The pairs of `train` whose sides fit each other least, each with its place for people."""
+    """Pairs of `train` whose sides fit each other least, with their places for people."""
     pairs = odd_pairs(data.corpora["train"], config.corpus, _NUM_ODD)
     places = places_in(config.corpus, "train", [(pair.part, pair.number) for pair in pairs])
     for pair in pairs:
@@ -80,55 +68,25 @@ def _token_report(counts: SideStatistics) -> dict[str, Any]:
     }
 
 
-def _notes_on_evaluation_sets(data: Data, config: Config) -> Iterator[str]:
-    """Notes on pairs of the evaluation sets that the filters would drop, and on sources that two sets share."""
-    evaluated = {name: corpus for name, corpus in data.corpora.items() if name != "train"}
-    for name, corpus in evaluated.items():
-        rows = [(number, untagged(source, config.corpus.tags), target) for number, source, target in corpus.rows()]
-        statuses = clean(rows, config.corpus.filters, config.corpus.languages).statuses
-        if counts := Counter(STATUS_NAMES[code] for code in statuses.tolist() if code != KEPT):
-            found = ", ".join(f"{count:,} {status}" for status, count in counts.items())
-            yield f"{name} has pairs that the filters would drop from train: {found}; they are scored nevertheless"
-    for name, other in combinations(evaluated, 2):
-        sources = {source for source, _ in evaluated[other].pairs}
-        if shared := sum(source in sources for source, _ in evaluated[name].pairs):
-            yield f"{shared:,} sources of {name} are in {other} too"
-
-
-def _notes_on_unknown_tokens(data: Data, config: Config) -> Iterator[str]:
-    """Notes on the sides of evaluation sets with many unknown tokens."""
-    if config.tokenizer.algorithm in ("bpe", "unigram"):
-        advice = "set tokenizer.byte_fallback to true"
-    else:
-        units = "words" if config.tokenizer.algorithm == "word_level" else "characters"
-        advice = (
-            f"train has these {units} too rarely or never; train on text of the same kind, or use tokenizer.algorithm "
-            "bpe or unigram, which have no unknown tokens"
-        )
-    for name, statistics in data.statistics.items():
-        for side in SIDES:
-            share = getattr(statistics, side).unknown_share
-            if name != "train" and share > _MANY_UNKNOWN:
-                yield f"{100 * share:.0f} % of the {side} tokens of {name} are unknown: {advice}"
-
-
 def format_examination(report: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of the report for people."""
+    """Lines of the report for people."""
     yield f"{report['run']}\n"
     yield from _format_counts(report["corpora"])
     yield from _format_tokens(report)
     yield from _format_lengths(report["tokens"].get("train") or next(iter(report["tokens"].values())))
-    yield from _format_contradictions(report["contradictions"])
+    counts = report["contradictions"]
+    if number := counts["num_contradictory"]:
+        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
     for note in report["notes"]:
         yield f"note: {note}"
     for problem in report["problems"]:
-        yield str(Problem(**problem))
+        yield str(Finding(**problem))
     if report["suspicious"]:
         yield "\nthe kept pairs whose sides fit each other least (clean text has such pairs, too)"
     for pair in report["suspicious"]:
         yield f"  {pair['part']}, {pair['place']}: {', '.join(pair['why'])}"
-        yield f"    {_short(pair['source'])}"
-        yield f"    {_short(pair['target'])}"
+        yield f"    {shorten(pair['source'])}"
+        yield f"    {shorten(pair['target'])}"
 
 
 def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -141,7 +99,7 @@ def _format_counts(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts |= ({"held out for valid": row["num_held_out"]} if row["num_held_out"] else {}) | row["dropped"]
         for status, count in counts.items():
             share = f"{count / max(1, row['num_read']):8.1%}" if status != "read" else ""
-            yield f"{labels[0]:<20}{_short(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
+            yield f"{labels[0]:<20}{shorten(labels[1], 24):<26}{status:<24}{count:>12,} {share}".rstrip()
             labels = ["", ""]
         if row.get("times_per_epoch", 1) != 1:
             yield f"{'':<46}{'times seen per epoch':<24}{row['times_per_epoch']:>12.3g}"
@@ -162,7 +120,7 @@ def _format_tokens(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """A histogram of both sides, with bins up to the 99th percentile."""
+    """Histogram of both sides, with bins up to the 99th percentile."""
     counts = [np.array(sides[side]["length_counts"], int) for side in SIDES]
     longest = max(map(len, counts))
     counts = [np.pad(side, (0, longest - len(side))) for side in counts]
@@ -177,89 +135,3 @@ def _format_lengths(sides: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         bars = (f"{_BAR * round(_WIDTH * count / highest):<{_WIDTH}}{count:>10,}" for count in pair)
         yield f"  {label:<18}{'  '.join(bars)}"
     yield ""
-
-
-def _format_contradictions(counts: Mapping[str, Any]) -> Iterator[str]:
-    if number := counts["num_contradictory"]:
-        yield f"sources of train with several different targets: {number:,} of {counts['num_sources']:,}\n"
-
-
-def _short(text: str, width: int = 150) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def shown_pairs(data: Data, config: Config, name: str, number: int, dropped: str | None) -> list[str]:
-    """Some pairs of a corpus, evenly spread, as the model sees them; or pairs with the status `dropped`.
-
-    With `any` there are, where possible, equally many pairs of each filter. Raises InputError if the corpus or the
-    status does not exist.
-    """
-    if name not in data.corpora:
-        raise InputError(f"--split {name}: this config has no such corpus, only {', '.join(data.corpora)}")
-    if dropped is not None and dropped not in (*_FILTERS, "any"):
-        raise InputError(f"--dropped {dropped}: unknown filter; use any or one of {', '.join(_FILTERS)}")
-    corpus, statuses = data.corpora[name], data.statuses(name)
-    if dropped == "any":
-        codes = [code for code in np.unique(statuses) if code > HELD_OUT]
-    else:
-        codes = [STATUS_CODES[dropped] if dropped else corpus.code]
-    mask = _evenly_spread(statuses, codes, number)
-    shown = [
-        (corpus.part_of(int(row)), *pair) for row, pair in zip(np.flatnonzero(mask), corpus.rows(mask), strict=True)
-    ]
-    places = places_in(config.corpus, name, [(part.name, line) for part, line, _, _ in shown])
-    lines = []
-    for row, (part, line, *sides) in zip(np.flatnonzero(mask), shown, strict=True):
-        status = f", dropped: {STATUS_NAMES[statuses[row]]}" if dropped else ""
-        lines.append(f"{part.name}, {places[part.name, line]}{status}")
-        for label, text, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            lines += _shown_side(label, text, tokenizer.pieces(text))
-    return lines
-
-
-def pairs_of_epoch(data: Data, config: Config, epoch: int, number: int) -> list[str]:
-    """The first pairs of an epoch of training, the first one being 1, in the order in which batches are made of them.
-
-    Segmentations are sampled and pairs are changed as the options of the config say. Raises InputError if the size of a
-    batch, on which this depends, is not known before training.
-    """
-    if config.training.batch_tokens == "auto":
-        raise InputError("--epoch: training.batch_tokens is auto, which is found when training begins; give a number")
-    lines, pools = [], training_pairs(data, config).pools(epoch - 1, 0)
-    in_order = (pairs[int(row)] for pairs, order in pools for row in order)
-    for place, sides in enumerate(islice(in_order, number), start=1):
-        lines.append(f"epoch {epoch}, pair {place}")
-        for label, ids, tokenizer in zip(SIDES, sides, data.tokenizers, strict=True):
-            [text] = tokenizer.decode([[int(index) for index in ids]])
-            lines += _shown_side(label, text, tokenizer.tokens(ids))
-    return lines
-
-
-def _shown_side(label: str, text: str, tokens: Sequence[str]) -> list[str]:
-    return [f"  {label}  {_short(text, 2_000)}", f"  tokens  {_short(' '.join(tokens), 4_000)}"]
-
-
-def _evenly_spread(statuses: NDArray[np.uint8], codes: Sequence[int], number: int) -> NDArray[np.bool_]:
-    """Mask of at most this many rows, of each status nearly as many as of the others, as far as there are enough."""
-    mask = np.zeros(len(statuses), dtype=bool)
-    found = sorted((np.flatnonzero(statuses == code) for code in codes), key=len)
-    for index, rows in enumerate(found):
-        share = min(-(-number // (len(found) - index)), len(rows))
-        mask[rows[np.linspace(0, len(rows) - 1, share).astype(np.int64)]] = True
-        number -= share
-    return mask
-
-
-def write_clean(data: Data, config: Config, path: Path) -> int:
-    """Write the training pairs without tags as a new TSV file; return their number.
-
-    Raises InputError if the file exists or cannot be made, MtError if there is no room for it.
-    """
-    is_kept = data.statuses("train") == KEPT
-    try:
-        with path.open("x", encoding="utf-8", newline="\n") as file:
-            for _, source, target in data.corpora["train"].rows(is_kept):
-                file.write(f"{untagged(source, config.corpus.tags)}\t{target}\n")
-    except OSError as error:
-        raise refusal(path, error) from None
-    return int(is_kept.sum())

@@ -95,7 +95,7 @@ def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: Deco
     pairs = list(zip(sources, our_ids, strict=True))
     differences = [
         abs(our_log_prob - their_log_prob)
-        for our_reading, their_reading in zip(ours.read(pairs), theirs.read(pairs), strict=True)
+        for our_reading, their_reading in zip(ours.force_decode(pairs), theirs.force_decode(pairs), strict=True)
         for our_log_prob, their_log_prob in zip(our_reading.log_probs, their_reading.log_probs, strict=True)
     ]
     different = [
@@ -114,8 +114,8 @@ def _gaps(engine: Engine, different: Sequence[tuple[Ids, list[int], list[int]]])
     """
     if not different:
         return ()
-    first_readings = engine.read([(source, first) for source, first, _ in different])
-    second_readings = engine.read([(source, second) for source, _, second in different])
+    first_readings = engine.force_decode([(source, first) for source, first, _ in different])
+    second_readings = engine.force_decode([(source, second) for source, _, second in different])
     gaps = []
     for (_, first, second), first_reading, second_reading in zip(
         different, first_readings, second_readings, strict=True

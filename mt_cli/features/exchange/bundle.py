@@ -17,7 +17,7 @@ from mt_cli.config.sections import Config
 from mt_cli.errors import InputError, reason
 from mt_cli.machine.storage import new_folder, read_model
 from mt_cli.model.transformer import Transformer, outline
-from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
+from mt_cli.tokenizer.tokenizer import TokenizerPair, load_pair
 from mt_cli.translation.exported import DESCRIPTION, Description, describe
 
 
@@ -56,8 +56,7 @@ def read_bundle(
     sections = {"corpus": corpus, "tokenizer": description.tokenizer, "model": description.model}
     decoding = description.decoding.model_dump(mode="json")
     config = parse_config({"name": name, **sections, "decoding": decoding}, str(path))
-    source = Tokenizer.load(folder / "tokenizer.source.json", description.tags)
-    target = Tokenizer.load(folder / "tokenizer.target.json")
+    source, target = load_pair(folder, config.tokenizer, description.tags)
     if config.tokenizer.is_single:
         if target.to_json() != source.to_json():
             raise InputError(f"{folder}: tokenizer.shared is true, and its two tokenizers differ")

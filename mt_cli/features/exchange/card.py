@@ -11,8 +11,7 @@ from mt_cli.decoding.constraints import TOKENS_BESIDE_RATIO
 from mt_cli.evaluation.evaluate import SplitScores
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.features.exchange.huggingface import MAX_LENGTH
-from mt_cli.reporting.report import Report
-from mt_cli.reporting.summary import RunSummary
+from mt_cli.reporting.report import Report, RunSummary
 
 
 def model_card(run: RunSummary, license_name: str | None) -> str:

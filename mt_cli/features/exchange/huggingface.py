@@ -17,7 +17,7 @@ from torch import Tensor
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.decoding.constraints import max_length
-from mt_cli.decoding.engine import Ids, Reading
+from mt_cli.decoding.engine import ForcedDecoding, Ids
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import InputError, MtError, one_line
 from mt_cli.features.exchange import names
@@ -262,7 +262,7 @@ class _Engine:
         return hypotheses
 
     @torch.inference_mode()
-    def read(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[Reading]:
+    def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """See `Engine`; the readings have no attention."""
         readings = []
         for source, target in pairs:
@@ -270,7 +270,7 @@ class _Engine:
             decoder_ids = torch.tensor([[self._layout.start, *ids]])
             logits = self._model(input_ids=self._source(source), decoder_input_ids=decoder_ids).logits[0].float()
             log_probs = logits.log_softmax(dim=-1)[range(len(ids) + 1), [*ids, self._layout.eos]]
-            readings.append(Reading(log_probs.tolist(), None))
+            readings.append(ForcedDecoding(log_probs.tolist(), None))
         return readings
 
     def _source(self, ids: Ids) -> Tensor:

@@ -21,8 +21,7 @@ from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import read_bundle, unknown_corpus
 from mt_cli.features.exchange.marian import PICKLE_ADVICE, PICKLED_WEIGHTS, WEIGHTS, Imported, read_marian
 from mt_cli.features.exchange.marian_config import ARCHITECTURES
-from mt_cli.machine.hub import Repository, find
-from mt_cli.machine.hub_files import download
+from mt_cli.machine.hub import Repository, download, find_repository
 from mt_cli.machine.storage import read_model
 from mt_cli.translation.exported import DESCRIPTION
 
@@ -99,7 +98,8 @@ def _repository(name: str, revision: str | None) -> Repository | None:
         if revision is not None:
             raise InputError(f"--revision {revision}: {name} is a folder; only models of the hub have revisions")
         return None
-    return find("model", name, revision, "; there is no such folder either; for a dataset, use mt init --dataset")
+    note = "; there is no such folder either; for a dataset, use mt init --dataset"
+    return find_repository("model", name, revision, note)
 
 
 def _weights_name(repository: Repository) -> str | None:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from mt_cli.checkpoint.untrusted_weights import check_finite, check_names, check_size, read_pickle, read_safetensors
+from mt_cli.config.sections import TokenizerConfig, is_replacement
 from mt_cli.errors import InputError, one_line, reason
 from mt_cli.features.exchange import names
 from mt_cli.features.exchange.marian_config import MarianConfig
@@ -31,6 +32,7 @@ from mt_cli.machine.storage import read_model, read_regular, reading
 from mt_cli.model.positions import sinusoids
 from mt_cli.model.transformer import Transformer, outline
 from mt_cli.tokenizer.special import EOS_ID, PAD_ID, SOS_ID, SPECIAL_TOKENS, UNK_ID
+from mt_cli.tokenizer.spelling import NORMALIZATIONS
 from mt_cli.tokenizer.tokenizer import MAX_FILE_BYTES, Tokenizer, TokenizerPair
 
 WEIGHTS, PICKLED_WEIGHTS = "model.safetensors", "pytorch_model.bin"
@@ -111,38 +113,49 @@ def read_marian(folder: Path, allow_pickle: bool = False) -> Imported:
 
 
 def _read_exported(folder: Path, config: MarianConfig, weights: Mapping[str, Tensor]) -> Imported:
-    """The model in a folder that `mt export` wrote, in which ids are those of the run.
-
-    The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
-    """
+    """The model in a folder that `mt export` wrote, in which ids are those of the run."""
     ids = config.pad_token_id, config.decoder_start_token_id, config.eos_token_id
     if ids != (PAD_ID, SOS_ID, EOS_ID):
         raise InputError(f"{folder}: not supported: special tokens have other ids than those of mt")
-    path = folder / "tokenizer.json"
+    tokenizer, tags, options = _read_exported_tokenizer(folder / "tokenizer.json")
+    size = tokenizer.vocab_size
+    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
+    model = _filled(folder, config, weights, side, side)
+    return Imported(model, (tokenizer, tokenizer), options, tags, config.num_beams, UNK_ID)
+
+
+def _read_exported_tokenizer(path: Path) -> tuple[Tokenizer, tuple[str, ...], dict[str, Any]]:
+    """Tokenizer of both sides, its tags and the options of `tokenizer`; raises InputError if it is not one of ours.
+
+    The export has added what `transformers` needs: special tokens and tags as added tokens, and the end of a sentence.
+    """
     with reading(path):
         content = read_regular(path, MAX_FILE_BYTES)
     try:
         state = json.loads(content)
         tags = tuple(str(token["content"]) for token in state["added_tokens"] if not token["special"])
         original = json.dumps(state | {"added_tokens": [], "post_processor": None})
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        options = _tokenizer_options(state)
+        config = TokenizerConfig.model_validate(options)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a tokenizer of `mt`: {one_line(error)}") from None
-    tokenizer = Tokenizer.parse(original.encode("utf-8"), path, tags)
-    size = tokenizer.vocab_size
-    side = _Side(tokenizer.tokens(range(len(SPECIAL_TOKENS), size)), list(range(size)), size, size)
-    model = _filled(folder, config, weights, side, side)
-    return Imported(model, (tokenizer, tokenizer), _tokenizer_options(state), tags, config.num_beams, UNK_ID)
+    return Tokenizer.parse(original.encode("utf-8"), path, config, tags), tags, options
 
 
 def _tokenizer_options(state: Mapping[str, Any]) -> dict[str, Any]:
     """Options of `tokenizer` that a tokenizer of `mt` was trained with, as far as its file shows them."""
-    steps = {step["type"] for step in state["normalizer"]["normalizers"]}
+    steps = state["normalizer"]["normalizers"]
+    kinds = {step["type"] for step in steps}
     words = "char" if "Regex" in state["pre_tokenizer"].get("pattern", {}) else "word_level"  # Words end at a space.
-    options = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
-    options |= {"lowercase": "Lowercase" in steps, "nfkc": "NFKC" in steps}
+    options: dict[str, Any] = {"algorithm": _ALGORITHMS.get(state["model"]["type"], words), "shared": True}
+    options |= {"lowercase": "Lowercase" in kinds, "nfkc": "NFKC" in kinds}
     if options["algorithm"] in _ALGORITHMS.values():
         options["byte_fallback"] = bool(state["model"].get("byte_fallback"))
-    return options
+    states = {name: [json.loads(step.__getstate__()) for step in ours] for name, ours in NORMALIZATIONS.items()}
+    normalize = [name for name, ours in states.items() if all(state in steps for state in ours)]
+    replacements = [(step["pattern"].get("String"), step["content"]) for step in steps if step["type"] == "Replace"]
+    letters = {old: new for old, new in replacements if isinstance(old, str) and is_replacement(old, new)}
+    return options | {"normalize": normalize, "letters": letters}
 
 
 def _read_weights(folder: Path, allow_pickle: bool) -> dict[str, Tensor]:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tokenizers
 import torch
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.loading import parse_config
-from mt_cli.config.sections import Config
+from mt_cli.config.sections import Config, TokenizerConfig
 from mt_cli.corpus.cache import Cache
 from mt_cli.data.prepare import read, tokenizer_pairs
 from mt_cli.errors import ConfigError, RunError
-from mt_cli.features.fine_tuning.spelling import with_spelling
 from mt_cli.features.fine_tuning.vocabulary_extension import extended_pair, old_ids_of_entries
 from mt_cli.machine.storage import real_path
 from mt_cli.model.trainable import check_trainable
 from mt_cli.model.transformer import Transformer
-from mt_cli.tokenizer.tokenizer import TokenizerPair
+from mt_cli.tokenizer.spacing import untrained_backend
+from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 
 _MAY_DIFFER: Mapping[str, frozenset[str]] = {
     "tokenizer": frozenset({"bpe_dropout", "unigram_alpha", "sample_pairs", "normalize", "letters"}),
@@ -29,12 +31,12 @@ _MAY_DIFFER: Mapping[str, frozenset[str]] = {
         {"dropout", "embedding_dropout", "word_dropout", "attention_dropout", "feed_forward_dropout", "max_positions"}
     ),
 }
-"""Options that may have other values than those of the parent; `_is_fixed` has the exceptions."""
+"""Options that may have other values than in the parent; `_is_fixed` has the exceptions."""
 
 
 @dataclass(frozen=True)
 class ParentRun:
-    """The run that another run begins with."""
+    """Run that another run begins with."""
 
     path: Path
     run: TrainedRun
@@ -42,33 +44,34 @@ class ParentRun:
     """For each entry that is added to the source and to the target vocabulary, the ids that spelled it before."""
 
     def load_weights_into(self, model: Transformer) -> None:
-        """Fill a model of the same architecture, with rows for the new entries, with the weights of the parent."""
+        """Load the weights of the parent into a model of the same architecture, with rows for the new entries."""
         source, target = self.new_entries
         new_rows = {"source_embedding.table.weight": source, "target_embedding.table.weight": target}
         weights = self.run.model.state_dict()
         new_rows |= {name: target for name in ("projection.weight", "projection.bias") if name in weights}
         for name, entries in new_rows.items():
-            old = weights[name]
-            weights[name] = torch.cat([old, *(old[ids].mean(dim=0, keepdim=True) for ids in entries)])
+            rows = weights[name]
+            weights[name] = torch.cat([rows, *(rows[ids].mean(dim=0, keepdim=True) for ids in entries)])
         model.load_state_dict(weights)
 
     def describe(self) -> str:
-        """Where training begins, for people."""
+        """Describe where training begins, for people."""
         corpus = self.run.config.corpus
         directions = dict.fromkeys(corpus.languages_of("train"))
         languages = f"{len(directions)} directions" if len(directions) > 1 else " to ".join(corpus.languages)
-        added = [f"{len(entries):,} new {side} entries" for side, entries in self._sides() if entries]
+        sides = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")
+        new = zip(sides, self.new_entries, strict=False)
+        added = [f"{len(entries):,} new {side} entries" for side, entries in new if entries]
         return ", ".join([str(self.path), languages, f"step {self.run.state.best_step:,}", *added])
-
-    def _sides(self) -> Iterator[tuple[str, list[list[int]]]]:
-        names = ("shared",) if self.run.config.tokenizer.shared else ("source", "target")
-        return zip(names, self.new_entries, strict=False)
 
 
 def adopt(
     config: Config, cache: Cache, path: Path | None, stream_rows: int | None
 ) -> tuple[Config, TokenizerPair, ParentRun]:
-    """The config with what it takes from its parent, the tokenizers of this, and the parent."""
+    """Return the config completed with the options of its parent, the parent's tokenizers, and the parent.
+
+    The tokenizers are extended and normalize text as the config says. `path` is the directory of the new run.
+    """
     assert config.init.run is not None
     parent_path = Path(config.init.run)
     if path is not None and real_path(parent_path) == real_path(path):
@@ -76,59 +79,78 @@ def adopt(
     try:
         run = TrainedRun.load(parent_path)
         config = inherited(config, run.config, f"init.run: {parent_path} is another model")
-        if run.config.corpus.tagging.is_required and any(source.tag is None for source in config.corpus.train):
-            listed = ", ".join(run.config.corpus.tags)
-            advice = "corpus.tag: to_target" if run.config.corpus.has_target_tags else f"`tag` of each: {listed}"
-            raise ConfigError(
-                f"init.run: {parent_path} has a tag before every sentence, which corpora of this config lack; set "
-                f"{advice}"
-            )
+        _check_tags(config, run.config, parent_path)
         check_trainable(run.model, config.init)
-        is_kept = config.init.vocabulary == "keep"
-        tokenizers = RunDirectory(parent_path).tokenizers(config) if is_kept else run.tokenizers
+        is_kept, tokenizers = config.init.vocabulary == "keep", run.tokenizers
+        if is_kept:  # With the tags of the child.
+            of_parent = config.model_copy(update={"tokenizer": run.config.tokenizer})
+            tokenizers = RunDirectory(parent_path).tokenizers(of_parent)
     except RunError as error:
         raise RunError(f"init.run: {error}") from None
     if config.tokenizer.changes_of_spelling != run.config.tokenizer.changes_of_spelling:
         tags = config.corpus.tags if is_kept else run.config.corpus.tags
-        tokenizers = with_spelling(tokenizers, config.tokenizer, tags)
+        tokenizers = _with_spelling(tokenizers, config.tokenizer, tags)
     if is_kept:
         return config, tokenizers, ParentRun(parent_path, run, ([], []))
     pairs = tokenizer_pairs(read(config, cache, stream_rows), config)
     limit, is_shared = config.init.max_new_entries, config.tokenizer.shared
     tokenizers = extended_pair(tokenizers, pairs, config.corpus.tags, limit, is_shared)
-    source, target = (old_ids_of_entries(*each) for each in zip(run.tokenizers, tokenizers, strict=True))
+    source, target = (old_ids_of_entries(old, new) for old, new in zip(run.tokenizers, tokenizers, strict=True))
     return config, tokenizers, ParentRun(parent_path, run, (source, target))
 
 
-def inherited(config: Config, previous: Config, origin: str) -> Config:
-    """The config with `tokenizer` and `model` of another one, except where it sets options that may differ.
+def _check_tags(config: Config, parent: Config, path: Path) -> None:
+    """Raise ConfigError if the parent has a tag before every sentence, and corpora of the config have none."""
+    if parent.corpus.tagging.is_required and any(source.tag is None for source in config.corpus.train):
+        tags = f"`tag` of each: {', '.join(parent.corpus.tags)}"
+        advice = "corpus.tag: to_target" if parent.corpus.has_target_tags else tags
+        raise ConfigError(
+            f"init.run: {path} has a tag before every sentence, which corpora of this config lack; set {advice}"
+        )
 
-    `tokenizer.letters` is for the languages of the other one: in others, letters stay as they are. Raises ConfigError
-    with every other option that differs.
+
+def _with_spelling(pair: TokenizerPair, config: TokenizerConfig, tags: Sequence[str]) -> TokenizerPair:
+    """Tokenizers with the same entries that normalize text as a config says; not for SentencePiece models."""
+    normalizer = json.loads(untrained_backend(config)[0].to_str())["normalizer"]
+
+    def changed(tokenizer: Tokenizer, tags: Sequence[str]) -> Tokenizer:
+        state = json.loads(tokenizer.to_json()) | {"normalizer": normalizer}
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), tags)
+
+    source, target = pair
+    first = changed(source, tags)
+    return first, first if source is target else changed(target, ())
+
+
+def inherited(config: Config, previous: Config, origin: str) -> Config:
+    """Return the config with `tokenizer` and `model` of a previous one, except for options of its own that may differ.
+
+    `tokenizer.letters` of the previous config is for its languages: in others, letters stay as they are. Raises
+    ConfigError with every other option that differs.
     """
     tree, problems = config.model_dump(mode="json", exclude_unset=True), list[str]()
     for section, may_differ in _MAY_DIFFER.items():
-        theirs, given = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
+        before, options = getattr(previous, section).model_dump(mode="json"), tree.get(section, {})
         if section == "tokenizer" and not _languages_of(config) <= _languages_of(previous):
-            theirs["letters"] = {}
-        for key, value in given.items():
-            if (key not in may_differ or _is_fixed(key, theirs)) and value != theirs[key]:
-                problems.append(f"{section}.{key}: is {_shown(theirs[key])} there, not {_shown(value)}")
-        tree[section] = theirs | given
+            before["letters"] = {}
+        for key, value in options.items():
+            if (key not in may_differ or _is_fixed(key, before)) and value != before[key]:
+                problems.append(f"{section}.{key}: is {_shown(before[key])} there, not {_shown(value)}")
+        tree[section] = before | options
     if problems:
         raise ConfigError("\n  ".join([f"{origin}:", *problems]) + "\nRemove these options, or train a new model.")
     return parse_config(tree, origin)
 
 
 def _languages_of(config: Config) -> set[str]:
-    return {language for both in config.corpus.languages_of("train") for language in both}
+    return {language for direction in config.corpus.languages_of("train") for language in direction}
 
 
-def _is_fixed(key: str, theirs: Mapping[str, Any]) -> bool:
-    """Whether the option of a parent is one that its positions or its SentencePiece model need."""
+def _is_fixed(key: str, section: Mapping[str, Any]) -> bool:
+    """Whether positions or a SentencePiece model in a section of the parent need the value of an option."""
     if key == "max_positions":
-        return bool(theirs["positions"] == "learned")
-    return key in ("normalize", "letters") and bool(theirs["algorithm"] == "sentencepiece")
+        return bool(section["positions"] == "learned")
+    return key in ("normalize", "letters") and bool(section["algorithm"] == "sentencepiece")
 
 
 def _shown(value: Any) -> str:

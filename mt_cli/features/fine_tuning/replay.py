@@ -1,4 +1,4 @@
-"""Corpora of the parent of a run, mixed with its own against forgetting. Knows counts of pairs, no model."""
+"""Replay: corpora of the parent, mixed with those of the run against forgetting. Knows counts of pairs, no model."""
 
 from __future__ import annotations
 
@@ -21,81 +21,84 @@ Tree = dict[str, Any]
 
 
 def with_replay(config: Config, run: TrainedRun, cache: Cache) -> Config:
-    """The config with the corpora of its parent, if `init.replay` asks for them and it does not have them yet.
+    """Return the config with the corpora of its parent, if `init.replay` asks for them and they are not there yet.
 
-    Weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same languages
-    becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be read or is
-    not the text that the parent was trained on.
+    Their weights make them the share `init.replay` of the pairs of an epoch. The test set of a parent with the same
+    languages becomes an extra test. Raises ConfigError if corpora cannot be mixed, and CorpusError if one cannot be
+    read or has changed since the parent was trained.
     """
-    parent = run.config
-    share, own, theirs = config.init.replay, config.corpus, parent.corpus
-    if share is None or _is_mixed(own, theirs, parent.name):
+    share, corpus, parent = config.init.replay, config.corpus, run.config
+    if share is None or _has_corpora_of(parent, corpus):
         return config
     _check_corpora(config, parent)
-    if is_imported(parent):
-        raise ConfigError(f"init.replay: {parent.name} was imported, so its pairs are not known; add pairs yourself")
     _check_tags(config, parent)
     _check_unchanged(run, cache)
-    new = [_dumped(source) for source in own.train]
-    old = _adopted(theirs.train, theirs, own, parent.name)
-    train = read(_with_corpora(config, train=[*new, *old]), cache)["train"]
+    new, replayed = [_as_tree(source) for source in corpus.train], _replayed(parent.corpus.train, parent, corpus)
+    train = read(_with_corpora(config, train=[*new, *replayed]), cache)["train"]
     counts = [train.num_kept(part) for part in train.parts]
-    totals = [
-        sum(number * (source.get("weight") or 1.0) for number, source in zip(some, sources, strict=True))
-        for some, sources in ((counts[: len(new)], new), (counts[len(new) :], old))
-    ]
-    if not totals[1]:
+    num_new, num_replayed = _num_pairs(counts[: len(new)], new), _num_pairs(counts[len(new) :], replayed)
+    if not num_replayed:
         raise CorpusError(f"init.replay: no pair of {parent.name} is left beside the pairs of this run")
-    factor = share / (1 - share) * totals[0] / totals[1]
-    for source in old:
-        source["weight"] = float(f"{(source.get('weight') or 1.0) * factor:.4g}")
+    factor = share / (1 - share) * num_new / num_replayed
+    for source in replayed:
+        source["weight"] = float(f"{_weight(source) * factor:.4g}")
     say(f"init.replay: {share:.0%} of the pairs of an epoch are pairs of {parent.name}, each {factor:.3g} times")
-    tests = {name: [_dumped(source) for source in sources] for name, sources in own.extra_tests.items()}
-    if theirs.test is not None and theirs.languages == own.languages:
-        tests[parent.name] = _adopted(theirs.test, theirs, own, parent.name)
-    return _with_corpora(config, train=[*new, *old], extra_tests=tests)
+    tests = {name: [_as_tree(source) for source in sources] for name, sources in corpus.extra_tests.items()}
+    if parent.corpus.test is not None and parent.corpus.languages == corpus.languages:
+        tests[parent.name] = _replayed(parent.corpus.test, parent, corpus)
+    return _with_corpora(config, train=[*new, *replayed], extra_tests=tests)
+
+
+def _has_corpora_of(parent: Config, corpus: CorpusConfig) -> bool:
+    names = {f"{parent.name}/{name}" for name in names_of(parent.corpus.train)}
+    return names <= {source.name for source in corpus.train}
+
+
+def _num_pairs(counts: Sequence[int], sources: Sequence[Tree]) -> float:
+    """Number of pairs of an epoch."""
+    return sum(count * _weight(source) for count, source in zip(counts, sources, strict=True))
+
+
+def _weight(source: Tree) -> float:
+    return source.get("weight") or 1.0
 
 
 def _check_corpora(config: Config, parent: Config) -> None:
     """Raise ConfigError if the corpora of both runs cannot be mixed in known proportions, or would be other pairs."""
-    own, theirs = config.corpus, parent.corpus
+    new, old = config.corpus, parent.corpus
+    compares = any(old.filters_of(source).other_orthography for source in old.train)
     for is_problem, problem in (
-        (own.is_streaming or theirs.is_streaming, "the sizes of streams are not known"),
-        (own.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
-        (isinstance(own.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
+        (new.is_streaming or old.is_streaming, "the sizes of streams are not known"),
+        (new.temperature is not None, "corpus.temperature sets the weights of all corpora; remove it"),
+        (isinstance(new.valid[0], HeldOut), "corpus.valid would hold out pairs of both runs; name pairs for it"),
         (
-            _compared(own) != _compared(theirs)
-            and any(theirs.filters_of(source).other_orthography for source in theirs.train),
+            compares and _evaluation_text(new) != _evaluation_text(old),
             f"corpus.filters.other_orthography of {parent.name} compares with its own valid or test; write the pairs "
             f"that it keeps with mt data check --config {config.init.run}/config.yaml --write-clean FILE.tsv, and list "
             "that file in corpus.train",
         ),
+        (is_imported(parent), f"{parent.name} was imported, so its pairs are not known; add pairs yourself"),
     ):
         if is_problem:
             raise ConfigError(f"init.replay: {problem}")
 
 
-def _compared(corpus: CorpusConfig) -> tuple[TextSource, ...]:
-    """The text with which the orthography of `train` is compared."""
+def _evaluation_text(corpus: CorpusConfig) -> tuple[TextSource, ...]:
+    """Text with which the orthography of `train` is compared."""
     return corpus.groups.get(corpus.compared or "", ())
 
 
 def _check_tags(config: Config, parent: Config) -> None:
     """Raise ConfigError if other languages are to be mixed without tags."""
-    own, theirs = config.corpus, parent.corpus
-    named = ((config.name, own), (parent.name, theirs))
-    untagged = [name for name, corpus in named if any(source.tag is None for source in corpus.train)]
-    if own.languages != theirs.languages and untagged:
-        both = " and ".join(" to ".join(each) for each in (own.languages, theirs.languages))
+    untagged = [run.name for run in (config, parent) if any(source.tag is None for source in run.corpus.train)]
+    if config.corpus.languages != parent.corpus.languages and untagged:
+        directions = " and ".join(" to ".join(run.corpus.languages) for run in (config, parent))
+        names = " and ".join(untagged)
         raise ConfigError(
-            f"init.replay: a model for {both} needs a tag for each corpus, and {' and '.join(untagged)} has none; set "
+            f"init.replay: a model for {directions} needs a tag for each corpus, and {names} has none; set "
             "corpus.tag: to_target where a model has tags; otherwise remove replay and list the old files in "
             "corpus.train, with tags and languages, and vocabulary: extend"
         )
-
-
-def _is_mixed(own: CorpusConfig, theirs: CorpusConfig, name: str) -> bool:
-    return {source.name for source in own.train}.issuperset(f"{name}/{title}" for title in names_of(theirs.train))
 
 
 def _check_unchanged(run: TrainedRun, cache: Cache) -> None:
@@ -112,21 +115,21 @@ def _check_unchanged(run: TrainedRun, cache: Cache) -> None:
         )
 
 
-def _dumped(source: Any) -> Tree:
+def _as_tree(source: Any) -> Tree:
     return dict(source.model_dump(mode="json", exclude_unset=True))
 
 
-def _adopted(sources: Sequence[TextSource], theirs: CorpusConfig, own: CorpusConfig, name: str) -> list[Tree]:
-    """The sources of the parent, with its name before theirs, and with its languages and filters if they differ."""
-    found = []
-    for source, title in zip(sources, names_of(sources), strict=True):
-        tree = _dumped(source) | {"name": f"{name}/{title}"}
-        if source.languages is None and theirs.languages != own.languages:
-            tree["languages"] = list(theirs.languages)
-        if source.filters is None and theirs.filters != own.filters and source in theirs.train:
-            tree["filters"] = theirs.filters.model_dump(mode="json")
-        found.append(tree)
-    return found
+def _replayed(sources: Sequence[TextSource], parent: Config, corpus: CorpusConfig) -> list[Tree]:
+    """Sources of the parent, with its name before theirs, and with its languages and filters if they differ."""
+    old, trees = parent.corpus, []
+    for source, name in zip(sources, names_of(sources), strict=True):
+        tree = _as_tree(source) | {"name": f"{parent.name}/{name}"}
+        if source.languages is None and old.languages != corpus.languages:
+            tree["languages"] = list(old.languages)
+        if source.filters is None and old.filters != corpus.filters and source in old.train:
+            tree["filters"] = old.filters.model_dump(mode="json")
+        trees.append(tree)
+    return trees
 
 
 def _with_corpora(config: Config, **corpora: Any) -> Config:
@@ -136,14 +139,14 @@ def _with_corpora(config: Config, **corpora: Any) -> Config:
 
 
 def replayed_before(config: Config, previous: Config) -> Config:
-    """The config of a run that resumes with the corpora that it took from its parent in the beginning."""
-    own, before = config.corpus, previous.corpus
-    added = before.train[len(own.train) :]
-    parent = (added[-1].name or "").partition("/")[0] if added else ""
-    is_same = list(own.train) == list(before.train[: len(own.train)])
-    is_same = is_same and all((source.name or "").startswith(f"{parent}/") for source in added)
+    """Return the config of a run that resumes with the corpora that it took from its parent in the beginning."""
+    corpus, before = config.corpus, previous.corpus
+    replayed = before.train[len(corpus.train) :]
+    parent = (replayed[-1].name or "").partition("/")[0] if replayed else ""
+    is_same = [*corpus.train] == [*before.train[: len(corpus.train)]]
+    is_same = is_same and all((source.name or "").startswith(f"{parent}/") for source in replayed)
     if config.init.replay is None or config.init.replay != previous.init.replay or not is_same:
         return config
     tests = {name: sources for name, sources in before.extra_tests.items() if name == parent}
-    corpus = own.model_copy(update={"train": before.train, "extra_tests": tests | dict(own.extra_tests)})
-    return config.model_copy(update={"corpus": corpus})
+    update = {"train": before.train, "extra_tests": tests | dict(corpus.extra_tests)}
+    return config.model_copy(update={"corpus": corpus.model_copy(update=update)})

@@ -1,7 +1,7 @@
-"""Extension of the vocabulary of a tokenizer. Knows entries and how they are spelled; does not know models.
+"""Extension of the vocabulary of a tokenizer. Knows entries and their spelling; does not know models.
 
-Old ids keep their meaning. The ids of a text do not change unless it has characters, words or tags that had no entry:
-with sub-words, each new entry has such a character.
+Old ids keep their meaning. The ids of a text change only if it has characters, words or tags that had no entry: each
+new subword has such a character.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from mt_cli.tokenizer.tokenizer import Tokenizer, TokenizerPair
 from mt_cli.tokenizer.trust import MAX_ENTRY_CHARACTERS
 
 _MAX_CHARACTERS = 0.75
-"""Maximum share of new sub-words that are single characters."""
+"""Maximum share of new subwords that are single characters."""
 _MIN_FREQUENCY, _MAX_LENGTH = 5, 12
-"""How often a sub-word of several characters must occur to become an entry, and how many characters it may have."""
+"""Smallest count of a subword of several characters, and its greatest length."""
 _RESERVED = frozenset("\ue000\x10\x11\x12")
 """Characters that stand for markers in text; see `tokenizer`."""
 
 
 def extended(tokenizer: Tokenizer, texts: Iterable[str], tags: Sequence[str], max_entries: int) -> Tokenizer:
-    """A tokenizer with up to `max_entries` more entries, for what `texts` have and the tokenizer has no entries for.
+    """Extend a tokenizer by an entry for each tag, and up to `max_entries` entries for words or characters of `texts`.
 
-    It has an entry for each tag, too. With `bpe`, `unigram` and SentencePiece models, new sub-words are learnt from the
-    words with characters that had no entry.
+    With `bpe`, `unigram` and SentencePiece models, new subwords are learned from the words with characters that had no
+    entry.
     """
     return _extended([tokenizer], texts, tags, max_entries)[0]
 
@@ -44,36 +44,40 @@ def extended_pair(
     max_entries: int,
     is_shared: bool,
 ) -> TokenizerPair:
-    """Both tokenizers, extended for the sides of the pairs that each call of `pairs` reads again.
+    """Extend both tokenizers for the sides of the pairs; each call of `pairs` reads them again.
 
-    `is_shared`: they have the same entries. Two SentencePiece models may be such tokenizers; both get all new entries.
+    `is_shared`: the tokenizers have the same entries. Two SentencePiece models may be such tokenizers; both get all new
+    entries.
     """
     source, target = pair
     if is_shared:
         group = [source] if source is target else [source, target]
-        found = _extended(group, (side for each in pairs() for side in each), tags, max_entries)
-        return found[0], found[-1]
-    sources, targets = ((each[side] for each in pairs()) for side in (0, 1))
+        group = _extended(group, (text for texts in pairs() for text in texts), tags, max_entries)
+        return group[0], group[-1]
+    sources, targets = ((texts[side] for texts in pairs()) for side in (0, 1))
     return extended(source, sources, tags, max_entries), extended(target, targets, (), max_entries)
 
 
 def _extended(
     group: Sequence[Tokenizer], texts: Iterable[str], tags: Sequence[str], max_entries: int
 ) -> list[Tokenizer]:
-    """Tokenizers of one kind with the same entries, extended by the same ones."""
+    """Extend tokenizers of one kind, which have the same entries, by the same entries."""
     states = [json.loads(tokenizer.to_json()) for tokenizer in group]
-    known = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
-    names = {entry.removeprefix(ABSENT) for entries in known for entry in entries}
+    vocabularies = [set(tokenizer.tokens(range(tokenizer.vocab_size))) for tokenizer in group]
+    names = {entry.removeprefix(ABSENT) for vocabulary in vocabularies for entry in vocabulary}
     kind = states[0]["model"]["type"]
     units = _units(group[0], names, kind, (untagged(text, tags) for text in texts))
     merges: list[list[str]] = []
     if kind == "WordLevel":
-        short = {unit: count for unit, count in units.items() if len(unit) <= MAX_ENTRY_CHARACTERS}
-        missing = {unit: count for unit, count in short.items() if unit not in names and _RESERVED.isdisjoint(unit)}
-        learnt = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
+        missing = {
+            unit: count
+            for unit, count in units.items()
+            if len(unit) <= MAX_ENTRY_CHARACTERS and unit not in names and _RESERVED.isdisjoint(unit)
+        }
+        learned = [(entry, 0.0) for entry in _most_common(missing, max_entries)]
     else:
-        learnt, merges = _subwords(kind, names, set.intersection(*known), units, max_entries)
-    new = [(tag, -math.inf) for tag in tags if tag not in names] + learnt
+        learned, merges = _subwords(kind, names, set.intersection(*vocabularies), units, max_entries)
+    new = [(tag, -math.inf) for tag in tags if tag not in names] + learned
     backends = [_with_entries(state, group[0].vocab_size, new, merges) for state in states]
     return [Tokenizer(backend, tags if backend is backends[0] else ()) for backend in backends]
 
@@ -81,7 +85,7 @@ def _extended(
 def _with_entries(
     state: dict[str, Any], first_id: int, new: Sequence[tuple[str, float]], merges: Sequence[Sequence[str]]
 ) -> tokenizers.Tokenizer:
-    """The tokenizer of the library with more entries, with their scores, and more merges."""
+    """Add entries with their scores, and merges, to the state of a tokenizer."""
     model = state["model"]
     if model["type"] == "Unigram":
         lowest = min(score for _, score in model["vocab"])
@@ -95,14 +99,14 @@ def _with_entries(
 
 
 def old_ids_of_entries(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """For each new entry of an extended tokenizer, the old ids that spelled it; at least one."""
+    """Old ids that spelled each new entry of an extended tokenizer; at least one for each."""
     backend = tokenizers.Tokenizer.from_str(old.to_json())
     entries = new.tokens(range(old.vocab_size, new.vocab_size))
     return [[token.id for token in backend.model.tokenize(entry)] for entry in entries]
 
 
 def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str]) -> Counter[str]:
-    """How often each unit occurs that is segmented on its own, such as a word, in texts with unknown characters."""
+    """Counts of the units that are segmented alone, such as words, in texts with unknown characters."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     counts: Counter[str] = Counter()
     for text in texts:
@@ -113,14 +117,14 @@ def _units(tokenizer: Tokenizer, known: set[str], kind: str, texts: Iterable[str
 
 
 def _most_common(counts: Mapping[str, int], number: int) -> list[str]:
-    """The most frequent keys; of equally frequent ones, the first by code points."""
+    """Most frequent keys; of equally frequent ones, the first by code points."""
     return sorted(counts, key=lambda key: (-counts[key], key))[:number]
 
 
 def _subwords(
     kind: str, known: set[str], usable: set[str], units: Counter[str], max_entries: int
 ) -> tuple[list[tuple[str, float]], list[list[str]]]:
-    """New sub-words with their scores, and with `bpe`, their merges. Each has a character that is not in `known`.
+    """New subwords with their scores, and with `bpe`, their merges. Each has a character that is not in `known`.
 
     Merges join entries that are `usable`, or new. There is one for every two entries that are an entry together, as in
     SentencePiece.
@@ -132,17 +136,17 @@ def _subwords(
     if not chosen:
         return [], []
     texts = {unit: count for unit, count in units.items() if not set(chosen).isdisjoint(unit)}
-    learnt = _trained(kind, texts, max_entries)
-    entries = dict.fromkeys(chosen, min(score for _, score in learnt["vocab"]) if kind == "Unigram" else 0.0)
+    learned = _trained(kind, texts, max_entries)
+    entries = dict.fromkeys(chosen, min(score for _, score in learned["vocab"]) if kind == "Unigram" else 0.0)
     may_use = usable - {*SPECIAL_TOKENS, *BYTES} | entries.keys()
     merges: list[list[str]] = []
     if kind == "Unigram":
-        for piece, score in sorted(learnt["vocab"], key=lambda each: -each[1]):
+        for piece, score in sorted(learned["vocab"], key=lambda entry: -entry[1]):
             is_new = not entries.keys().isdisjoint(piece)
             if is_new and may_use.issuperset(piece) and (piece in entries or len(entries) < max_entries):
                 entries[piece] = score
     else:
-        for left, right in learnt["merges"]:
+        for left, right in learned["merges"]:
             is_new = not set(chosen).isdisjoint(left + right)
             if is_new and {left, right} <= may_use and len(entries) < max_entries:
                 entry = left + right
@@ -154,7 +158,7 @@ def _subwords(
 
 
 def _trained(kind: str, units: dict[str, int], max_entries: int) -> dict[str, Any]:
-    """The model of the `tokenizers` library that is learnt from units with their counts."""
+    """Train a model of the `tokenizers` library on units with their counts; return its state."""
     backend = tokenizers.Tokenizer(models.Unigram() if kind == "Unigram" else models.BPE())
     size = max_entries + len(set("".join(units)))
     options: dict[str, Any] = {"vocab_size": size, "show_progress": False, "special_tokens": []}

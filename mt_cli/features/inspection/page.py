@@ -16,8 +16,7 @@ from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
 from mt_cli.features.inspection.figures import Curve, line_chart, shown_token
 from mt_cli.features.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
-from mt_cli.reporting.report import notes_on_comparison
-from mt_cli.reporting.summary import RunSummary
+from mt_cli.reporting.report import RunSummary, notes_on_comparison
 from mt_cli.translation.translator import Translator
 
 _CHARTS = {

@@ -1,9 +1,9 @@
-"""What `preset: auto` looks at: the facts of a corpus."""
+"""Facts of a corpus that `preset: auto` chooses by."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
@@ -11,30 +11,30 @@ from random import Random
 from statistics import fmean
 
 from mt_cli.batching.streamed import first_pairs
-from mt_cli.config import presets
+from mt_cli.config.presets import DATA
 from mt_cli.config.sections import Config
 from mt_cli.corpus.corpus import Corpus
 from mt_cli.corpus.languages import SOUTHEAST_ASIAN, SPACELESS, scripts_in
-from mt_cli.corpus.letters import letters_to_replace
 from mt_cli.corpus.rows import Pair, by_language
-from mt_cli.corpus.spelling import spellings_to_normalize
 from mt_cli.data.prepare import sample
 from mt_cli.errors import CorpusError
 from mt_cli.evaluation.notes import is_short
+from mt_cli.features.orthography.apostrophes import spellings_to_normalize
+from mt_cli.features.orthography.letters import letters_to_replace
 from mt_cli.machine.devices import pick_device
 
 _PAIRS_EXAMINED = 50_000
 _CHARACTERS_EXAMINED = 100_000
 _WORDS_COMPARED = 5_000
 """In more text, fewer pairs of words are new (English captions: distinct-2 is 0.66 with 5,000 words, 0.50 with 20,000),
-so it is that of as many words for each text."""
+so distinct-2 is measured on equally many words of each text."""
 _WORD = re.compile(rf"[{SOUTHEAST_ASIAN}]{{1,5}}|[{SPACELESS}]{{1,2}}|[^\s{SPACELESS}]+")
 """A word between spaces; without spaces, two characters, or five of an alphabet, whose vowels may be characters too."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What `preset: auto` looks at."""
+    """Facts of the training text, the device and the time."""
 
     num_pairs: int | None
     """Training pairs after cleaning; None for a stream."""
@@ -43,41 +43,40 @@ class Facts:
     num_distinct_words: int
     """Different words of both sides of the sample."""
     scripts: tuple[frozenset[str], frozenset[str]]
-    """The scripts of each side."""
+    """Scripts of each side."""
     device: str
+    """`cpu` or `gpu`."""
     max_minutes: float | None
     spellings: tuple[str, ...] = ()
-    """The values of `tokenizer.normalize` that make mixed spellings equal."""
+    """Values of `tokenizer.normalize` that make mixed spellings equal."""
     diversity: float = 0.0
-    """Distinct-2 of 5,000 words of `train`, in sentences drawn at random: different pairs of neighbouring words by all
-    of them, in the language where it is smallest (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
-    Conversation Models", who divide by the words). The number of different words depends more on the language. Where
-    most words stand alone, it is distinct-1: different words by all of them."""
+    """Distinct-2 of the less diverse language (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural
+    Conversation Models"): different pairs of neighbouring words by all pairs, in 5,000 words of `train`."""
     num_replayed: int = 0
-    """Pairs of the run that training begins with, which are not among `num_pairs`."""
+    """Pairs of the parent, which are not among `num_pairs`."""
     letters: Mapping[str, str] = field(default_factory=dict)
-    """`tokenizer.letters` that makes `train` like the text that it is compared with."""
+    """Value of `tokenizer.letters` that makes `train` like the text for evaluation."""
     length_ratio: float = 1.0
-    """Characters of a sentence of `valid` (or `test`) by those of a sentence of `train`: the mean of the languages."""
+    """Characters of a sentence of `valid` (or `test`) by those of a sentence of `train`; mean of the languages."""
     algorithm: str = "bpe"
-    """`tokenizer.algorithm` if the config, or the run that training begins with, sets it."""
+    """Value of `tokenizer.algorithm` that the config, or the parent, sets."""
     num_directions: int = 1
     num_language_pairs: int = 1
     """As `num_directions`, but both directions between two languages count once."""
     is_short: bool = False
     """Whether the sentences of a language are too short for BLEU."""
     d_model: int | None = None
-    """That of the run that resumes, unless the config sets it, or of the run that training begins with."""
+    """Width of a run that resumes, unless the config sets it, or of the parent."""
 
     @property
     def is_diverse(self) -> bool:
         """Whether a word is seldom repeated."""
-        return self.diversity >= presets.DIVERSE
+        return self.diversity >= float(DATA["diverse_from"])
 
     @property
     def minutes(self) -> float | None:
-        """The minutes for which training is planned; None: as many as it takes."""
-        return self.max_minutes or (presets.CPU_MINUTES * self.num_directions if self.device == "cpu" else None)
+        """Minutes for which training is planned; None: no limit."""
+        return self.max_minutes or (DATA["cpu_minutes"] * self.num_directions if self.device == "cpu" else None)
 
     @property
     def words_of_language(self) -> float:
@@ -88,7 +87,7 @@ class Facts:
         if self.num_pairs is None:
             return f"a stream of unknown size, {self.device}"
         distinct = f"{self.num_distinct_words:,} distinct words in both languages"
-        index = f"distinct-2 {self.diversity:.2f}, from {presets.DIVERSE:g} on"
+        index = f"distinct-2 {self.diversity:.2f}, from {DATA['diverse_from']:g} on"
         kind = f", diverse text ({index})" if self.is_diverse else ""
         words = f"{rounded(self.num_target_words):,} target words, {distinct}{kind}"
         limit = f", {self.max_minutes:g} minutes" if self.max_minutes else ""
@@ -97,69 +96,75 @@ class Facts:
         return f"{self.num_pairs:,} pairs, {words}{directions}, {self.device}{limit}{replayed}"
 
 
-def find_facts(config: Config, corpora: Mapping[str, Corpus], num_own: int | None = None) -> Facts:
-    """The facts of the training corpora of a config; raises CorpusError if they hold no pair.
+def find_facts(config: Config, corpora: Mapping[str, Corpus], num_corpora: int | None = None) -> Facts:
+    """Facts of the training corpora of a config; raises CorpusError if they hold no pair.
 
-    `num_own` is how many of the corpora of `train` are the run's own; the others are replayed. None: all of them.
+    The first `num_corpora` corpora of `train` are examined, and the others are replayed. None: all are examined.
     """
-    num_pairs: int | None = None
-    num_replayed = 0
-    pairs: Sequence[Pair]
-    if config.corpus.is_streaming:
-        pairs = first_pairs(config.corpus, _PAIRS_EXAMINED)
-        texts = dict(zip(config.corpus.languages, map(list, zip(*pairs, strict=True)), strict=True)) if pairs else {}
-    else:
-        whole = corpora["train"]
-        own = range(len(whole.parts) if num_own is None else num_own)
-        # What both directions share counts once.
-        once = [number for number in config.corpus.once("train") if number in own] or own
-        train = whole.of_parts(once)
-        num_pairs, num_replayed = len(train), len(whole) - len(whole.of_parts(own))
-        mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
-        found = train.untagged_pairs(config.corpus.languages_of("train"), config.corpus.tags, mask)
-        pairs, texts = [pair for _, pair in found], by_language(found)
+    num_pairs, num_replayed, pairs, texts = _examined(config, corpora, num_corpora)
     if not pairs:
         raise CorpusError("corpus.train: the corpus is empty, or every pair of it is dropped")
-    directions = set(config.corpus.languages_of("train")[:num_own])
+    directions = set(config.corpus.languages_of("train")[:num_corpora])
     sides = tuple(zip(*pairs, strict=True))
-    others = _evaluated(config, corpora)
-    both = {language: (own, others.get(language, [])) for language, own in texts.items()}
+    evaluated = _evaluated(config, corpora)
+    compared = [(train, evaluated.get(language, [])) for language, train in texts.items()]
     words = [_WORD.findall(" ".join(side)) for side in sides]
+    scripts = [frozenset(scripts_in(" ".join(side)[:_CHARACTERS_EXAMINED])) for side in sides]
     return Facts(
-        num_pairs,
-        inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
-        len({word for side in words for word in side}),
-        (_scripts(sides[0]), _scripts(sides[1])),
-        "cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
-        config.training.max_minutes,
-        tuple(spellings_to_normalize([*both.values()])),
-        min(map(_diversity, texts.values())),
-        num_replayed,
-        letters_to_replace([*both.values()]),
-        fmean(_mean_length(other) / _mean_length(own) if other else 1.0 for own, other in both.values()),
-        config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
-        len(directions),
-        len({frozenset(each) for each in directions}),
-        is_short=any(is_short(own) for own in texts.values()),
+        num_pairs=num_pairs,
+        num_target_words=inf if num_pairs is None else len(words[1]) * num_pairs / len(pairs),
+        num_distinct_words=len({word for side in words for word in side}),
+        scripts=(scripts[0], scripts[1]),
+        device="cpu" if pick_device(config.training.device).type == "cpu" else "gpu",
+        max_minutes=config.training.max_minutes,
+        spellings=tuple(spellings_to_normalize(compared)),
+        diversity=min(map(_diversity, texts.values())),
+        num_replayed=num_replayed,
+        letters=letters_to_replace(compared),
+        length_ratio=fmean(_mean_length(valid) / _mean_length(train) if valid else 1.0 for train, valid in compared),
+        algorithm=config.tokenizer.algorithm if "algorithm" in config.tokenizer.model_fields_set else "bpe",
+        num_directions=len(directions),
+        num_language_pairs=len({frozenset(direction) for direction in directions}),
+        is_short=any(map(is_short, texts.values())),
     )
 
 
+def _examined(
+    config: Config, corpora: Mapping[str, Corpus], num_corpora: int | None
+) -> tuple[int | None, int, Sequence[Pair], Mapping[str, list[str]]]:
+    """Number of pairs and of replayed pairs, a sample of the pairs, and its texts by language."""
+    corpus = config.corpus
+    if corpus.is_streaming:
+        pairs = first_pairs(corpus, _PAIRS_EXAMINED)
+        texts = dict(zip(corpus.languages, map(list, zip(*pairs, strict=True)), strict=True)) if pairs else {}
+        return None, 0, pairs, texts
+    whole = corpora["train"]
+    examined = range(len(whole.parts) if num_corpora is None else num_corpora)
+    # Text that both directions share counts once.
+    train = whole.of_parts([number for number in corpus.once("train") if number in examined] or examined)
+    mask = sample(train, _PAIRS_EXAMINED, config.training.seed)
+    untagged = train.untagged_pairs(corpus.languages_of("train"), corpus.tags, mask)
+    num_replayed = len(whole) - len(whole.of_parts(examined))
+    return len(train), num_replayed, [pair for _, pair in untagged], by_language(untagged)
+
+
 def _evaluated(config: Config, corpora: Mapping[str, Corpus]) -> Mapping[str, list[str]]:
-    """The texts of `valid` or, if that is held out, `test`, by language; what both directions share counts once."""
+    """Texts of `valid` or, if that is held out, `test`, by language; text that both directions share counts once."""
     name = config.corpus.compared or "valid"
     corpus = corpora[name].of_parts(config.corpus.once(name))
     return by_language(corpus.untagged_pairs(config.corpus.languages_of(name), config.corpus.tags))
 
 
 def _diversity(texts: Sequence[str]) -> float:
+    """Distinct-2 of sentences in random order; distinct-1 where most words stand alone, as in a dictionary."""
     words, pairs = list[str](), list[tuple[str, str]]()
     for text in Random(0).sample(texts, len(texts)):
-        found = _WORD.findall(text)
-        words += found
-        pairs += pairwise(found)
+        sentence = _WORD.findall(text)
+        words += sentence
+        pairs += pairwise(sentence)
         if len(words) >= _WORDS_COMPARED:
             break
-    if 2 * len(pairs) < len(words):  # Entries of a dictionary.
+    if 2 * len(pairs) < len(words):
         return len(set(words)) / len(words)
     return len(set(pairs)) / max(1, len(pairs))
 
@@ -168,10 +173,6 @@ def _mean_length(texts: Sequence[str]) -> float:
     return max(1.0, fmean(map(len, texts)))
 
 
-def _scripts(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(scripts_in(" ".join(texts)[:_CHARACTERS_EXAMINED]))
-
-
 def rounded(number: float) -> int:
-    """A number with two significant digits."""
+    """Number with two significant digits."""
     return int(float(f"{number:.1e}"))

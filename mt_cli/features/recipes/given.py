@@ -1,10 +1,11 @@
-"""The sources of text that the options of `mt init` name."""
+"""Sources of text that the options of `mt init` name. Imports pydantic only when a source is built."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,67 +13,80 @@ from typing import TYPE_CHECKING, Any
 from mt_cli.errors import InputError
 
 if TYPE_CHECKING:
-    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, Source
+    from mt_cli.config.sources import FolderSource, Source
 
 _WAYS = "give a FOLDER, or one of --files SOURCE TARGET, --file FILE, --dataset ID and --example NAME"
+_FORMATS_OF_FOLDERS = (".po", ".tmx")
+_SETTINGS = ".json"
+"""Suffix of files that rather hold settings of a project than parallel text."""
+TRAIN = re.compile(r"(?<![^\W\d_])train(?:ing)?(?![^\W\d_])")
 
 
 def chosen(given: dict[str, Any], paths: list[str], given_once: Sequence[str] = ()) -> str:
-    """The key of the only way that is given; `paths` without an option are added to `given`.
+    """Key of the only way that is given; `paths` without an option are added to `given`.
 
-    `given_once` are the options, given once, that may be given twice; a second file after one of them is in `paths`.
+    `given_once` names the options, given once, that may be given twice; their second file may be among `paths`.
     """
-    first, second = given["files"] or ("", "")
-    if second.startswith("-"):
-        raise InputError(f"--files {first} {second}: give two files, the source and the target")
-    if paths and any(value is not None for value in given.values()):
+    if paths and (len(paths) > 2 or any(value is not None for value in given.values())):
         twice = "".join(f"; for a second file, repeat the option: {name} {paths[0]}" for name in given_once[:1])
-        raise InputError(f"{paths[0]}: {_WAYS}{twice}")
-    given |= _source_of_paths(paths)
-    chosen = [key for key, value in given.items() if value is not None]
-    files = given["files"] or ()
-    if len(chosen) != 1:
-        raise InputError(_WAYS)
-    if given[chosen[0]] == "" or "" in files:
-        raise InputError(f"--{chosen[0]}: a name is empty")
-    _check_sides(files)
-    return chosen[0]
-
-
-def _check_sides(files: Sequence[str]) -> None:
-    """Raise InputError if one of two files is of a format that always holds both languages."""
-    for name in files:
-        suffix = Path(re.sub(r"\.(gz|zst)$", "", name)).suffix
-        if suffix in (".tmx", ".po"):
-            raise InputError(
-                f"{name}: a {suffix} file holds both languages; type mt init --file {shlex.quote(name)} for this file, "
-                "or mt init FOLDER for all files of a folder"
-            )
-
-
-def _source_of_paths(paths: list[str]) -> dict[str, Any]:
-    """The source that paths without an option are: a folder, a file with both sides, or two files."""
-    if not paths:
-        return {}
-    if len(paths) > 2:
-        raise InputError(f"{paths[2]}: {_WAYS}")
+        raise InputError(f"{paths[-1] if len(paths) > 2 else paths[0]}: {_WAYS}{twice}")
     if len(paths) == 2:
-        return {"files": (paths[0], paths[1])}
-    if not os.path.exists(paths[0]):
-        raise InputError(f"{paths[0]}: no such file or folder")
-    return {"folder" if os.path.isdir(paths[0]) else "file": paths[0]}
+        given["files"] = (paths[0], paths[1])
+    elif paths:
+        if not os.path.exists(paths[0]):
+            raise InputError(f"{paths[0]}: no such file or folder")
+        given["folder" if os.path.isdir(paths[0]) else "file"] = paths[0]
+    kinds = [kind for kind, value in given.items() if value is not None]
+    files = given["files"] or ()
+    if len(kinds) != 1:
+        raise InputError(_WAYS)
+    if given[kinds[0]] == "" or "" in files:
+        raise InputError(f"--{kinds[0]}: a name is empty")
+    for name in files:
+        if match := re.search(r"(\.tmx|\.po)(\.gz|\.zst)?$", name):
+            raise InputError(
+                f"{name}: a {match[1]} file holds both languages; type mt init --file {shlex.quote(name)} for this "
+                "file, or mt init FOLDER for all files of a folder"
+            )
+    return kinds[0]
 
 
-def source_of(kind: str, tree: dict[str, Any]) -> Source:
-    """The source that options describe; `kind` is its key in a config."""
-    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource  # pydantic takes a while.
-    from mt_cli.features.recipes.naming import source_of_folder
+def source_of(kind: str, options: dict[str, Any]) -> Source:
+    """Source that options describe; `kind` is its key in a config."""
+    from mt_cli.config.sources import DatasetSource, FileSource, FilesSource
 
     if kind == "folder":
-        return source_of_folder(**tree)
+        return source_of_folder(**options)
     kinds: dict[str, type[DatasetSource | FileSource | FilesSource]]
     kinds = {"files": FilesSource, "file": FileSource, "dataset": DatasetSource}
-    return kinds[kind].model_validate(tree)
+    return kinds[kind].model_validate(options)
+
+
+def source_of_folder(folder: str, **options: Any) -> FolderSource:
+    """Files of a folder that are of a known format; raises InputError unless there is one such format."""
+    from mt_cli.config.sources import FolderSource
+    from mt_cli.corpus.formats import suffix_of
+
+    suffixes = Counter(
+        suffix
+        for path in Path(folder).rglob("*")
+        if path.is_file() and (suffix := suffix_of(path)) is not None and not suffix.startswith(_SETTINGS)
+    )
+    if not suffixes:
+        raise InputError(
+            f"{folder}: has no files with both sides, such as .po, .tmx or .tsv; give two files with a sentence per "
+            "line with --files, or a folder with the layout of the Hugging Face hub with --dataset"
+        )
+    if len(suffixes) > 1:
+        listed = ", ".join(f"{count:,} {suffix}" for suffix, count in suffixes.most_common())
+        raise InputError(
+            f"{folder}: has files of several formats ({listed}); put those to train on into a folder of their own, or "
+            "give one file with --file"
+        )
+    (suffix,) = suffixes
+    if suffix not in _FORMATS_OF_FOLDERS and any(TRAIN.search(path.name) for path in Path(folder).rglob("*" + suffix)):
+        raise InputError(f"{folder}: has files named after splits, as a dataset of the hub; give it with --dataset")
+    return FolderSource(folder=folder, pattern=f"**/*{suffix}", **options)
 
 
 def is_memory(name: object) -> bool:
@@ -83,15 +97,15 @@ def is_memory(name: object) -> bool:
 def evaluation_sources(
     given: Mapping[str, list[str] | None], train: Source, skip_damaged: bool = False
 ) -> dict[str, Source]:
-    """The sources that `--valid` and `--test` name, by role; raises InputError for one that is not clear.
+    """Sources that `--valid` and `--test` name, by role; raises InputError for one that is not clear.
 
-    With `skip_damaged`, folders and translation memories are read without what is damaged.
+    With `skip_damaged`, folders and translation memories are read without their damaged parts.
     """
     options = {"skip_damaged": True} if skip_damaged else {}
     return {role: _evaluation_source(f"--{role}", names, train, options) for role, names in given.items() if names}
 
 
-def _evaluation_source(option: str, names: list[str], train: Source, options: dict[str, bool]) -> Source:
+def _evaluation_source(option: str, names: list[str], train: Source, options: dict[str, Any]) -> Source:
     """One file with both sides, a folder, a split of the dataset that is trained on, or two files."""
     from mt_cli.config.sources import DatasetSource, FileSource
     from mt_cli.corpus.formats import suffix_of
@@ -109,12 +123,11 @@ def _evaluation_source(option: str, names: list[str], train: Source, options: di
         return source_of("folder", {"folder": names[0], **options})
     if isinstance(train, DatasetSource) and not is_file:
         return train.model_copy(update={"split": names[0]})
-    file_format = train.format if isinstance(train, FileSource) else None
+    file_format = train.format if isinstance(train, FileSource) and not is_file else None
     if not is_file and file_format is None and os.path.exists(names[0]):
         raise InputError(
             f"{option} {names[0]}: is one side, or of an unknown format; of two files with a sentence per line, give "
             f"{option} SOURCE {option} TARGET"
         )
     options = options if is_memory(names[0]) else {}
-    of_format = {"format": file_format} if file_format and not is_file else {}
-    return source_of("file", {"file": names[0], **of_format, **options})
+    return source_of("file", {"file": names[0], **({"format": file_format} if file_format else {}), **options})

@@ -1,286 +1,292 @@
-"""Which columns of parallel text are its sides, and which languages they are in: by names, then by texts."""
+"""Columns and languages of the two sides of parallel text by names: a resolver for each kind of source."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from mt_cli.config.sources import FilesSource, Source
+from mt_cli.config.sources import DatasetSource, FileSource, FilesSource, FolderSource, Source
 from mt_cli.corpus.delimited import ROLES
-from mt_cli.corpus.languages import LANGUAGE_CODE, NO_CODES, code_in_heading, is_common, is_known, primary
-from mt_cli.corpus.recognition import are_near, language_of_texts, other_language_of_texts
-from mt_cli.corpus.rows import Columns, Languages, Row
-from mt_cli.corpus.varieties import is_same_variety, is_variety_of, varieties_for
-from mt_cli.errors import InputError
-from mt_cli.features.recipes.codes import codes_in_columns, codes_in_names, direction_in_names, is_unknown_code
-from mt_cli.features.recipes.naming import Found, has_format, is_gettext, title_of
-from mt_cli.features.recipes.varieties import SIDES, sides_of_memory
+from mt_cli.corpus.folder import varieties_in_folder
+from mt_cli.corpus.formats import format_of, names_in, suffix_of
+from mt_cli.corpus.hub import names_in_dataset
+from mt_cli.corpus.languages import LANGUAGE_CODE, code_in_heading, is_common, is_known, primary
+from mt_cli.corpus.rows import Columns, Names
+from mt_cli.corpus.sources import files_of
+from mt_cli.corpus.varieties import Varieties, is_variety_of, plain_code, varieties_for, variety_of
+from mt_cli.errors import CorpusError, InputError
+from mt_cli.features.recipes.names import codes_in_columns, codes_in_file_names, may_be_code
 
-_NAMED_COLUMNS = re.compile(r"\.(jsonl?(\.\w+)?|parquet)$")
-OWN_COLUMNS = "name the two columns with --columns SOURCE TARGET"
-
-
-def refuse_unknown_codes(
-    source: Source, found: Found, columns: Columns, languages: tuple[str | None, str | None]
-) -> None:
-    """Raise InputError for names that may be codes that are not known: words would find another language."""
-    if isinstance(source, FilesSource):
-        names = [each.unknown for each in codes_in_names(source.files)]
-    else:
-        names = [name if is_unknown_code(name) else "" for name in columns or ()]
-    for side, language, name in zip(SIDES, languages, names, strict=False):
-        if language is None and name:
-            raise InputError(
-                f"{title_of(source)}: the language of the {side} is not known: {name} is in no registry of languages; "
-                f"if it is a code, give --{side}-language {name}, otherwise the code of the language"
-            )
-
-
-def columns_and_languages(
-    source: Source, found: Found, given: tuple[str | None, str | None]
-) -> tuple[Columns, tuple[str | None, str | None]]:
-    """Columns, None for the default ones, and the languages as far as they are given or in names."""
-    if isinstance(source, FilesSource):
-        own = found.names if found.names[0] != found.names[1] else ("", "")
-        return None, (given[0] or own[0] or None, given[1] or own[1] or None)
-    columns = getattr(source, "columns", None)
-    if found.varieties is not None:
-        return columns, sides_of_memory(title_of(source), found.varieties, columns or given, given)
-    if columns is not None:
-        names = _names_of_columns(source, columns, found.names)
-        # `sentence_eng_Latn` has a code behind a word.
-        own_codes = [_code_of_column(name, found) or _code_of_column(name.partition("_")[2], found) for name in names]
-        own_codes = own_codes if own_codes[0] != own_codes[1] else [None, None]
-        return columns, (given[0] or own_codes[0], given[1] or own_codes[1])
-    if is_gettext(source):
-        target = target_of_catalogues(source, found.names)
-        return None, (given[0], given[1] or target)
-    code_of_name = _codes_of(source, found)
-    column_of = {code: name for name, code in reversed(code_of_name.items())}
-    codes = list(reversed(column_of))
-    rest = [code for code in codes if primary(code) not in {primary(each) for each in given if each}]
-    num_missing = given.count(None)
-    if num_missing and len(rest) > num_missing:
-        raise InputError(
-            f"{title_of(source)}: there are the languages {', '.join(codes)}; choose with --source-language and "
-            "--target-language"
-        )
-    is_named = len(rest) == num_missing
-    source_language, target_language = (each or (rest.pop(0) if is_named else None) for each in given)
-    languages = source_language, target_language
-    if found.are_languages and _has_default_columns(source):
-        return None, languages  # A translation memory has no columns.
-    has_heading = found.are_languages or not _has_default_columns(source) or _are_codes(found.names)
-    columns = _columns_named(source, languages, column_of, found.names, has_heading)
-    _refuse_other_languages(source, columns, languages, code_of_name)
-    columns = columns or _columns_by_heading(source, found.names, has_heading)
-    if columns:  # Perhaps only one of them is named like a language.
-        languages = languages[0] or code_of_name.get(columns[0]), languages[1] or code_of_name.get(columns[1])
-    return (None if columns == languages else columns), languages
-
-
-def has_columns(source: Source, columns: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a source with such names has columns, which are given by name or, in a table, by number."""
-    are_numbers = _has_default_columns(source) and all(map(str.isdecimal, columns))
-    return set(columns) <= set(names) or (are_numbers and all(0 < int(each[:9]) <= len(names) for each in columns))
-
-
-def _names_of_columns(source: Source, columns: Sequence[str], names: Sequence[str]) -> Sequence[str]:
-    """The names of columns that are given by name or, in a table, by number; raises InputError if one is missing."""
-    if set(columns) <= set(names):
-        return columns
-    if not (_has_default_columns(source) and all(map(str.isdecimal, columns))):
-        missing = next(column for column in columns if column not in names)
-        raise InputError(f"{title_of(source)}: no column {missing!r} among {', '.join(names)}")
-    numbers = [int(column[:9]) for column in columns]
-    for number in numbers:
-        if not 1 <= number <= len(names):
-            raise InputError(f"{title_of(source)}: no column {number}; there are {len(names):,}, counted from 1")
-    return [names[number - 1] for number in numbers]
-
-
-def target_of_catalogues(source: Source, names: Sequence[str]) -> str | None:
-    """The language in the headers of gettext catalogues, if any; raises InputError if there are several."""
-    names = [name for name in names if is_known(name)]
-    if len(names) > 1:
-        raise InputError(
-            f"{title_of(source)}: has translations into {', '.join(names)}; give a file or a folder of "
-            "one of these languages, or write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
-        )
-    return next(iter(names), None)
-
-
-def _codes_of(source: Source, found: Found) -> dict[str, str]:
-    """The languages that names stand for, as codes or by their English names."""
-    if not found.are_languages:
-        return codes_in_columns(found.names, are_named=not _has_default_columns(source))
-    return {name: code for name in found.names if (code := _code_of_column(name, found))}
-
-
-def _code_of_column(name: str, found: Found) -> str | None:
-    """The language that the name of one column stands for."""
-    is_code = found.are_languages and LANGUAGE_CODE.fullmatch(name) and name not in NO_CODES
-    return name if is_code or is_known(name) else code_in_heading(name)
-
-
-def _columns_named(
-    source: Source,
-    languages: tuple[str | None, str | None],
-    column_of: Mapping[str, str],
-    names: Sequence[str],
-    has_heading: bool,
-) -> Columns:
-    """The columns whose names are, or stand for, the two languages; None if there is not one for each.
-
-    Raises InputError if several varieties fit a language equally well.
-    """
-    named: list[str | None] = []
-    for side, language in zip(SIDES, languages, strict=True):
-        codes = varieties_for(language, [*column_of][::-1]) if language and language not in names else []
-        if len(codes) > 1:
-            raise InputError(
-                f"{title_of(source)}: there are several varieties of {language}: {', '.join(codes)}; choose one with "
-                f"--{side}-language, such as {codes[0].replace('-', '_')}"
-            )
-        named.append(language if language in names else column_of[codes[0]] if codes else None)
-    if has_heading and len(names) == 2 and named.count(None) == 1:
-        # The other name is that of the other language, perhaps as a code that is not known.
-        named[named.index(None)] = next(name for name in names if name not in named)
-    first, second = named
-    return None if first is None or second is None else (first, second)
-
-
-def _refuse_other_languages(
-    source: Source, columns: Columns, languages: tuple[str | None, str | None], code_of_name: Mapping[str, str]
-) -> None:
-    """Raise InputError for a column that is named like another language than the given one."""
-    for side, column, language in zip(SIDES, columns or (), languages, strict=False):
-        code = code_of_name.get(column, "")
-        if language and is_common(code) and not is_variety_of(code, language):
-            codes = ", ".join(code_of_name.values())
-            raise InputError(
-                f"{title_of(source)}: has no language {language}; there are the languages {codes}; give one of them "
-                f"with --{side}-language or, if the name is wrong, the columns with --columns"
-            )
-
-
-def _columns_by_heading(source: Source, names: Sequence[str], has_heading: bool) -> Columns:
-    """The columns `source` and `target`, or the only two; None for the default ones.
-
-    Raises InputError if there are others.
-    """
-    headings = next((pair for pair in ROLES if set(pair) <= set(names)), None)
-    if headings or not has_heading or not names:
-        return headings
-    if len(names) != 2:
-        found = ", ".join(names)
-        problem = f"which of its columns {found} are source and target is not clear"
-        raise InputError(f"{title_of(source)}: {problem}; {OWN_COLUMNS}")
-    return names[0], names[1]
-
-
-def _are_codes(names: Sequence[str]) -> bool:
-    """Whether the first cells of a table are codes, at least one of them common, rather than text."""
-    are_codes = all(map(LANGUAGE_CODE.fullmatch, names)) and any(map(is_common, names))
-    return are_codes or all(map(code_in_heading, names))
-
-
-def _has_default_columns(source: Source) -> bool:
-    """Whether a file without headings has columns: a table of text, or a format without columns."""
-    name = getattr(source, "file", getattr(source, "pattern", None))
-    kind = getattr(source, "format", None)
-    return name is not None and kind != "json" and not (kind is None and _NAMED_COLUMNS.search(name))
+SIDES = ("source", "target")
+IN_NAMES, IN_HEADERS = "from a name", "from the header"
+Given = tuple[str | None, str | None]
+"""Language of each side, or None where it is not known."""
+NOTE_ON_UNKNOWN = "{} is in no registry of languages; taken from a name"
+NAME_COLUMNS = "name the two columns with --columns SOURCE TARGET"
+_SHARE_OF_MISTAKES = 0.05
+"""Languages in fewer of the headers of catalogues are mistakes of people who copied a header."""
+_HAS_KEYS = re.compile(r"\.(jsonl?(\.\w+)?|parquet)$")
 
 
 @dataclass(frozen=True)
-class Detected:
-    """The languages of both sides, and what is known of them."""
+class Sides:
+    """Columns and languages of a source as far as options and names tell them."""
 
-    languages: Languages
-    origins: Sequence[str]
-    """Where each of them is from, for people."""
-    notes: Sequence[str]
-    """What is odd about them, for people."""
+    languages: Given
+    columns: Columns = None
+    """None: the default ones."""
+    names: Sequence[str] = ()
+    """Languages or columns that there are, for messages."""
+    by_place: Given | None = (None, None)
+    """Language of the first and of the second text by names, whatever is asked for; None if a reader chooses the text
+    by its language, so that `reverse` has no effect."""
+    origin: str = IN_NAMES
+    """Place of the names, for people."""
+    notes: Sequence[str] = ()
+
+    def has_columns(self, columns: Sequence[str]) -> bool:
+        """Whether the source is a table with columns of these names, or they are numbers."""
+        return set(columns) <= set(self.names) or (self.origin == IN_NAMES and all(map(str.isdecimal, columns)))
 
 
-def detected(
-    given: tuple[str | None, str | None], named: tuple[str | None, str | None], rows: Sequence[Row], origin: Source
-) -> Detected:
-    """The languages: those given, in names, in the name of a direction such as `en-yor`, or by the texts.
+def title_of(source: Source) -> str:
+    """Name of a source for people."""
+    if isinstance(source, DatasetSource):
+        return f"dataset {source.dataset}"
+    if isinstance(source, FolderSource):
+        return f"{source.folder} ({source.pattern})"
+    return " and ".join(source.files) if isinstance(source, FilesSource) else str(getattr(source, "file", ""))
 
-    `named` has those given too. Raises InputError if one is not found, a side has no letters, or each side is in the
-    language of the other.
+
+def resolve_sides(source: Source, given: Given) -> Sides:
+    """Resolve the columns and languages of a source by the given languages and by names.
+
+    Raises CorpusError if the source cannot be read, and InputError if the names do not tell which text is meant.
     """
-    title = title_of(origin)
-    sides = [[row[1] for row in rows], [row[2] for row in rows]]
-    _check_letters(sides, title)
-    seen = [language_of_texts(texts) for texts in sides]
-    direction = _in_order(direction_in_names(origin), [name or each for name, each in zip(named, seen, strict=True)])
-    found, origins = [], []
-    for side, option, name, hint, recognised in zip(SIDES, given, named, direction, seen, strict=True):
-        language = name or hint or recognised
-        if language is None:
-            raise InputError(
-                f"{title}: the language of the {side} is neither in names nor recognised by its words; give its code "
-                f"with --{side}-language"
-            )
-        found.append(language)
-        by_name = f"from --{side}-language" if option else _place_of_names(origin)
-        origins.append(by_name if name or hint else "recognised by its words")
-    source, target = found
-    if is_same_variety(source, target):
-        both = source if source == target else f"one language, {source} and {target}"
-        raise InputError(f"{title}: both sides seem to be {both}; give --source-language and --target-language")
-    if seen == [primary(target), primary(source)] and seen[0] != seen[1]:
+    if isinstance(source, FilesSource):
+        return _sides_of_files(source, given)
+    if isinstance(source, DatasetSource):
+        return _sides_of_table(source, names_in_dataset(source), given)
+    varieties = _varieties_in(source)
+    if varieties is not None:
+        return _sides_of_memory(source, varieties, given)
+    if (suffix_of(Path(getattr(source, "file", getattr(source, "pattern", "")))) or "").startswith(".po"):
+        return _sides_of_catalogues(source, given)
+    return _sides_of_table(source, next(_names_in_files(source), Names([], False)), given)
+
+
+def _varieties_in(source: Source) -> Varieties | None:
+    """Varieties of the languages in a translation memory; None for other formats."""
+    if isinstance(source, FolderSource):
+        return varieties_in_folder(source)
+    assert isinstance(source, FileSource)
+    count = format_of(Path(source.file), source.format).varieties
+    return None if count is None else count(Path(source.file), source.skip_damaged)
+
+
+def _names_in_files(source: Source) -> Iterator[Names]:
+    """Names in each file that can be read."""
+    assert isinstance(source, FileSource | FolderSource)
+    for path in files_of(source):
+        with suppress(CorpusError) if source.skip_damaged and isinstance(source, FolderSource) else nullcontext():
+            yield names_in(path, source.format)
+
+
+def _sides_of_files(source: FilesSource, given: Given) -> Sides:
+    """Sides of two files, whose names may have the code of a language."""
+    codes = codes_in_file_names(source.files)
+    notes = [
+        NOTE_ON_UNKNOWN.format(code)
+        for code, language in zip(codes, given, strict=True)
+        if code and not language and not is_known(code)
+    ]
+    by_name = codes[0] or None, codes[1] or None
+    return Sides((given[0] or by_name[0], given[1] or by_name[1]), None, codes, by_name, notes=notes)
+
+
+def _sides_of_memory(source: Source, varieties: Varieties, given: Given) -> Sides:
+    """Sides of a translation memory: given languages, otherwise its only other language; varieties are never mixed."""
+    title, columns = title_of(source), getattr(source, "columns", None)
+    if not varieties.counts:
+        raise InputError(varieties.problem or f"{title}: has no segments")
+    wanted = columns or given  # Reading will refuse a code that no variety, or several ones, fit.
+    chosen = {code for name in wanted if name for code in varieties_for(name, varieties.counts)}
+    languages = {variety_of(code).language for code in chosen}
+    rest = [code for code in varieties.counts if code not in chosen]
+    rest = [code for code in rest if variety_of(code).language not in languages] or rest
+    missing = [side for side, name in zip(SIDES, wanted, strict=True) if not name]
+    if len(rest) < len(missing):
+        raise InputError(f"{title}: there is text in {varieties.listed()} alone; a memory needs two languages")
+    if missing and len(rest) > len(missing):
+        raise InputError(f"{title}: there are the languages {varieties.listed()}; {_choice(missing, rest)}")
+    codes = _codes_of_memory(varieties)
+    first, second = (
+        language or (code.replace("-", "_") if code else codes[rest.pop(0)])
+        for language, code in zip(given, wanted, strict=True)
+    )
+    return Sides((first, second), columns, [*codes.values()], by_place=None, origin="from xml:lang")
+
+
+def _codes_of_memory(varieties: Varieties) -> Mapping[str, str]:
+    """Code for a config of each variety: the plain one, if its language has no other variety."""
+    languages = [variety_of(code).language for code in varieties.counts]
+    return {
+        code: plain_code(code) if languages.count(language) == 1 else code.replace("-", "_")
+        for code, language in zip(varieties.counts, languages, strict=True)
+    }
+
+
+def _choice(missing: Sequence[str], codes: Sequence[str]) -> str:
+    """Advice to choose the missing sides; if each has a language, only the sides whose language has varieties."""
+    groups: dict[str, list[str]] = {}
+    for code in codes:
+        groups.setdefault(variety_of(code).language, []).append(code)
+    several = [group[0] for group in groups.values() if len(group) > 1]
+    if len(groups) == len(missing):
+        missing = [side for side, group in zip(missing, groups.values(), strict=True) if len(group) > 1]
+    options = " and ".join(f"--{side}-language" for side in missing)
+    return f"choose with {options}" + (f", such as {several[0].replace('-', '_')}" if several else "")
+
+
+def _sides_of_catalogues(source: Source, given: Given) -> Sides:
+    """Sides of gettext catalogues, whose headers name the target language."""
+    title = title_of(source)
+    counts = Counter(name for names in _names_in_files(source) for name in names.names if is_known(name))
+    languages = languages_of_headers(counts)
+    if len(languages) > 1:
         raise InputError(
-            f"{title}: the source seems to be {target} and the target {source}; exchange them: give --source-language "
-            f"{target} --target-language {source}, or exchange the names of files or columns"
+            f"{title}: has translations into {', '.join(languages)}; give a file or a folder of one of these "
+            "languages, or write a config with a `pattern` such as '**/de.po' (docs/localisation.md)"
         )
-    notes = [*_notes_on_names(origin, named), *_notes_on_texts(sides, seen, (source, target), title)]
-    return Detected((source, target), origins, notes)
+    target = next(iter(languages), None)
+    others = ", ".join(f"{number:,} {code}" for code, number in counts.most_common() if code != target)
+    note = (
+        f"{title}: {counts[target]:,} of {counts.total():,} headers say {target}, the others {others}" if target else ""
+    )
+    sides = given[0], given[1] or target
+    return Sides(sides, None, languages, (None, target), IN_HEADERS, [note] if others else [])
 
 
-def _place_of_names(origin: Source) -> str:
-    """Where a source has the names of its languages, for people."""
-    if is_gettext(origin):
-        return "from the header"
-    return "from xml:lang" if has_format(origin, ".tmx") else "from a name"
+def languages_of_headers(counts: Mapping[str, int]) -> list[str]:
+    """Languages in the headers of catalogues, the most common one first; `counts` has the number of each code.
+
+    A language that a few headers name is a mistake, and a code that is a variety of the most common one is no other
+    language.
+    """
+    codes = sorted(counts, key=lambda code: (-counts[code], len(code)))
+    languages = codes[:1]
+    for code in codes[1:]:
+        share = sum(counts[other] for other in codes if _is_one_language(code, other)) / sum(counts.values())
+        if share > _SHARE_OF_MISTAKES and not _is_one_language(code, codes[0]):
+            languages.append(code)
+    return languages
 
 
-def _check_letters(sides: Sequence[Sequence[str]], title: str) -> None:
-    for side, texts in zip(SIDES, sides, strict=True):
-        if not any(map(str.isalpha, "".join(texts))):
+def _is_one_language(code: str, other: str) -> bool:
+    return is_variety_of(code, other) or is_variety_of(other, code)
+
+
+def _sides_of_table(source: Source, names: Names, given: Given) -> Sides:
+    """Sides of a table, whose columns may be named like languages."""
+    title, headings = title_of(source), names.names
+    may_lack_heading = _may_lack_heading(source)
+    if columns := getattr(source, "columns", None):
+        by_number = {str(number): name for number, name in enumerate(headings, start=1)}
+        chosen = columns if set(columns) <= set(headings) else [by_number.get(name, name) for name in columns]
+        codes = [_code_of_heading(name, names.are_languages) for name in chosen]
+        codes = codes if codes[0] != codes[1] else [None, None]
+        return Sides((given[0] or codes[0], given[1] or codes[1]), columns, headings)
+    if names.are_languages:
+        code_of = {name: code for name in headings if (code := _code_of_heading(name, True))}
+    else:
+        code_of = codes_in_columns(headings, not may_lack_heading)
+    languages = _with_only_others(title, given, [*dict.fromkeys(code_of.values())])
+    has_heading = names.are_languages or not may_lack_heading or _are_codes(headings)
+    columns = _columns_named(title, languages, code_of, headings, has_heading)
+    if columns is None:
+        return Sides(languages, None, headings)
+    for side, column, language in zip(SIDES, columns, languages, strict=True):
+        code = code_of.get(column, "")
+        if language and is_common(code) and not is_variety_of(code, language):
             raise InputError(
-                f"{title}: the {side} has no letters in the first {len(texts):,} pairs; if the file has other columns, "
-                "name two of them, or number them from 1, with --columns SOURCE TARGET (in a config: `columns`)"
+                f"{title}: has no language {language}; there are the languages {', '.join(code_of.values())}; give one "
+                f"of them with --{side}-language or, if the name is wrong, the columns with --columns"
             )
+    unknown = [name for name, language in zip(columns, languages, strict=True) if not language and _is_unknown(name)]
+    first, second = (
+        language or code_of.get(name) or (name if name in unknown else None)
+        for name, language in zip(columns, languages, strict=True)
+    )
+    is_default = columns == (first, second)
+    by_place = None if is_default else (None, None)
+    notes = [NOTE_ON_UNKNOWN.format(name) for name in unknown]
+    return Sides((first, second), None if is_default else columns, headings, by_place, notes=notes)
 
 
-def _in_order(direction: Languages | None, known: Sequence[str | None]) -> Sequence[str | None]:
-    """The two languages in the order in which they fit what is known of the sides; (None, None) if they do not."""
-    for pair in (direction, direction[::-1]) if direction else ():
-        if all(each is None or are_near(primary(each), primary(own)) for each, own in zip(known, pair, strict=True)):
-            return pair
-    return None, None
+def _may_lack_heading(source: Source) -> bool:
+    """Whether the first line of the format may be text."""
+    name = getattr(source, "file", getattr(source, "pattern", None))
+    kind = getattr(source, "format", None)
+    return name is not None and kind != "json" and not (kind is None and _HAS_KEYS.search(name))
 
 
-def _notes_on_names(origin: Source, named: tuple[str | None, str | None]) -> Iterator[str]:
-    """Notes on suffixes that are taken for codes although they are in no registry."""
-    if isinstance(origin, FilesSource):
-        for found, language in zip(codes_in_names(origin.files), named, strict=True):
-            if found.language == language and not is_known(language):
-                yield f"{language} is in no registry of languages; taken from the suffix"
+def _code_of_heading(name: str, is_language: bool) -> str | None:
+    return name if is_known(name) or (is_language and may_be_code(name)) else code_in_heading(name)
 
 
-def _notes_on_texts(
-    sides: Sequence[Sequence[str]], seen: Sequence[str | None], languages: Languages, title: str
-) -> Iterator[str]:
-    """Notes on sides whose text is clearly in another language than their names say; `seen` is what texts say."""
-    for index, (side, texts, language) in enumerate(zip(SIDES, sides, languages, strict=True)):
-        other = other_language_of_texts(texts, language)
-        partner = primary(languages[1 - index])
-        if seen[index] == partner != seen[1 - index]:  # What the partner is in is not known.
-            other = languages[1 - index]
-        if other:
-            yield f"{title}: the {side} looks like {other}, not {language}; check the files, or give --{side}-language"
+def _is_unknown(name: str) -> bool:
+    return may_be_code(name) and not is_known(name)
+
+
+def _are_codes(cells: Sequence[str]) -> bool:
+    """Whether the first cells of a table are codes, at least one of them common, rather than text."""
+    are_codes = all(map(LANGUAGE_CODE.fullmatch, cells)) and any(map(is_common, cells))
+    return are_codes or all(map(code_in_heading, cells))
+
+
+def _with_only_others(title: str, given: Given, codes: Sequence[str]) -> Given:
+    """Given languages and, for the sides without one, the only other languages that there are."""
+    rest = [code for code in codes if primary(code) not in {primary(language) for language in given if language}]
+    num_missing = given.count(None)
+    if num_missing and len(rest) > num_missing:
+        raise InputError(
+            f"{title}: there are the languages {', '.join(codes)}; choose with --source-language and --target-language"
+        )
+    if len(rest) < num_missing:
+        return given
+    first, second = (language or rest.pop(0) for language in given)
+    return first, second
+
+
+def _columns_named(
+    title: str, languages: Given, code_of: Mapping[str, str], headings: Sequence[str], has_heading: bool
+) -> Columns:
+    """Columns named like the languages, `source` and `target`, or the only two; None for the first two.
+
+    Raises InputError if several varieties fit a language equally well, or there are other columns.
+    """
+    named: list[str | None] = []
+    for side, language in zip(SIDES, languages, strict=True):
+        codes = varieties_for(language, code_of.values()) if language and language not in headings else []
+        if len({*codes}) > 1:
+            raise InputError(
+                f"{title}: there are several varieties of {language}: {', '.join(codes)}; choose one with "
+                f"--{side}-language, such as {codes[0].replace('-', '_')}"
+            )
+        by_code = next((name for name, code in code_of.items() if code in codes), None)
+        named.append(language if language in headings else by_code)
+    if has_heading and len(headings) == 2 and named.count(None) == 1:
+        named[named.index(None)] = next(name for name in headings if name not in named)
+    if None not in named:
+        return str(named[0]), str(named[1])
+    columns = next((pair for pair in ROLES if set(pair) <= set(headings)), None)
+    if columns or not has_heading or not headings:
+        return columns
+    if len(headings) != 2:
+        problem = f"which of its columns {', '.join(headings)} are source and target is not clear"
+        raise InputError(f"{title}: {problem}; {NAME_COLUMNS}")
+    return headings[0], headings[1]

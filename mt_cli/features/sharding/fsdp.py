@@ -1,14 +1,15 @@
-"""A model split over processes by FSDP (ZeRO-3), and its gradients. The optimizer's state is in `sharded_state.py`.
+"""Gradients of a model that is split over processes. The optimizer's state is in `sharded_state.py`.
 
-FSDP is stage 3 of ZeRO (Rajbhandari et al. 2020), here by PyTorch's `fully_shard`: each process keeps an equal part
-of the rows of every weight. A layer is gathered just before it computes, and released after; in the backward pass,
-gradients are added up and split. A split tensor is a `DTensor`, whose operations all processes must call in the same
-order. Knows no runs or files.
+PyTorch's `fully_shard` is stage 3 of ZeRO (Rajbhandari et al. 2020): each process keeps an equal part of the rows of
+every weight. A layer is gathered just before it computes, and released after; in the backward pass, gradients are added
+up and split. A split tensor is a `DTensor`, whose operations all processes must call in the same order. Knows no runs
+or files.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -22,29 +23,29 @@ from mt_cli.errors import DeviceMemoryError
 from mt_cli.machine.devices import is_out_of_memory
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer
-from mt_cli.training.gradients import Gradients
+from mt_cli.training.gradients import GradientAccumulator
 from mt_cli.training.objective import LossSums, Objective
 
 
 class _MeanLoss(nn.Module):
-    """A loss as one forward pass, which `fully_shard` needs."""
+    """Loss as one forward pass, which `fully_shard` needs."""
 
     def __init__(self, objective: Objective) -> None:
         super().__init__()
         self.objective = objective
 
     def forward(self, batch: Batch, num_target_tokens: int) -> tuple[Tensor, LossSums]:
-        """The loss per target token of a step, and the sums over the batch, detached."""
+        """Loss of a batch per target token of its step, and the sums over the batch, detached."""
         sums: LossSums = self.objective(batch)
         return sums.objective / num_target_tokens, replace(sums, objective=sums.objective.detach())
 
 
-class ShardedGradients(Gradients):
+class ShardedGradientAccumulator(GradientAccumulator):
     """Accumulates, in shards in fp32, the gradient of the mean loss per target token over the micro-batches of a step.
 
     The weights of the objective, on `meta`, are replaced by uninitialised shards on `device`. A layer is gathered in
-    `compute_dtype`, and gradients are added up in fp32. A batch that does not fit in memory is not split: the others
-    would have to do the same.
+    `compute_dtype`, and gradients are added up in fp32. A batch that does not fit in memory is not split, because all
+    other processes would have to split theirs.
     """
 
     needs_equal_shares = True
@@ -55,7 +56,7 @@ class ShardedGradients(Gradients):
         super().__init__(objective, torch.float32, group)
 
     def clip(self, max_norm: float) -> Tensor:
-        """Scale the gradient down to a norm of at most `max_norm`; return its norm before, of all shards together."""
+        """Scale the gradient down to a norm of at most `max_norm`; return the norm of all shards together before."""
         return whole(super().clip(max_norm))
 
     def _add(self, batch: Batch, num_target_tokens: int) -> LossSums:
@@ -69,17 +70,16 @@ class ShardedGradients(Gradients):
                 f"a batch does not fit in the memory of {self.device}, and with training.shard_model it is not split; "
                 "lower training.batch_tokens"
             ) from None
-        found: LossSums = sums
-        return found
+        return cast("LossSums", sums)
 
-    def _summed(self, sums: LossSums) -> LossSums:
-        values = torch.stack([each.float() for each in vars(sums).values()])
+    def _all_reduce(self, sums: LossSums) -> LossSums:
+        values = torch.stack([value.float() for value in vars(sums).values()])
         self.group.all_reduce([values])
         return LossSums(*values)
 
 
 def _shard(loss: nn.Module, model: Transformer, device: torch.device, compute_dtype: torch.dtype) -> None:
-    """Replace the weights of a loss by uninitialised shards on a device; its model's layers are gathered singly."""
+    """Replace the weights of a loss by uninitialised shards on a device; each layer of its model is gathered alone."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
@@ -98,12 +98,12 @@ def _shard(loss: nn.Module, model: Transformer, device: torch.device, compute_dt
 
 @torch.no_grad()
 def scatter(value: Tensor | None, shard: Tensor) -> None:
-    """Fill the shards of all processes with a whole tensor of the main process, which is None in the others."""
+    """Fill the shards of all processes with a whole tensor of the main process; `value` is None in the others."""
     assert isinstance(shard, DTensor)
-    sent = torch.empty(shard.shape, dtype=shard.dtype) if value is None else value
-    shard.copy_(distribute_tensor(sent.to(shard.device), shard.device_mesh, shard.placements))
+    tensor = torch.empty(shard.shape, dtype=shard.dtype) if value is None else value
+    shard.copy_(distribute_tensor(tensor.to(shard.device), shard.device_mesh, shard.placements))
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """The whole tensor of the shards of all processes; one that is not a shard is returned as it is."""
+    """Whole tensor of the shards of all processes; an ordinary tensor is returned as it is."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -1,18 +1,17 @@
-"""Model, optimizer and moving average as shards while training; made whole to save and to validate."""
+"""Model, optimizer and moving average as shards while training, gathered to save and to validate."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from mt_cli.config.training import TrainingConfig
-from mt_cli.features.sharding.fsdp import ShardedGradients, scatter, whole
+from mt_cli.features.sharding.fsdp import ShardedGradientAccumulator, scatter, whole
 from mt_cli.machine.group import Group
 from mt_cli.model.transformer import Transformer, skeleton
 from mt_cli.training.averaging import MovingAverage, with_weights
@@ -24,7 +23,7 @@ T = TypeVar("T")
 
 
 class ShardedState(ReplicatedState):
-    """Shards of a model, its optimizer and its average, which the main process alone has whole, on its CPU.
+    """Shards of a model, its optimizer and its average; only the main process has them whole, on its CPU.
 
     All processes must call the same methods in the same order.
     """
@@ -43,7 +42,7 @@ class ShardedState(ReplicatedState):
         self._stored, self._stored_optimizer, self._stored_average = objective.model, optimizer, average
         self._dtype, self._group = dtype, group
         self._model = skeleton(self._stored)
-        self.gradients = ShardedGradients(Objective(self._model, config), device, dtype, group)
+        self.gradients = ShardedGradientAccumulator(Objective(self._model, config), device, dtype, group)
         for weight, shard in zip(self._stored.parameters(), self._model.parameters(), strict=True):
             scatter(group.on_main(weight.detach), shard)
         self.optimizer = build_optimizer(self._model, config)
@@ -55,27 +54,26 @@ class ShardedState(ReplicatedState):
                 scatter(group.on_main(weights.detach), self.average.weights[name])
 
     def _scatter_moments(self) -> None:
-        """Fill the optimizer's state: tensors are sharded as their weights, and numbers are the same everywhere."""
+        """Fill the optimizer's state: tensors are sharded as their weights, and numbers are copied to all processes."""
         weights = [weight for group in self.optimizer.param_groups for weight in group["params"]]
         moments = self._stored_optimizer.state_dict()["state"]  # Nothing before the first step.
-
-        def numbers() -> dict[int, dict[str, Any]]:
-            return _changed(moments, lambda value: None if value.dim() else value.clone())
-
-        state = self._group.from_main(numbers)
+        is_main = self._group.rank == 0
+        state: dict[int, dict[str, Any]] = self._group.from_main(
+            lambda: _map_values(moments, lambda value: None if value.dim() else value.clone())
+        )
         for index, values in state.items():
             for name in [name for name, value in values.items() if value is None]:
                 values[name] = torch.empty_like(weights[index])
-                scatter(self._group.on_main(partial(_at, moments, index, name)), values[name])
+                scatter(moments[index][name] if is_main else None, values[name])
         _load(self.optimizer, state)
 
     @contextmanager
     def averaged(self) -> Iterator[Transformer]:
         """Context manager inside which the stored model has its averaged weights, if any; gives a model to validate.
 
-        That model is a whole copy in every process, on its device, in the number format of training.
+        The model to validate is a whole copy in every process, on its device, in the number format of training.
         """
-        average, stored_average = _named(self.average), _named(self._stored_average)
+        average, stored_average = _weights_of(self.average), _weights_of(self._stored_average)
         weights = []
         for (name, stored), shard in zip(self._stored.named_parameters(), self._model.parameters(), strict=True):
             value = self._whole(average.get(name, shard), stored_average.get(name, stored))
@@ -86,34 +84,27 @@ class ShardedState(ReplicatedState):
 
     @torch.no_grad()
     def store(self) -> None:
-        """Copy model, optimizer and average, as whole tensors, to those that the main process saves."""
+        """Copy model, optimizer and average, as whole tensors, to the stored ones of the main process."""
         for stored, shard in zip(self._stored.parameters(), self._model.parameters(), strict=True):
             self._whole(shard, stored)
-        for name, average in _named(self._stored_average).items():
-            self._whole(_named(self.average)[name], average)
-        state = _changed(self.optimizer.state_dict()["state"], self._on_main)
+        for name, average in _weights_of(self._stored_average).items():
+            self._whole(_weights_of(self.average)[name], average)
+        state = _map_values(self.optimizer.state_dict()["state"], lambda shard: self._group.on_main(whole(shard).cpu))
         self._group.on_main(lambda: _load(self._stored_optimizer, state))
 
     @torch.no_grad()
     def _whole(self, shard: Tensor, stored: Tensor) -> Tensor:
-        """Whole tensor of a shard, which the main process copies to the stored one."""
+        """Whole tensor of a shard; the main process copies it to the stored one."""
         value = whole(shard)
         self._group.on_main(lambda: stored.copy_(value))
         return value
 
-    def _on_main(self, shard: Tensor) -> Tensor | None:
-        return self._group.on_main(whole(shard).cpu)
 
-
-def _at(moments: dict[int, dict[str, Tensor]], index: int, name: str) -> Tensor:
-    return moments[index][name]
-
-
-def _named(average: MovingAverage | None) -> dict[str, Tensor]:
+def _weights_of(average: MovingAverage | None) -> dict[str, Tensor]:
     return {} if average is None else average.weights
 
 
-def _changed(state: dict[int, dict[str, Tensor]], change: Callable[[Tensor], T]) -> dict[int, dict[str, T]]:
+def _map_values(state: dict[int, dict[str, Tensor]], change: Callable[[Tensor], T]) -> dict[int, dict[str, T]]:
     return {index: {name: change(value) for name, value in values.items()} for index, values in state.items()}
 
 

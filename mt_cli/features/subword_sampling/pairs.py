@@ -6,26 +6,28 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mt_cli.batching.batches import ChangedPairs, Indices, Pool, TrainingPairs
-from mt_cli.batching.encoded import EncodedPairs, as_batch, ragged
+from mt_cli.batching.encoded import EncodedPairs, Ids, as_batch, ragged
 from mt_cli.config.sections import Config
-from mt_cli.features.subword_sampling.sampling import Segmenter, numbered, starts_of
+from mt_cli.features.subword_sampling.sampling import Keys, Segmenter, numbered, starts_of
 from mt_cli.machine.cpus import in_threads
 from mt_cli.tokenizer.tokenizer import TokenizerPair
 
 _TOKENS_AT_ONCE = 2**16
+Lengths = NDArray[np.int32]
 
 
 def resegmented(pairs: TrainingPairs, tokenizers: TokenizerPair, config: Config) -> ResegmentedPairs:
-    """The pairs of a run, segmented anew in each epoch with the options of its config."""
+    """Pairs of a run, segmented anew in each epoch with the options of its config."""
     seed = config.training.seed
-    segmenters = {each: Segmenter(each, config.tokenizer, seed) for each in tokenizers}
-    return ResegmentedPairs(pairs, [segmenters[each] for each in tokenizers], config.corpus.max_tokens, seed)
+    segmenters = {tokenizer: Segmenter(tokenizer, config.tokenizer, seed) for tokenizer in tokenizers}
+    return ResegmentedPairs(pairs, [segmenters[side] for side in tokenizers], config.corpus.max_tokens, seed)
 
 
 class ResegmentedPairs(ChangedPairs):
-    """Other pairs of training, with ids that are drawn from the segmentations of their texts.
+    """Training pairs with ids that are drawn from the segmentations of their texts.
 
     The ids of a pair are a function of the pair, the seed, the epoch and the place of the pair in the order of the
     epoch. A side that would have more than `max_tokens` keeps its ids. Pools are made in a thread, one ahead.
@@ -37,7 +39,7 @@ class ResegmentedPairs(ChangedPairs):
         self._lock = Lock()
 
     def pools(self, epoch: int, first: int) -> Iterator[Pool]:
-        """The pools of an epoch from number `first` on."""
+        """Pools of an epoch from number `first` on."""
 
         def resegment(item: tuple[int, Pool]) -> Pool:
             number, (pairs, order) = item
@@ -47,7 +49,7 @@ class ResegmentedPairs(ChangedPairs):
         yield from in_threads(resegment, enumerate(self.pairs.pools(epoch, first), start=first), num_threads=1)
 
     def _resegmented(self, pairs: EncodedPairs, order: Indices, epoch: int, first_place: int) -> Pool:
-        """The pairs of a pool, which begins at a place in the order of the epoch."""
+        """Pool with new ids, which begins at a place in the order of the epoch."""
         if not len(order):
             return pairs, order
         rank = order.argsort(kind="stable")
@@ -58,14 +60,19 @@ class ResegmentedPairs(ChangedPairs):
             np.random.default_rng([self._seed, epoch, side]).integers(2**64, size=1, dtype=np.uint64) for side in (0, 1)
         ]
         batches = []
-        for some, at in zip(np.split(indices, ends), np.split(places, ends), strict=True):
+        for rows, rows_places in zip(np.split(indices, ends), np.split(places, ends), strict=True):
             sides = []
-            for (ids, lengths), segmenter, seed in zip(pairs.take(some), self._segmenters, seeds, strict=True):
-                drawn, counts = segmenter(ids, lengths, numbered(seed, at))
-                is_long = counts > self._max_tokens
-                starts = np.where(is_long, len(drawn) + starts_of(lengths), starts_of(counts))
-                counts = np.where(is_long, lengths, counts)
-                sides.append((ragged(np.concatenate([drawn, ids]), starts, counts) if is_long.any() else drawn, counts))
+            for side, segmenter, seed in zip(pairs.take(rows), self._segmenters, seeds, strict=True):
+                sides.append(self._resegmented_side(*side, segmenter, numbered(seed, rows_places)))
             batches.append(as_batch(sides))
         part_sizes = np.diff(np.searchsorted(indices, np.cumsum([0, *pairs.part_sizes])))
         return EncodedPairs(batches, part_sizes.tolist()), rank.argsort()
+
+    def _resegmented_side(self, ids: Ids, lengths: Lengths, segmenter: Segmenter, keys: Keys) -> tuple[Ids, Lengths]:
+        drawn, counts = segmenter(ids, lengths, keys)
+        is_long = counts > self._max_tokens
+        if not is_long.any():
+            return drawn, counts
+        starts = np.where(is_long, len(drawn) + starts_of(lengths), starts_of(counts))
+        counts = np.where(is_long, lengths, counts)
+        return ragged(np.concatenate([drawn, ids]), starts, counts), counts

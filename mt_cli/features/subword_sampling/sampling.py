@@ -20,15 +20,13 @@ from mt_cli.tokenizer.tokenizer import Tokenizer
 Integers = NDArray[np.int64]
 Keys = NDArray[np.uint64]
 Words = tuple[Integers, Integers]
-"""The ids of words, one word after the other, and the length of each word."""
+"""Ids of words, one word after the other, and the length of each word."""
 NUM_SAMPLES = 128
 """Number of segmentations of a word that are drawn. Training takes one of them at random for each occurrence."""
-_NUM_SLOTS = 2**20
-_MAX_REMEMBERED_IDS = 2**22
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _NEVER = np.int64(2**62)
 _IMPOSSIBLE = -1e30
-"""The score of a piece that does not exist; minus infinity minus itself would not be a number."""
+"""Score of a piece that does not exist; minus infinity minus itself would not be a number."""
 
 
 def mix(numbers: Keys) -> Keys:
@@ -45,22 +43,22 @@ def numbered(keys: Keys, numbers: NDArray[np.integer[Any]] | int) -> Keys:
 
 
 def starts_of(lengths: NDArray[np.integer[Any]]) -> Integers:
-    """The start of each sequence of these lengths, one after the other."""
+    """Start of each sequence of these lengths, one after the other."""
     return np.cumsum(lengths, dtype=np.int64) - lengths
 
 
 class Sampler(Protocol):
-    """Draws a segmentation of each of some words, which are given as the ids of their characters."""
+    """Draws a segmentation of each word, given as the ids of its characters."""
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """The segmentations, each a function of the word and its key."""
+        """Segmentations, each a function of the word and its key."""
 
 
 class MergeDropout:
     """BPE-dropout (Provilkov et al. 2020, algorithm 1).
 
-    In each round, each possible merge is skipped with probability `rate`. The best of the others is made. A round in
-    which all are skipped is the last one.
+    In each round, each possible merge is skipped with probability `rate`, and the best of the rest is made. The last
+    round is the first one in which all are skipped.
     """
 
     def __init__(self, tokenizer: Tokenizer, rate: float) -> None:
@@ -73,7 +71,7 @@ class MergeDropout:
         self._limit = np.uint64(int(rate * 2**64))
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """The segmentations of all words, which are merged in parallel, one merge of each word a round."""
+        """Segmentations of all words, which are merged in parallel, one merge of each word a round."""
         ids, word = characters.copy(), np.repeat(np.arange(len(lengths)), lengths)
         random = numbered(keys[word], np.arange(len(ids)) - starts_of(lengths)[word])
         rank = self._ranks_at(np.arange(len(ids)), ids, word)
@@ -98,12 +96,12 @@ class MergeDropout:
         return _by_word(finished, len(lengths))
 
     def _ranks_at(self, places: Integers, ids: Integers, word: Integers) -> Integers:
-        """The rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
+        """Rank of the merge of the ids at each place and after it; `_NEVER` if there is none."""
         following = np.minimum(places + 1, len(ids) - 1)
         codes = ids[places] * self._base + ids[following]
-        found, is_found = _find(self._codes, codes)
+        rows, is_found = _find(self._codes, codes)
         is_found &= (word[places] == word[following]) & (places < following)
-        return np.where(is_found, self._ranks[found], _NEVER)
+        return np.where(is_found, self._ranks[rows], _NEVER)
 
 
 class Lattice:
@@ -128,7 +126,7 @@ class Lattice:
         self._scores = np.array([alpha * score for _, score in tokenizer.model()["vocab"]] + [_IMPOSSIBLE])
 
     def __call__(self, characters: Integers, lengths: Integers, keys: Keys) -> Words:
-        """The segmentations of all words, which are sampled in parallel, one piece of each word a round."""
+        """Segmentations of all words, which are sampled in parallel, one piece of each word a round."""
         pieces = self._pieces_at(characters, np.repeat(np.cumsum(lengths), lengths))
         scores = self._scores[pieces]
         steps = np.arange(1, self._max_length + 1)
@@ -138,11 +136,11 @@ class Lattice:
         sums = np.zeros(len(characters) + len(lengths) + self._max_length)
         left = np.repeat(starts + lengths, lengths) - place
         order = left.argsort(kind="stable")
-        for some in np.split(order, np.flatnonzero(np.diff(left[order])) + 1):
-            paths = scores[some] + sums[place[some, None] + steps]
+        for rows in np.split(order, np.flatnonzero(np.diff(left[order])) + 1):
+            paths = scores[rows] + sums[place[rows, None] + steps]
             best = paths.max(axis=1)
-            sums[place[some]] = best + np.log(np.exp(paths - best[:, None]).sum(axis=1))
-        found: list[tuple[Integers, Integers]] = []
+            sums[place[rows]] = best + np.log(np.exp(paths - best[:, None]).sum(axis=1))
+        drawn: list[tuple[Integers, Integers]] = []
         words, at = np.flatnonzero(lengths), starts[lengths > 0]
         for number in count():
             if not len(words):
@@ -151,14 +149,14 @@ class Lattice:
             shares = np.exp(scores[row] + sums[at[:, None] + steps] - sums[at, None]).cumsum(axis=1)
             random = (numbered(keys[words], number) >> np.uint64(32)) * 2.0**-32 * shares[:, -1]
             chosen = (shares <= random[:, None]).sum(axis=1)
-            found.append((words, pieces[row, chosen]))
+            drawn.append((words, pieces[row, chosen]))
             at = at + chosen + 1
             remains = at < (starts + lengths)[words]
             words, at = words[remains], at[remains]
-        return _by_word(found, len(lengths))
+        return _by_word(drawn, len(lengths))
 
     def _pieces_at(self, characters: Integers, ends: Integers) -> Integers:
-        """The piece of each length (1, 2, ...) at each character, which is in a word up to the end given; -1: none."""
+        """Piece of each length (1, 2, ...) at each character, whose word has its end at `ends`; -1 for none."""
         pieces = np.full((len(characters), self._max_length), -1, dtype=np.int64)
         at = node = np.arange(len(characters))
         node = node * 0
@@ -172,7 +170,7 @@ class Lattice:
 
 
 def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
-    """The ids of the characters of each entry; of an entry that is no subword, its own id."""
+    """Ids of the characters of each entry; for an entry that is no subword, the id of the entry."""
     subwords = tokenizer.subwords()
     spellings = [[index] for index in range(tokenizer.vocab_size)]
     for text, index in subwords.items():
@@ -180,16 +178,16 @@ def _spellings(tokenizer: Tokenizer) -> list[list[int]]:
     return spellings
 
 
-def _by_word(found: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
-    """The ids in the order of their words, and their number in each word; `found` has words and ids of each round."""
-    if not found:
+def _by_word(rounds: Sequence[tuple[Integers, Integers]], num_words: int) -> Words:
+    """Ids in the order of their words, and their number in each word; `rounds` has words and ids of each round."""
+    if not rounds:
         return np.empty(0, np.int64), np.zeros(num_words, np.int64)
-    words, ids = (np.concatenate(side) for side in zip(*found, strict=True))
+    words, ids = (np.concatenate(side) for side in zip(*rounds, strict=True))
     return ids[words.argsort(kind="stable")], np.bincount(words, minlength=num_words)
 
 
 def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """The index of each number in an ordered array, and whether it is there; the index is 0 if it is not."""
+    """Index of each number in an ordered array, and whether it is there; the index is 0 if it is not."""
     if not len(ordered):
         return np.zeros(len(numbers), np.int64), np.zeros(len(numbers), bool)
     places = np.minimum(np.searchsorted(ordered, numbers), len(ordered) - 1)
@@ -200,12 +198,20 @@ def _find(ordered: Integers, numbers: Integers) -> tuple[Integers, NDArray[np.bo
 class Segmenter:
     """Draws segmentations with one tokenizer, and remembers them.
 
-    The samples of a word are numbered. Sample k is a function of the word, k and the seed. What has been drawn is kept
-    in a table of fixed size, which newer samples overwrite; no result depends on its content. (Words are compared by
-    hashes of 64 bits.)
+    The samples of a word are numbered. Sample k is a function of the word, k and the seed. Drawn samples are kept in a
+    table of fixed size, which newer samples overwrite; no result depends on its content. (Words are compared by hashes
+    of 64 bits.)
     """
 
-    def __init__(self, tokenizer: Tokenizer, config: TokenizerConfig, seed: int) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        config: TokenizerConfig,
+        seed: int,
+        num_slots: int = 2**20,
+        max_remembered_ids: int = 2**22,
+    ) -> None:
+        self._max_remembered_ids = max_remembered_ids
         alpha, rate = config.unigram_alpha, config.bpe_dropout
         self._sampler: Sampler = MergeDropout(tokenizer, rate) if alpha is None else Lattice(tokenizer, alpha)
         rows, size = _spellings(tokenizer), tokenizer.vocab_size
@@ -219,11 +225,11 @@ class Segmenter:
         self._neighbours = np.array(sorted(neighbours), dtype=np.int64)
         self._is_second = np.isin(self._first, self._neighbours % size)
         self._hashes = np.random.default_rng(seed).integers(2**64, size=size, dtype=np.uint64)
-        self._keys, self._places = np.zeros(_NUM_SLOTS, np.uint64), np.zeros((2, _NUM_SLOTS), np.int32)
+        self._keys, self._places = np.zeros(num_slots, np.uint64), np.zeros((2, num_slots), np.int32)
         self._remembered, self._num_remembered = np.empty(0, np.int32), 0
 
     def __call__(self, ids: Ids, lengths: NDArray[np.int32], keys: Keys) -> tuple[Ids, NDArray[np.int32]]:
-        """Other ids of the same texts, and their lengths; a function of each sentence and its key."""
+        """New ids of the same texts, and their lengths; a function of each sentence and its key."""
         starts, sentences = self._words(ids, lengths)
         first_words = np.searchsorted(sentences, np.arange(len(lengths)))
         number = np.arange(len(starts)) - first_words[sentences]
@@ -233,7 +239,7 @@ class Segmenter:
         return ragged(self._remembered, places, counts).astype(ids.dtype), new_lengths
 
     def _words(self, ids: Ids, lengths: NDArray[np.int32]) -> tuple[Integers, Integers]:
-        """Where each word starts, and the number of its sentence."""
+        """Start of each word, and the number of its sentence."""
         sentences = np.repeat(np.arange(len(lengths)), lengths)
         is_start = np.ones(len(ids), bool)
         may_join = np.flatnonzero(self._is_second[ids[1:]] & (sentences[1:] == sentences[:-1]))
@@ -244,30 +250,30 @@ class Segmenter:
         return starts, sentences[starts]
 
     def _samples(self, ids: Ids, starts: Integers, sample: Keys) -> tuple[Integers, Integers]:
-        """Where a sample of each word begins in `_remembered`, and its length."""
+        """Start of a sample of each word in `_remembered`, and its length."""
         if not len(starts):
             return starts, starts
         lengths = np.diff(starts, append=len(ids))
         powers = np.cumprod(np.full(int(lengths.max()), _STEP))
         place = np.arange(len(ids)) - np.repeat(starts, lengths)
         keys = numbered(np.add.reduceat(self._hashes[ids] * powers[place], starts), sample)
-        if self._num_remembered > _MAX_REMEMBERED_IDS:
+        if self._num_remembered > self._max_remembered_ids:
             self._keys[:], self._num_remembered = 0, 0
-        slots = (keys % np.uint64(_NUM_SLOTS)).astype(np.int64)
+        slots = (keys % np.uint64(len(self._keys))).astype(np.int64)
         is_new = self._keys[slots] != keys
         places = self._places[:, slots].astype(np.int64)
         new, chosen, inverse = np.unique(keys[is_new], return_index=True, return_inverse=True)
         chosen = np.flatnonzero(is_new)[chosen]
-        found = self._drawn(ragged(ids, starts[chosen], lengths[chosen]), lengths[chosen], new)
-        places[:, is_new] = found[:, inverse]
+        drawn = self._drawn(ragged(ids, starts[chosen], lengths[chosen]), lengths[chosen], new)
+        places[:, is_new] = drawn[:, inverse]
         slots = slots[chosen]
         self._keys[slots] = new
         is_kept = self._keys[slots] == new  # Of several in one slot, one is.
-        self._places[:, slots[is_kept]] = found[:, is_kept]
+        self._places[:, slots[is_kept]] = drawn[:, is_kept]
         return places[0], places[1]
 
     def _drawn(self, ids: Ids, lengths: Integers, keys: Keys) -> Integers:
-        """Draw a sample of each word; return where each begins in `_remembered`, and the lengths."""
+        """Draw a sample of each word; return the start of each in `_remembered`, and the lengths."""
         num_characters = self._num_characters[ids]
         first = starts_of(self._num_characters)[ids]
         characters = ragged(self._characters, first, num_characters)

@@ -2,141 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 from mt_cli.checkpoint.directory import RunDirectory
 from mt_cli.config.sections import Config, DecodingConfig
 from mt_cli.data.prepare import Data
 from mt_cli.evaluation.evaluate import translations_of
-from mt_cli.evaluation.texts import METRICS, scorer_of
-from mt_cli.features.tuning.tuning import OutOfTimeError, TuningSet, metric_of, search_grid, tune, write_choice
+from mt_cli.evaluation.texts import scorer_of
+from mt_cli.features.tuning import tuning
+from mt_cli.features.tuning.tuning import OutOfTimeError, TuningSet
 from mt_cli.machine.console import clock, say
 from mt_cli.translation.translator import Translator
 
-_PENALTIES = (1.0, 1.5, 2.0, 3.0, 4.0)
-_NGRAMS = (None, 3)
-_LONGEST = 1.25
-"""Largest number of characters, compared with the references: chrF goes on rising with translations that are far too
-long (docs/recipes.md)."""
-_MARGIN, _MARGIN_OF_CHRF = 0.5, 0.25
-"""Smaller gains on `valid` may be losses on other text: captions lost 0.35 BLEU on the test set for 0.12 on `valid`.
-chrF, by which weak models are compared, varies less."""
-_FEWEST_PAIRS = 100
-_PAIRS = 600
-_PAIRS_OF_TAG = 200
-_TOKENS_OF_SENTENCE = 40
-"""Of longer sentences, in particular of those of a character-level model, fewer are translated."""
+
+@dataclass(frozen=True)
+class Limits:
+    """Settings that are tried when training ends, and limits of text and time."""
+
+    penalties: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0, 4.0)
+    no_repeat_ngrams: tuple[int | None, ...] = (None, 3)
+    longest: float = 1.25
+    """Largest length ratio of translations to references: chrF goes on rising with translations that are far too long
+    (docs/recipes.md)."""
+    margin: float = 0.5
+    """Smaller gains on `valid` may be losses on the test set: captions lost 0.35 BLEU there for 0.12 on `valid`."""
+    margin_of_chrf: float = 0.25
+    """chrF, by which weak models are compared, varies less."""
+    fewest_pairs: int = 100
+    num_pairs: int = 600
+    num_pairs_of_tag: int = 200
+    tokens_of_sentence: int = 40
+    """If sentences are longer, in particular those of a character-level model, fewer are translated."""
+    share_of_time: float = 0.25
+    least_seconds: float = 120.0
+    """Tuning takes at most `share_of_time` of the training time, or this time if it is longer."""
 
 
-_SHARE_OF_TIME = 0.25
-_LEAST_SECONDS = 120.0
-"""Tuning takes at most this share of the training time, or this time if it is longer."""
 _PROBED_PAIRS = 100
 _LEAST_GAIN, _LEARNED = 0.5, 50.0
 """chrF by which translations must fit their own references better than other ones, unless they reach `_LEARNED`."""
 
 
 def tune_at_end(
-    directory: RunDirectory, config: Config, data: Data, device: str, precision: str, training_seconds: float
+    directory: RunDirectory,
+    config: Config,
+    data: Data,
+    device: str,
+    precision: str,
+    training_seconds: float,
+    limits: Limits = Limits(),  # noqa: B008: it is frozen.
 ) -> None:
     """Choose options of `decoding` for the best checkpoint of a run that is locked; write them into its config.
 
-    A model whose translations do not depend on their sources is not tuned: it has learned nothing yet, and its
-    translations are as long as the search allows, which takes long.
+    A model whose translations do not depend on their sources has learned nothing yet and is not tuned: its translations
+    are as long as the search allows, which takes long.
     """
-    decoding = config.decoding
+    decoding, valid = config.decoding, data.corpora["valid"]
     if decoding.sample or decoding.beam_size == 1:
         return
-    valid = data.corpora["valid"]
-    if len(valid) < _FEWEST_PAIRS:
+    if len(valid) < limits.fewest_pairs:
         return say(f"note: valid has {len(valid)} pairs, too few to tune the search by (training.tune_decoding)")
     translator = Translator.load(directory.path, device, precision)
-    compared = _tuning_set(config, data, len(translator.tags))
-    penalties = [*_PENALTIES, decoding.length_penalty, *decoding.length_penalties.values()]
-    settings = search_grid(decoding, [decoding.beam_size], penalties, [*_NGRAMS, decoding.no_repeat_ngram])
-    # If the time ends early, some settings with and some without `no_repeat_ngram` were tried.
-    settings.sort(key=lambda each: (each.length_penalty, each.no_repeat_ngram or 0))
-    if not _has_learned(translator, compared):
+    compared = tuning_set(config, data, len(translator.tags), limits)
+    settings = _settings(decoding, limits)
+    if not has_learned(translator, compared):
         return say(
             "note: the search is not tuned (training.tune_decoding): the translations of valid do not depend on their "
             "sources, so the model has learned nothing yet; train longer, or check the data (mt data check)"
         )
-    seconds = max(_LEAST_SECONDS, _SHARE_OF_TIME * training_seconds)
+    seconds = max(limits.least_seconds, limits.share_of_time * training_seconds)
     say(
         f"Choosing options of the search by {len(compared.pairs):,} pairs of valid (training.tune_decoding), in at "
         f"most {clock(seconds)}, which training.max_minutes does not count"
     )
-    if found := _tuned(translator, compared, settings, seconds, f"mt tune-decoding --run {directory.path}"):
-        for line in _described(found):
-            say(line)
-        write_choice(directory, config, found["chosen"])
-
-
-def _tuned(
-    translator: Translator, compared: TuningSet, settings: Sequence[DecodingConfig], seconds: float, later: str
-) -> dict[str, Any] | None:
-    """The result of `tune` within some seconds, or None; says what was not tried, and the command that tries it."""
-    margin = _MARGIN_OF_CHRF if compared.metric == "chrf" else _MARGIN
+    later = f"mt tune-decoding --run {directory.path}"
+    margin = limits.margin_of_chrf if compared.metric == "chrf" else limits.margin
     try:
-        found = tune(translator, compared, settings, margin, _LONGEST, seconds)
+        result = tuning.tune(translator, compared, settings, margin, limits.longest, seconds)
     except OutOfTimeError:
-        say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
-        return None
-    if len(found["trials"]) < found["num_settings"]:
+        return say(f"note: this time was too short to try one setting; the search is not tuned; now: {later}")
+    if (num_tried := len(result["trials"])) < len(settings):
         say(
-            f"note: the time was enough for {len(found['trials'])} of {found['num_settings']} settings, so the choice "
-            f"depends on the speed of this machine; with more time: {later}"
+            f"note: the time was enough for {num_tried} of {len(settings)} settings, so the choice depends on the "
+            f"speed of this machine; with more time: {later}"
         )
-    return found
+    say(tuning.format_tuning(result | {"split": "valid"}, limits.longest))
+    tuning.write_choice(directory, config, result["chosen"])
 
 
-def _tuning_set(config: Config, data: Data, num_tags: int) -> TuningSet:
+def _settings(decoding: DecodingConfig, limits: Limits) -> list[DecodingConfig]:
+    """Settings in an order in which those with and without `no_repeat_ngram` were tried if the time ends early."""
+    penalties = [*limits.penalties, decoding.length_penalty, *decoding.length_penalties.values()]
+    ngrams = [*limits.no_repeat_ngrams, decoding.no_repeat_ngram]
+    settings = tuning.search_grid(decoding, [decoding.beam_size], penalties, ngrams)
+    return sorted(settings, key=lambda setting: (setting.length_penalty, setting.no_repeat_ngram or 0))
+
+
+def tuning_set(config: Config, data: Data, num_tags: int, limits: Limits) -> TuningSet:
     """The pairs to choose by: a sample of `valid`, smaller if sentences are long."""
     valid, scorer = data.corpora["valid"], scorer_of(config, "valid")
     languages = valid.languages(config.corpus.languages_of("valid"))
-    compared = TuningSet(valid.pairs, languages, scorer, metric_of(config, scorer))
-    length = max(_TOKENS_OF_SENTENCE, data.statistics["valid"].target.tokens_per_sentence)
-    number = max(_PAIRS, _PAIRS_OF_TAG * num_tags) * _TOKENS_OF_SENTENCE / length
-    return compared.sampled(max(_FEWEST_PAIRS * max(1, num_tags), round(number)), config.training.seed)
+    compared = TuningSet(valid.pairs, languages, scorer, tuning.metric_of(config, scorer))
+    length = max(limits.tokens_of_sentence, data.statistics["valid"].target.tokens_per_sentence)
+    number = max(limits.num_pairs, limits.num_pairs_of_tag * num_tags) * limits.tokens_of_sentence / length
+    return compared.sampled(max(limits.fewest_pairs * max(1, num_tags), round(number)), config.training.seed)
 
 
-def _has_learned(translator: Translator, compared: TuningSet) -> bool:
-    """Whether greedy translations of some pairs fit their own references better than those of other pairs."""
-    some = compared.sampled(_PROBED_PAIRS, 0)
-    greedy = translator.with_decoding(translator.decoding.greedy)
-    texts, references = translations_of(greedy, some.pairs, lambda number: None), some.references
-    others = [*references[1:], references[0]]
-    own, other = (some.scorer.score(texts, each, ["chrf"])["chrf"].score for each in (references, others))
-    return own >= _LEARNED or own - other >= _LEAST_GAIN
-
-
-def _described(found: Mapping[str, Any]) -> Iterator[str]:
-    """What was chosen at the end of training, and the scores, for people."""
-    chosen, label = found["chosen"], METRICS[found["metric"]]
-    by_ngram: dict[int | None, list[Mapping[str, Any]]] = {}
-    for each in found["trials"]:
-        by_ngram.setdefault(each["no_repeat_ngram"], []).append(each)
-    own = chosen["no_repeat_ngram"]
-    shown = f"decoding.length_penalty {chosen['length_penalty']:g}" + (f", no_repeat_ngram {own}" if own else "")
-    yield f"{shown} ({label} of valid: {_listed(by_ngram.pop(own))})"
-    for ngram, trials in by_ngram.items():
-        yield f"  with{f' no_repeat_ngram {ngram}' if ngram else 'out no_repeat_ngram'}: {_listed(trials)}"
-    penalties = chosen["length_penalties"] or {}
-    for tag, trials in found["tags"].items():
-        yield f"  {tag}  {penalties.get(tag, chosen['length_penalty']):g} ({_listed(trials)})"
-    if found["tags"] and not penalties:
-        yield f"  one for all tags: those that are best for each tag score less together ({label})"
-    elif found["tags"]:
-        yield f"  each tag with its own (decoding.length_penalties): {label} {chosen['score']:.2f}"
-
-
-def _listed(trials: Sequence[Mapping[str, Any]]) -> str:
-    """The score of each length penalty, and which make translations that are too long."""
-    scores, too_long = list[str](), list[str]()
-    for each in trials:
-        row = f"{each['score']:.2f} with {each['length_penalty']:g}"
-        is_long = each["length_ratio"] > _LONGEST
-        (too_long if is_long else scores).append(f"{row}, {each['length_ratio']:.2f}" if is_long else row)
-    refused = [f"translations too long, compared with the references: {'; '.join(too_long)}"] if too_long else []
-    return "; ".join([", ".join(scores)][: len(scores)] + refused)
+def has_learned(translator: Translator, compared: TuningSet) -> bool:
+    """Whether greedy translations of some pairs fit their references better than the references of other pairs."""
+    sample = compared.sampled(_PROBED_PAIRS, 0)
+    greedy = replace(translator, decoding=translator.decoding.greedy)
+    texts, references = translations_of(greedy, sample.pairs, lambda number: None), sample.references
+    shifted = [*references[1:], references[0]]
+    score, chance = (sample.scorer.score(texts, lines, ["chrf"])["chrf"].score for lines in (references, shifted))
+    return score >= _LEARNED or score - chance >= _LEAST_GAIN

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from mt_cli.checkpoint.directory import RunDirectory
-from mt_cli.run import averaging
+from mt_cli.run import finish as averaging
 from mt_cli.run.validation import Validator
 
 
@@ -45,16 +45,16 @@ def validated_in(run):
     return sorted(int(path.stem.partition("-")[2]) for path in (run / "checkpoints").glob("validated-*"))
 
 
-def assert_equal(ours, theirs):
-    assert ours.keys() == theirs.keys() and ours
-    assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+def assert_equal(weights, expected):
+    assert weights.keys() == expected.keys() and weights
+    assert all(torch.equal(weights[key], expected[key]) for key in weights)
 
 
 def assert_mean(run, name, steps):
     parts = [weights_of(run, f"validated-{step}") for step in steps]
     mean = {key: torch.stack([part[key] for part in parts]).mean(0) for key in parts[0]}
-    ours = weights_of(run, name)
-    assert all(torch.allclose(ours[key], mean[key], rtol=1e-6, atol=1e-7) for key in mean)
+    weights = weights_of(run, name)
+    assert all(torch.allclose(weights[key], mean[key], rtol=1e-6, atol=1e-7) for key in mean)
 
 
 @pytest.fixture
@@ -64,8 +64,8 @@ def mean_loss(monkeypatch):
 
     def set_loss(loss):
         def validate_mean(self):
-            found = validate(self)
-            return replace(found, value=-loss, metrics={**found.metrics, "valid/loss": loss})
+            validation = validate(self)
+            return replace(validation, value=-loss, metrics={**validation.metrics, "valid/loss": loss})
 
         @contextmanager
         def replaced_and_scored(model, weights):
@@ -151,39 +151,41 @@ def test_the_command_keeps_the_best_of_the_run_whatever_is_averaged_and_resuming
     assert not file_of(run, "before_average").exists()
 
 
-def test_what_prevents_an_average_is_named_with_what_to_do(train, begin, mt, tmp_path):
+@pytest.mark.parametrize(
+    ("training", "arguments", "advice"),
+    [
+        (None, ("--last", 2), "no such run directory"),
+        ({"max_steps": 9}, (), "--last N or --best N"),
+        ({"max_steps": 9}, ("--last", 2, "--best", 2), "--last N or --best N"),
+        ({"max_steps": 9}, ("--best", 2), "larger training.keep_validated"),
+        ({"max_steps": 14, "keep_validated": 2}, ("--best", 3), "number up to 2"),
+        ({"max_steps": 3, "keep_validated": 5}, ("--last", 2), "smaller training.validate_every_steps\n"),
+        ({"max_steps": 3}, ("--last", 2), "training.validate_every_steps and training.keep_validated of at least 2"),
+    ],
+)
+def test_an_average_without_its_checkpoints_is_refused_with_the_option_that_helps(
+    begin, mt, tmp_path, training, arguments, advice
+):
+    if training is not None:
+        begin("run", **training)
+    status, _, err = mt("average", "--run", tmp_path / "runs/run", *arguments)
+    assert status == 2 and advice in err
+
+
+def test_a_damaged_checkpoint_is_named_and_a_run_that_trains_is_left_alone(train, mt, tmp_path):
     run = tmp_path / "runs/run"
-
-    def error(*arguments):
-        status, _, err = mt("average", "--run", run, *arguments)
-        assert status == 2
-        return err
-
-    assert "no such run directory" in error("--last", 2)
-    begin("run", max_steps=9)
-    assert "give --last N or --best N" in error() and "give --last N or --best N" in error("--last", 2, "--best", 2)
-    assert "0 are kept" in error("--last", 2) and "larger training.keep_validated" in error("--best", 2)
     assert train("run", max_steps=14, keep_validated=2)[0] == 0
-    assert "--best 3" in error("--best", 3) and "use a number up to 2" in error("--last", 3)
+    command = ("average", "--run", run, "--last", 2)
     with RunDirectory(run).locked():
-        assert "another process" in error("--last", 2)
+        assert "another process" in mt(*command)[2]
     before = file_of(run, "best").read_bytes()
     path = file_of(run, f"validated-{validated_in(run)[-2]}")
     path.write_bytes(path.read_bytes()[:-1])
-    assert path.name in error("--last", 2) and "delete it" in error("--last", 2)
+    status, _, err = mt(*command)
+    assert status == 2 and path.name in err and "delete it" in err
     assert file_of(run, "best").read_bytes() == before
     path.unlink()
-    assert "and 1 is kept" in error("--last", 2)
-
-
-def test_more_checkpoints_are_advised_only_where_they_would_exist(begin, mt, tmp_path):
-    begin("run", keep_validated=5, max_steps=3)
-    status, _, err = mt("average", "--run", tmp_path / "runs/run", "--last", 2)
-    assert status == 2 and "larger training.keep_validated" not in err
-    assert "let the run validate more often than 1 time: train longer, or with a smaller" in err
-    begin("other", max_steps=3)
-    err = mt("average", "--run", tmp_path / "runs/other", "--last", 2)[2]
-    assert "training.validate_every_steps and training.keep_validated of at least 2" in err
+    assert "and 1 is kept" in mt(*command)[2]
 
 
 def test_kept_validations_are_scored_again_by_another_metric(train, begin):

@@ -13,15 +13,33 @@ from mt_cli.corpus.cleaning import KEPT
 from mt_cli.corpus.reading import read_corpora
 from mt_cli.features.data_check.damage import find_damage
 
-ENGLISH, ITALIAN = TEXTS["eng_Latn"], TEXTS["ita_Latn"]
 KINDS = {"processed", "segmented"}
 
 
-def lines_of(text, number=80, start=0):
+def lines_of(code, number=80, start=0):
     """Different lines made of a text, whose sentences come one after the other."""
-    sentences = text.split("\n")
+    sentences = TEXTS[code].split("\n")
     numbers = range(start, start + number)
     return [f"{number // len(sentences)} {sentences[number % len(sentences)]}" for number in numbers]
+
+
+def plain(text):
+    return text
+
+
+def pairs_of(number=80, start=0, source=plain, target=plain):
+    """English and Italian pairs, each side changed by a function."""
+    sides = map(source, lines_of("eng_Latn", number, start)), map(target, lines_of("ita_Latn", number, start))
+    return list(zip(*sides, strict=True))
+
+
+def beside_english(lines):
+    return list(zip(lines_of("eng_Latn", len(lines)), lines, strict=True))
+
+
+def numbered(lines, number=80):
+    """Lines with numbers, one after the other."""
+    return [f"{lines[index % len(lines)]} {index}" for index in range(number)]
 
 
 def write(path, pairs):
@@ -30,18 +48,19 @@ def write(path, pairs):
 
 @pytest.fixture
 def damage(tmp_path):
-    """A function that returns the problems and notes on pairs in the languages `both`, and in `valid` if given."""
+    """Finds the damage in pairs of two languages, and in `valid` if given."""
 
-    def find(pairs, both=("en", "it"), valid=None, **options):
+    def find(pairs, languages=("en", "it"), valid=None, **options):
         write(tmp_path / "train.tsv", pairs)
-        tree = {"source": both[0], "target": both[1], "train": {"file": str(tmp_path / "train.tsv")}, **options}
+        tree = {"source": languages[0], "target": languages[1], "train": {"file": str(tmp_path / "train.tsv")}}
         tree["valid"] = {"fraction": 0.1}
         if valid is not None:
             write(tmp_path / "valid.tsv", valid)
             tree["valid"] = {"file": str(tmp_path / "valid.tsv")}
-        config = parse_config({"name": "t", "corpus": tree}, "test").corpus
+        config = parse_config({"name": "t", "corpus": tree | options}, "test").corpus
         corpora = read_corpora(config, 1, Cache(tmp_path / "cache"))
-        return list(find_damage({name: each for name, each in corpora.items() if each.code == KEPT}, config))
+        stored = {name: corpus for name, corpus in corpora.items() if corpus.code == KEPT}
+        return list(find_damage(stored, config))
 
     return find
 
@@ -99,26 +118,21 @@ PROCESSED = {
 
 
 @pytest.mark.parametrize("name", PROCESSED)
-def test_processed_text_is_a_problem_with_its_places(damage, name):
-    sides = [lines_of(ENGLISH), lines_of(ITALIAN)]
-    changed = [[PROCESSED[name](line) for line in side] for side in sides]
-    found = [each for each in damage(list(zip(*changed, strict=True))) if each.kind in KINDS and not each.is_note]
-    for side, before, after in zip(("source", "target"), sides, changed, strict=True):
-        of_side = [each for each in found if f" {side} sentences" in each.text]
-        assert of_side and all(before[each.first - 1] != after[each.first - 1] for each in of_side)
-    assert all(each.corpus == "train" and re.search(r"\(line \d+, line \d+, line \d+\)", each.text) for each in found)
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_processed_text_is_reported_on_its_side_alone(damage, side):
-    pairs = zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True)
-    found = damage([(bpe(a), b) if side == "source" else (a, bpe(b)) for a, b in pairs])
-    assert [f" {side} sentences" in each.text for each in found] == [True]
+def test_processed_text_is_a_problem_with_its_places_on_its_side_alone(damage, name):
+    change = PROCESSED[name]
+    for sides in (("source", "target"), ("source",), ("target",)):
+        changed = pairs_of(**dict.fromkeys(sides, change))
+        problems = [finding for finding in damage(changed) if finding.kind in KINDS and not finding.is_note]
+        assert {side for side in ("source", "target") for each in problems if f" {side} sent" in each.text} == {*sides}
+        for problem in problems:
+            side = " target sentences" in problem.text
+            assert pairs_of()[problem.first - 1][side] != changed[problem.first - 1][side]
+            assert problem.corpus == "train" and re.search(r"\(line \d+, line \d+, line \d+\)", problem.text)
 
 
 @pytest.mark.parametrize("code", TEXTS)
 def test_text_as_people_write_it_has_neither_marks_nor_damage(damage, code):
-    sources = zip(lines_of(ITALIAN), lines_of(TEXTS[code]), strict=True)
+    sources = zip(lines_of("ita_Latn"), lines_of(code), strict=True)
     assert damage([(f"x {source}", target) for source, target in sources], ("qq", code)) == []
 
 
@@ -138,8 +152,8 @@ def test_text_as_people_write_it_has_neither_marks_nor_damage(damage, code):
 def test_what_a_language_or_markup_writes_with_spaces_is_no_tokenised_text(damage, code, lines):
     targets = [f"{number} {lines[number % 4]}" for number in range(80)]
     sources = [f"{number} x{number} y" for number in range(80)]
-    found = damage(list(zip(sources, targets, strict=True)), ("xx", code), filters={"min_script_share": None})
-    assert not [each for each in found if each.kind in KINDS and not each.is_note]
+    findings = damage(list(zip(sources, targets, strict=True)), ("xx", code), filters={"min_script_share": None})
+    assert not [finding for finding in findings if finding.kind in KINDS and not finding.is_note]
 
 
 SEGMENTED = {
@@ -151,30 +165,29 @@ SEGMENTED = {
 
 @pytest.mark.parametrize("code", SEGMENTED)
 def test_segmented_text_is_a_problem_where_words_have_no_spaces(damage, code):
-    for text, is_found in zip(SEGMENTED[code], (True, False), strict=True):
-        targets = [f"{text} {number}" for number in range(80)]
-        found = damage(list(zip(lines_of(ENGLISH), targets, strict=True)), ("en", code))
-        assert [(each.kind, each.is_note) for each in found] == [("segmented", False)] * is_found
+    for text, expected in zip(SEGMENTED[code], ([("segmented", False)], []), strict=True):
+        findings = damage(beside_english(numbered([text])), ("en", code))
+        assert [(finding.kind, finding.is_note) for finding in findings] == expected
 
 
 def test_a_few_slips_are_no_problem_and_a_tokenised_part_is_a_note(damage):
-    pairs = list(zip(lines_of(ENGLISH, 400), lines_of(ITALIAN, 400), strict=True))
+    pairs = pairs_of(400)
     for number, expected in ((2, set()), (8, set()), (120, {True}), (300, {False})):
-        changed = [(a, tokenised(b)) for a, b in pairs[:number]] + pairs[number:]
-        assert {each.is_note for each in damage(changed)} == expected, number
+        changed = pairs_of(number, target=tokenised) + pairs[number:]
+        assert {finding.is_note for finding in damage(changed)} == expected, number
 
 
 def test_a_tag_of_the_config_is_no_damage_and_another_one_is(damage):
-    pairs = [(f"<2it> {a}", b) for a, b in zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True)]
+    pairs = pairs_of(source="<2it> {}".format)
     assert damage(pairs, tag="to_target") == []
-    assert [each.kind for each in damage(pairs)] == ["processed"]
-    assert [each.kind for each in damage([(a, f"<2en> {b}") for a, b in pairs], tag="to_target")] == ["processed"]
+    assert [finding.kind for finding in damage(pairs)] == ["processed"]
+    pairs = pairs_of(source="<2it> {}".format, target="<2en> {}".format)
+    assert [finding.kind for finding in damage(pairs, tag="to_target")] == ["processed"]
 
 
 def test_the_text_of_both_directions_is_reported_once(damage):
-    pairs = list(zip(map(bpe, lines_of(ENGLISH)), lines_of(ITALIAN), strict=True))
-    (found,) = damage(pairs, both_directions=True, tag="to_target")
-    assert "source sentences" in found.text
+    (problem,) = damage(pairs_of(source=bpe), both_directions=True, tag="to_target")
+    assert "source sentences" in problem.text
 
 
 CYRILLIC = ["Сестра чисти стару лампу увече.", "Учитељ отвара прозор после школе."]
@@ -191,50 +204,46 @@ def test_two_scripts_of_a_language_are_counted_with_their_places(damage):
     (note,) = damage(serbian(100), ("en", "sr"))
     assert note.is_note and "50 in Latin" in note.text and "50 in Cyrillic" in note.text and "sr_" in note.text
     assert "(line 1, line 3, line 5)" in note.text and "(line 2, line 4, line 6)" in note.text
-    assert damage(serbian(100, latin=101)[1:], ("en", "sr")) == []
 
 
-def test_names_in_another_script_are_no_second_script(damage):
-    pairs = [(f"x{n} {n}", f"{CYRILLIC[n % 2]} Linux {n}" if n % 10 else f"Linux {n}") for n in range(1, 100)]
-    assert damage(pairs, ("en", "sr")) == []
-
-
-def test_japanese_and_korean_mix_scripts_without_a_note(damage):
-    for code, lines in (
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        ("sr", CYRILLIC),
+        ("sr", [*CYRILLIC * 4, f"{CYRILLIC[0]} Linux", "Linux"]),  # A name is no sentence.
         ("ja", ["今日は東京に行きます。", "コンピュータを使用する。", "ひらがなだけのぶん。"]),
         ("ko", ["오늘 학교에 갑니다."]),
-    ):
-        targets = [f"{lines[n % len(lines)]} {n}" for n in range(80)]
-        assert damage(list(zip(lines_of(ENGLISH), targets, strict=True)), ("en", code)) == []
+        ("zh", ["我们在学校学习这个语言。"]),
+    ],
+)
+def test_names_and_languages_that_mix_scripts_make_no_second_script(damage, code, lines):
+    assert damage(beside_english(numbered(lines)), ("en", code)) == []
 
 
 def test_simplified_and_traditional_characters_are_two_scripts(damage):
     sentences = ["我们在学校学习这个语言。", "我們在學校學習這個語言。"]
-    mixed = [(line, f"{sentences[n % 2]} {n}") for n, line in enumerate(lines_of(ENGLISH))]
-    (note,) = damage(mixed, ("en", "zh"))
+    (note,) = damage(beside_english(numbered(sentences)), ("en", "zh"))
     assert "40 in simplified Han" in note.text and "40 in traditional Han" in note.text
-    for code in ("zh", "zh_Hant", "zh-TW"):
-        found = damage([(line, f"{sentences[0]} {n}") for n, line in enumerate(lines_of(ENGLISH))], ("en", code))
-        assert [each.kind for each in found] == (["scripts"] if code != "zh" else [])
+    for code in ("zh_Hant", "zh-TW"):
+        findings = damage(beside_english(numbered(sentences[:1])), ("en", code))
+        assert [finding.kind for finding in findings] == ["scripts"]
 
 
 def test_an_evaluation_set_in_another_script_or_case_is_noted(damage):
     cyrillic, latin = serbian(80, latin=1_000)[1:], serbian(20, start=500, latin=1)
     (note,) = damage(cyrillic, ("en", "sr"), valid=latin)
     assert note.corpus == "valid" and "sr is in Latin" in note.text and "Cyrillic in train" in note.text
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    valid = list(zip(lines_of(ENGLISH, 20, 200), lines_of(ITALIAN, 20, 200), strict=True))
-    assert damage(pairs, valid=valid) == []
-    (note,) = damage([(a, b.lower()) for a, b in pairs], valid=valid)
+    valid = pairs_of(20, 200)
+    assert damage(pairs_of(), valid=valid) == []
+    (note,) = damage(pairs_of(target=str.lower), valid=valid)
     assert note.corpus == "valid" and "hardly any in train (0 of 80)" in note.text
 
 
 def test_a_known_language_without_capital_letters_is_noted(damage):
-    pairs = list(zip(lines_of(ENGLISH, 120), lines_of(ITALIAN, 120), strict=True))
-    assert damage(pairs) == []
-    (note,) = damage([(a, b.lower()) for a, b in pairs])
+    assert damage(pairs_of(120)) == []
+    (note,) = damage(pairs_of(120, target=str.lower))
     assert note.is_note and "0 of 120 sentences in it have capital letters" in note.text
-    assert damage([(a, b.lower()) for a, b in pairs], ("en", "hch")) == []
+    assert damage(pairs_of(120, target=str.lower), ("en", "hch")) == []
 
 
 def test_letters_of_a_made_up_language_are_no_spelled_words(damage):
@@ -243,40 +252,24 @@ def test_letters_of_a_made_up_language_are_no_spelled_words(damage):
     assert damage(pairs, ("en", "reversed"), filters={"max_length_ratio": None})[0].kind == "processed"
 
 
-def test_processed_evaluation_text_is_found(damage):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    valid = list(zip(lines_of(ENGLISH, 20, 200), map(tokenised, lines_of(ITALIAN, 20, 200)), strict=True))
-    (found,) = damage(pairs, valid=valid)
-    assert (found.corpus, found.kind) == ("valid", "processed") and "20 of 20 target sentences" in found.text
-
-
-def test_contradictory_targets_are_noted_and_alternatives_are_not(damage):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    other = [(a, f"{b[::-1]} altro") for a, b in pairs]
-    valid = list(zip(lines_of(ENGLISH, 9, 900), lines_of(ITALIAN, 9, 900), strict=True))
-    (note,) = damage(pairs + other, valid=valid)
+def test_contradictory_targets_are_noted_and_alternatives_are_not(damage, tmp_path):
+    pairs, valid = pairs_of(), pairs_of(9, 900)
+    contradicting = pairs_of(target=lambda line: f"{line[::-1]} altro")
+    (note,) = damage(pairs + contradicting, valid=valid)
     assert note.is_note and "80 of 80 sources have several different targets (100% of the pairs), up to 2" in note.text
     assert "(line 1, line 81)" in note.text
-    assert damage(pairs + other[:8], valid=valid) == []
-    assert damage(pairs + [(a, b.upper().replace(".", "!")) for a, b in pairs], valid=valid) == []
+    assert damage(pairs + contradicting[:8], valid=valid) == []
+    assert damage(pairs + pairs_of(target=lambda line: line.upper().replace(".", "!")), valid=valid) == []
     many = [("the same", f"{word} {n}") for n, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
     (note,) = damage(pairs + many, valid=valid)
     assert "up to 26" in note.text and "the same" in note.text
-
-
-def test_targets_that_a_tag_tells_apart_do_not_contradict(damage, tmp_path):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    write(tmp_path / "formal.tsv", [(a, f"{b[::-1]} altro") for a, b in pairs])
-    sources = [{"file": str(tmp_path / "train.tsv")}, {"file": str(tmp_path / "formal.tsv"), "tag": "<formal>"}]
-    assert damage(pairs, train=sources) == []
-
-
-def koi8(line):
-    return line.encode("koi8-r").decode("cp1251")
+    write(tmp_path / "formal.tsv", contradicting)
+    tagged = [{"file": str(tmp_path / "train.tsv")}, {"file": str(tmp_path / "formal.tsv"), "tag": "<formal>"}]
+    assert damage(pairs, train=tagged) == [], "a tag tells them apart"
 
 
 @pytest.mark.parametrize(
-    ("change", "what"),
+    ("change", "name"),
     [
         (lambda line: line.replace(" ", " \ufeff", 1), "byte order mark"),
         (lambda line: line.replace("o", "o\u200b", 1), "invisible"),
@@ -287,27 +280,26 @@ def koi8(line):
         (lambda line: f"{line} <b>ora</b>", "tags (`<b>`)"),
     ],
 )
-def test_damage_is_noted_with_counts_and_places(damage, change, what):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    changed = [(a, change(b)) if n % 8 == 0 else (a, b) for n, (a, b) in enumerate(pairs)]
+def test_damage_is_noted_with_counts_and_places(damage, change, name):
+    changed = [(a, change(b)) if n % 8 == 0 else (a, b) for n, (a, b) in enumerate(pairs_of())]
     (note,) = damage(changed)
-    assert note.is_note and note.kind == "text" and what in note.text and note.text.startswith("10 of 80 ")
+    assert note.is_note and note.kind == "text" and name in note.text and note.text.startswith("10 of 80 ")
     assert changed[0][1][:30] in note.text
     assert "(line 1, line 9, line 17)" in note.text
 
 
 def test_cyrillic_in_a_wrong_encoding_looks_garbled(damage):
-    lines = ["Сегодня мы идём домой.", "Мой брат читает книгу в саду."]
-    for change in (koi8, lambda line: line.encode().decode("cp1251", "replace").replace("\ufffd", "")):
-        targets = [f"{change(lines[n % 2])} {n}" for n in range(80)]
-        found = damage(list(zip(lines_of(ENGLISH), targets, strict=True)), ("en", "xx"))
-        assert any("garbled" in each.text for each in found)
-    assert damage([(f"x {n}", f"{lines[n % 2]} {n}") for n in range(80)], ("en", "ru")) == []
+    lines = numbered(["Сегодня мы идём домой.", "Мой брат читает книгу в саду."])
+    for encoding in ("koi8-r", "utf-8"):
+        garbled = [line.encode(encoding).decode("cp1251", "replace").replace("\ufffd", "") for line in lines]
+        findings = damage(beside_english(garbled), ("en", "xx"))
+        assert any("garbled" in finding.text for finding in findings)
+    assert damage(beside_english(lines), ("en", "ru")) == []
 
 
 def test_a_folder_names_the_file_and_the_line_of_each_place(mt, tmp_path):
     for number, name in enumerate(("a.po", "b.po")):
-        entries = zip(lines_of(ENGLISH, 20, 20 * number), map(bpe, lines_of(ITALIAN, 20, 20 * number)), strict=True)
+        entries = pairs_of(20, 20 * number, target=bpe)
         text = "".join(f'msgid "{source}"\nmsgstr "{target}"\n\n' for source, target in entries)
         header = 'msgid ""\nmsgstr "Language: it\\nContent-Type: text/plain; charset=UTF-8\\n"\n\n'
         (tmp_path / "po" / name).parent.mkdir(exist_ok=True)
@@ -319,96 +311,75 @@ def test_a_folder_names_the_file_and_the_line_of_each_place(mt, tmp_path):
 
 
 @pytest.fixture
-def config(tmp_path):
-    """A function that writes `c.yaml` with these pairs and options of `corpus`, and returns its name."""
+def config(tmp_path, tiny_tree):
+    """Writes `c.yaml` with these pairs and options of `corpus`, and returns its name."""
 
     def write_config(pairs, valid=None, **options):
         write(tmp_path / "all.tsv", pairs)
-        write(tmp_path / "valid.tsv", valid or zip(lines_of(ENGLISH, 9, 900), lines_of(ITALIAN, 9, 900), strict=True))
+        write(tmp_path / "valid.tsv", valid or pairs_of(9, 900))
         corpus = {"source": "en", "target": "it", "train": {"file": "all.tsv"}, "valid": {"file": "valid.tsv"}}
-        tree = {
-            "name": "t",
-            "corpus": corpus | options,
-            "tokenizer": {"algorithm": "bpe", "vocab_size": 300},
-            "decoding": {"beam_size": 1, "max_length": 12},
-            "model": {"d_model": 16, "d_ff": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 1},
-            "training": {"max_steps": 2, "batch_tokens": 500, "warmup_steps": 1, "num_pictures": 0, "device": "cpu"},
-            "evaluation": {"num_resamples": 10},
-        }
+        training = tiny_tree["training"] | {"max_steps": 2, "max_epochs": None, "validate_every_steps": 2}
+        tree = tiny_tree | {"name": "t", "corpus": corpus | options, "training": training}
+        tree["tokenizer"] = {"algorithm": "bpe", "vocab_size": 300}
         (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
         return "c.yaml"
 
     return write_config
 
 
-def bpe_pairs():
-    return list(zip(lines_of(ENGLISH), map(bpe, lines_of(ITALIAN)), strict=True))
+COUNTED = "80 of 80 target sentences (100.0%) have BPE marks"
+ACCEPTED = ("--set", "corpus.accept_processed=true")
 
 
-def test_processed_text_ends_a_check_with_status_2_unless_the_config_accepts_it(mt, config):
-    status, out, err = mt("data", "check", "--config", config(bpe_pairs()))
-    assert status == 2 and "PROBLEM in train: all.tsv: 80 of 80 target sentences (100.0%) have BPE marks" in out
-    assert "set corpus.accept_processed to true" in err
-    accepted = ("--set", "corpus.accept_processed=true")
-    status, out, err = mt("data", "check", "--config", "c.yaml", *accepted)
-    assert status == 0 and "PROBLEM" not in out and "note: train: all.tsv: 80 of 80 target sentences" in out, err
-    report = json.loads(mt("data", "check", "--config", "c.yaml", "--json")[1])
-    (problem,) = report["problems"]
-    assert {
-        "corpus": "train",
-        "part": "all.tsv",
-        "first": 1,
-        "last": 80,
-        "kind": "processed",
-    }.items() <= problem.items()
-
-
-def test_a_new_run_on_processed_text_is_refused_before_it_trains(mt, config, tmp_path):
-    status, _, err = mt("train", "--config", config(bpe_pairs()))
-    assert status == 2 and "80 of 80 target sentences" in err and "line 1, line 2, line 3" in err, err
-    assert "corpus.accept_processed" in err and not (tmp_path / "runs/t").exists()
-    status, _, err = mt("train", "--config", "c.yaml", "--set", "corpus.accept_processed=true")
-    assert status == 0 and "note: train: all.tsv: 80 of 80 target sentences" in err, err
-
-
-def test_a_run_that_exists_is_not_refused_when_it_resumes(mt, config):
-    accepted = ("--set", "corpus.accept_processed=true")
-    assert mt("train", "--config", config(bpe_pairs()), *accepted)[0] == 0
-    status, _, err = mt("train", "--config", "c.yaml", "--set", "training.max_steps=3")
-    assert status == 0, err
-    assert mt("train", "--config", "c.yaml", "--fresh")[0] == 2
+def test_processed_text_ends_a_check_and_a_new_run_with_status_2_unless_the_config_accepts_it(mt, config, tmp_path):
+    check, train = (("data", "check", "--config", "c.yaml"), ("train", "--config", "c.yaml"))
+    config(pairs_of(target=bpe))
+    status, out, err = mt(*check)
+    assert status == 2 and f"PROBLEM in train: all.tsv: {COUNTED}" in out and "corpus.accept_processed" in err
+    (problem,) = json.loads(mt(*check, "--json")[1])["problems"]
+    expected = {"corpus": "train", "part": "all.tsv", "first": 1, "last": 80, "kind": "processed", "is_note": False}
+    assert {key: value for key, value in problem.items() if key != "text"} == expected
+    status, _, err = mt(*train)
+    assert status == 2 and COUNTED in err and "line 1, line 2, line 3" in err and "corpus.accept_processed" in err
+    assert not (tmp_path / "runs/t").exists()
+    for command in (check, train):
+        status, out, err = mt(*command, *ACCEPTED)
+        assert status == 0 and "PROBLEM" not in out + err and f"note: train: all.tsv: {COUNTED}" in out + err, err
+    status, _, err = mt(*train, "--set", "training.max_steps=3")
+    assert status == 0, f"a run that exists is not refused: {err}"
+    assert mt(*train, "--fresh")[0] == 2
+    child = (*train, "--set", "name=child", "--set", "init.run=runs/t")
+    status, _, err = mt(*child)
+    assert status == 2 and COUNTED in err, err
 
 
 def test_processed_evaluation_text_is_a_note(mt, config):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    valid = list(zip(lines_of(ENGLISH, 9, 900), map(tokenised, lines_of(ITALIAN, 9, 900)), strict=True))
     for command in (("data", "check"), ("train",)):
-        status, out, err = mt(*command, "--config", config(pairs, valid))
+        status, out, err = mt(*command, "--config", config(pairs_of(), pairs_of(9, 900, target=tokenised)))
         assert status == 0 and "note: valid: valid.tsv: 9 of 9 target sentences" in out + err, err
         assert "PROBLEM" not in out + err
 
 
 def test_a_stream_is_examined_on_its_first_rows(mt, config, tmp_path):
-    tree = yaml.safe_load((tmp_path / config(bpe_pairs())).read_text(encoding="utf-8"))
+    tree = yaml.safe_load((tmp_path / config(pairs_of(target=bpe))).read_text(encoding="utf-8"))
     tree["corpus"]["train"]["streaming"] = True
-    tree["training"] |= {"validate_every_steps": 2, "schedule": "constant"}
+    tree["training"] |= {"schedule": "constant"}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     for command in (("data", "check"), ("train",)):
         status, out, err = mt(*command, "--config", "c.yaml")
-        assert status == 2 and "80 of 80 target sentences (100.0%) have BPE marks" in out + err, err
-    assert mt("train", "--config", "c.yaml", "--set", "corpus.accept_processed=true")[0] == 0
+        assert status == 2 and COUNTED in out + err, err
+    assert mt("train", "--config", "c.yaml", *ACCEPTED)[0] == 0
 
 
 def test_segmented_text_is_what_a_word_level_tokenizer_needs(mt, config):
-    targets = [f"{SEGMENTED['zh'][0]} {number}" for number in range(80)]
-    path = config(list(zip(lines_of(ENGLISH), targets, strict=True)), target="zh")
+    path = config(beside_english(numbered(SEGMENTED["zh"][:1])), target="zh")
     for algorithm, expected in (("bpe", 2), ("word_level", 0)):
         status, out, _ = mt("data", "check", "--config", path, "--set", f"tokenizer.algorithm={algorithm}")
         assert status == expected and "80 of 80 target sentences (100.0%) have spaces between words" in out
 
 
 def test_init_writes_nothing_for_processed_text_unless_it_is_accepted(mt, tmp_path):
-    write(tmp_path / "all.tsv", [("en", "it"), *bpe_pairs()])
+    write(tmp_path / "all.tsv", [("en", "it"), *pairs_of(target=bpe)])
     status, out, err = mt("init", "--file", "all.tsv", "--name", "new")
     assert status == 2 and not out and "BPE marks" in err and "--accept-processed" in err
     assert not (tmp_path / "new.yaml").exists()
@@ -418,25 +389,11 @@ def test_init_writes_nothing_for_processed_text_unless_it_is_accepted(mt, tmp_pa
 
 
 def test_init_names_two_scripts(mt, tmp_path):
-    write(
-        tmp_path / "all.tsv",
-        [("en", "sr"), *((a, b) for (_, b), a in zip(serbian(80), lines_of(ENGLISH), strict=True))],
-    )
+    write(tmp_path / "all.tsv", [("en", "sr"), *beside_english([target for _, target in serbian(80)])])
     status, _, err = mt("init", "--file", "all.tsv")
     assert status == 0 and "note: train: sentences in sr are in 2 scripts: 40 in Latin" in err, err
 
 
 def test_the_number_of_contradictory_sources_is_counted(mt, config):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    status, out, err = mt("data", "check", "--config", config([*pairs, (pairs[0][0], "altro")]))
+    status, out, err = mt("data", "check", "--config", config([*pairs_of(), (pairs_of()[0][0], "altro")]))
     assert status == 0 and "sources of train with several different targets: 1 of 80" in out, err
-
-
-def test_a_child_on_processed_text_is_refused_as_any_new_run(mt, config):
-    pairs = list(zip(lines_of(ENGLISH), lines_of(ITALIAN), strict=True))
-    assert mt("train", "--config", config(pairs))[0] == 0
-    config(bpe_pairs())
-    child = ("--set", "name=child", "--set", "init.run=runs/t")
-    status, _, err = mt("train", "--config", "c.yaml", *child)
-    assert status == 2 and "80 of 80 target sentences (100.0%) have BPE marks" in err, err
-    assert mt("train", "--config", "c.yaml", *child, "--set", "corpus.accept_processed=true")[0] == 0

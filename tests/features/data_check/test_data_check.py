@@ -48,25 +48,42 @@ def test_a_line_missing_in_the_middle_is_found(mt, config, tmp_path):
     assert "near line 601" in err
 
 
-def test_a_slip_that_leaves_the_numbers_of_lines_equal_is_found(mt, config):
-    pairs = sentences(1_000)
+def slipped(pairs):
     english, german = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     del german[300]
     german.insert(800, "etwas anderes")
-    status, out, err = mt("data", "check", "--config", config(list(zip(english, german, strict=True))))
-    assert status == 2
-    assert "PROBLEM in train: train.en, lines 302 to 801: line N of the source seems to belong to line N - 1" in out
-    assert "check these lines" in err
-    status, _, err = mt("train", "--config", "c.yaml")
-    assert status == 0 and next(line for line in out.splitlines() if line.startswith("PROBLEM")) in err, err
+    return list(zip(english, german, strict=True))
 
 
-def test_swapped_columns_are_found(mt, config):
-    pairs = sentences(1_000)
-    pairs[500:] = [pair[::-1] for pair in pairs[500:]]
-    status, out, _ = mt("data", "check", "--config", config(pairs))
-    assert status == 2
-    assert "PROBLEM in train: train.en, lines 501 to 1,000: the two languages seem to be swapped" in out
+def dutch(pairs):
+    lines = ["der Hund und die Katze sind in dem Haus"] * 500 + ["de hond en de kat zijn in het huis"] * 500
+    return [(f"the dog and the cat are in the house {n}.", f"{line} {n}.") for n, line in enumerate(lines)]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (slipped, "lines 302 to 801: line N of the source seems to belong to line N - 1"),
+        (
+            lambda pairs: [*pairs[:500], *(pair[::-1] for pair in pairs[500:])],
+            "lines 501 to 1,000: the two languages seem to be swapped",
+        ),
+        (
+            lambda pairs: [
+                *pairs[:500],
+                *((a, f"le chien et la maison sont dans les rues {n}") for n, (a, _) in enumerate(pairs[500:])),
+            ],
+            "lines 501 to 1,000: the target looks like `fr`, not `de`",
+        ),
+        (dutch, "lines 501 to 1,000: the target looks like `nl`, not `de`"),
+    ],
+)
+def test_a_stretch_that_does_not_belong_is_a_problem_and_shown_before_training(mt, config, change, problem):
+    path = config(change(sentences(1_000)), filters={"wrong_language": False})
+    status, out, err = mt("data", "check", "--config", path)
+    assert status == 2 and f"PROBLEM in train: train.en, {problem}" in out
+    status, _, err = mt("train", "--config", path)
+    assert status == 0 and f"PROBLEM in train: train.en, {problem}" in err, err
 
 
 def english_and_japanese(number):
@@ -114,33 +131,10 @@ def test_validation_sets_are_checked_as_training_sets_are(mt, config, tmp_path):
         assert problem in out
 
 
-def test_a_language_close_to_the_right_one_is_found_though_filters_keep_its_pairs(mt, config):
-    words = {"de": "der Hund und die Katze sind in dem Haus", "nl": "de hond en de kat zijn in het huis"}
-    pairs = [
-        (f"the dog and the cat are in the house {n}.", f"{words['de' if n < 500 else 'nl']} {n}.") for n in range(1_000)
-    ]
-    status, out, _ = mt("data", "check", "--config", config(pairs, filters={"wrong_language": False}))
-    assert status == 2
-    assert "lines 501 to 1,000: the target looks like `nl`, not `de`" in out
-
-
 def test_a_stretch_of_blank_lines_is_no_slip(mt, config):
     pairs = [(english, "" if 300 <= n < 500 else german) for n, (english, german) in enumerate(sentences(1_500))]
     status, out, _ = mt("data", "check", "--config", config(pairs))
     assert status == 0 and "200 " in out and "blank_target" in out
-
-
-def test_a_third_language_is_found_and_named(mt, config):
-    pairs = sentences(1_000)
-    pairs[500:] = [
-        (english, f"le chien et la maison sont dans les rues {n}") for n, (english, _) in enumerate(pairs[500:])
-    ]
-    status, out, _ = mt("data", "check", "--config", config(pairs))
-    assert status == 2
-    assert "PROBLEM in train: train.en, lines 501 to 1,000: the target looks like `fr`, not `de`" in out
-    status, _, err = mt("train", "--config", "c.yaml")
-    assert status == 0, err
-    assert "PROBLEM in train: train.en, lines 501 to 1,000" in err
 
 
 def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
@@ -155,18 +149,13 @@ def test_the_oddest_pairs_are_listed_with_their_lines(mt, config):
     assert {"digits", "target repeats itself", "markup on one side"} <= set(odd[0]["why"]) | set(odd[1]["why"])
 
 
-def test_no_line_of_the_check_ends_in_blanks(mt, config):
-    status, out, _ = mt("data", "check", "--config", config([*sentences(300), ("who has 5", "wer hat 6")]))
-    assert status == 0 and "    wer hat 6" in out
-    assert not [line for line in out.splitlines() if line != line.rstrip()]
-
-
 def test_the_least_similar_pairs_of_clean_text_are_not_called_suspicious(mt, config):
     pairs = sentences(300)
     pairs[7] = (pairs[7][0], pairs[7][1].replace("7", "8"))
     status, out, _ = mt("data", "check", "--config", config(pairs))
     assert status == 0 and "  train.en, line 8: digits" in out
     assert "(clean text has such pairs, too)" in out and "suspicious" not in out
+    assert not [line for line in out.splitlines() if line != line.rstrip()]
 
 
 def test_kept_pairs_can_be_written_and_read_again(mt, config, tmp_path):
@@ -190,8 +179,8 @@ def test_dropped_pairs_of_each_filter_are_shown(mt, config):
         (7, ["duplicates"] * 5 + ["identical", "max_tokens"]),
     ):
         out = mt("data", "show", "--config", path, "--dropped", "any", "-n", number)[1]
-        found = [line.rpartition("dropped: ")[2] for line in out.splitlines() if ", dropped: " in line]
-        assert sorted(found) == expected
+        dropped = [line.rpartition("dropped: ")[2] for line in out.splitlines() if ", dropped: " in line]
+        assert sorted(dropped) == expected
 
 
 def test_pairs_are_shown_as_the_model_sees_them(mt, config):
@@ -278,141 +267,123 @@ def test_text_in_another_language_than_the_config_says_is_noted(mt, tmp_path):
         assert (note in out.splitlines()) is is_noted, out
 
 
-def test_a_tag_is_no_text_of_its_sentence(mt, tmp_path):
-    numbers = ["la casa", "el perro", "una mesa", "los gatos", "las flores", "de noche", "mi libro", "tu agua"]
-    lines = [f"{numbers[n % 8]} {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(400)]
-    others = [f"kuimba'e {line[-2:]} óga guasu" for line in lines]
-    text = "".join(f"{one}\t{other}\n" for one, other in zip(lines, others, strict=True))
-    (tmp_path / "all.tsv").write_text(text, encoding="utf-8")
-    config = "name: t\ncorpus: {source: gn, target: es, train: {file: all.tsv, tag: <2es>, reverse: true}, "
-    (tmp_path / "t.yaml").write_text(config + "valid: {fraction: 0.1}}\n", encoding="utf-8")
-    status, out, err = mt("data", "check", "--config", "t.yaml")
-    assert status == 0 and "PROBLEM" not in out + err, out + err
-    assert "digits" not in out
+def write_tsv(folder, name, sources, targets):
+    lines = (f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True))
+    (folder / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
 
 
-def test_mixed_spellings_are_reported_with_counts_and_examples(mt, tmp_path):
-    lines = [f"una casa {n}\tjach'a uta {n}\n" for n in range(300)] + [f"otra {n}\tjach’a uta {n}\n" for n in range(20)]
-    (tmp_path / "all.tsv").write_text("".join(lines), encoding="utf-8")
-    config = "name: t\ncorpus: {source: es, target: ay, train: {file: all.tsv}, valid: {fraction: 0.1, seed: 1}}\n"
-    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
-    out = mt("data", "check", "--config", "t.yaml")[1]
-    found = next(line for line in out.splitlines() if "several spellings in ay" in line)
-    assert "’" in found and "jach’a uta" in found and "normalize: [apostrophes] would" in found
-    assert "several spellings in es" not in out
-    (tmp_path / "t.yaml").write_text(config + "tokenizer: {normalize: [apostrophes]}\n", encoding="utf-8")
-    assert "tokenizer.normalize makes them equal (apostrophes)" in mt("data", "check", "--config", "t.yaml")[1]
+@pytest.fixture
+def check(mt, tmp_path):
+    """Checks the corpora in TSV files of `sources` with options of the corpus; returns status and output."""
+
+    def run(languages, *names, tokenizer=None, **options):
+        sets = dict(zip(("train", "valid", "test"), ({"file": f"{name}.tsv"} for name in names), strict=False))
+        corpus = {"valid": {"fraction": 0.1, "seed": 1}} | sets | options
+        tree = {"name": "t", "corpus": dict(zip(("source", "target"), languages, strict=True)) | corpus}
+        tree["tokenizer"] = tokenizer or {}
+        (tmp_path / "t.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
+        status, out, err = mt("data", "check", "--config", "t.yaml")
+        return status, out + err
+
+    return run
 
 
-def test_letters_that_the_compared_text_writes_otherwise_are_named(mt, tmp_path):
-    generator = random.Random(1)
+def random_words(number, letters, length=12, seed=1):
+    generator = random.Random(seed)
+    return ["".join(generator.choices(letters, k=length)) for _ in range(number)]
+
+
+def random_lines(number, words, weights=None, seed=1):
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(words, weights, k=8)) for _ in range(number)]
+
+
+def test_a_tag_is_no_text_of_its_sentence(check, tmp_path):
+    phrases = ["la casa", "el perro", "una mesa", "los gatos", "las flores", "de noche", "mi libro", "tu agua"]
+    lines = [f"{phrases[n % 8]} {chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(400)]
+    write_tsv(tmp_path, "all", lines, [f"kuimba'e {line[-2:]} óga guasu" for line in lines])
+    status, out = check(("gn", "es"), train={"file": "all.tsv", "tag": "<2es>", "reverse": True})
+    assert status == 0 and "PROBLEM" not in out and "digits" not in out, out
+
+
+def test_mixed_spellings_are_reported_with_counts_and_examples(check, tmp_path):
+    targets = [f"jach{mark}a uta {n}" for mark, number in (("'", 300), ("’", 20)) for n in range(number)]
+    write_tsv(tmp_path, "all", [f"una casa {n}" for n in range(320)], targets)
+    _, out = check(("es", "ay"), "all")
+    (note,) = [line for line in out.splitlines() if "several spellings" in line]
+    assert "several spellings in ay" in note and "jach’a uta" in note and "normalize: [apostrophes] would" in note
+    _, out = check(("es", "ay"), "all", tokenizer={"normalize": ["apostrophes"]})
+    assert "tokenizer.normalize makes them equal (apostrophes)" in out
+
+
+def test_letters_that_the_compared_text_writes_otherwise_are_named(check, mt, tmp_path):
     syllables = [f"{consonant}{vowel}" for consonant in "gjkmnprst" for vowel in "aãeo"]
-    targets = [" ".join("".join(generator.choices(syllables, k=3)) for _ in range(8)) for _ in range(400)]
-    for name, texts in (("train", targets[:300]), ("dev", [text.replace("ã", "â") for text in targets[300:]])):
-        lines = (f"una casa {number}\t{text}\n" for number, text in enumerate(texts))
-        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
-    config = "name: t\ncorpus: {source: es, target: gn, train: {file: train.tsv}, valid: {file: dev.tsv}}\n"
-    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
-    out = mt("data", "check", "--config", "t.yaml")[1]
+    targets = random_lines(400, random_words(4_000, syllables, 3))
+    write_tsv(tmp_path, "train", [f"una casa {n}" for n in range(300)], targets[:300])
+    write_tsv(
+        tmp_path, "dev", [f"otra casa {n}" for n in range(100)], [text.replace("ã", "â") for text in targets[300:]]
+    )
+    _, out = check(("es", "gn"), "train", "dev")
     (note,) = (line for line in out.splitlines() if "different words of train" in line)
     assert "in gn have ã, which valid writes â; as in" in note and '{"ã": "â"} would write them so, too' in note
-    (tmp_path / "t.yaml").write_text(config + "tokenizer: {letters: {ã: â}}\n", encoding="utf-8")
-    assert 'tokenizer.letters: {"ã": "â"} writes them so, too' in mt("data", "check", "--config", "t.yaml")[1]
-    status, _, err = mt(
-        "init", "--file", "train.tsv", "--valid", "dev.tsv", "--source-language", "es", "--target-language", "gn"
-    )
-    assert status == 0, err
+    _, out = check(("es", "gn"), "train", "dev", tokenizer={"letters": {"ã": "â"}})
+    assert 'tokenizer.letters: {"ã": "â"} writes them so, too' in out
+    languages = "--source-language", "es", "--target-language", "gn"
+    assert mt("init", "--file", "train.tsv", "--valid", "dev.tsv", *languages)[0] == 0
     (path,) = tmp_path.glob("*gn.yaml")
     assert "letters: {ã: â}" in path.read_text(encoding="utf-8")
 
 
-def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_not(mt, tmp_path):
-    generator = random.Random(1)
+def test_an_evaluation_set_of_another_kind_is_named_and_one_of_the_same_kind_is_not(check, tmp_path):
     words = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]
     common = [1 / (rank + 1) for rank in range(len(words))]
-
-    def write(name, number, words):
-        lines = (" ".join(generator.choices(words, common, k=8)) for _ in range(number))
-        (tmp_path / name).write_text("".join(f"{line}.\t{line[::-1]}\n" for line in lines), encoding="utf-8")
-
-    write("train.tsv", 500, words)
-    write("same.tsv", 60, words)
-    write("other.tsv", 60, [f"x{word}" for word in words[: len(words) // 2]] + words[len(words) // 2 :])
-    sets = "train: {file: train.tsv}, valid: {file: same.tsv}, test: {file: other.tsv}"
-    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
-    out = mt("data", "check", "--config", "t.yaml")[1]
+    half = len(words) // 2
+    unlike = [*(f"x{word}" for word in words[:half]), *words[half:]]
+    for seed, (name, number, vocabulary) in enumerate(
+        (("train", 500, words), ("same", 60, words), ("other", 60, unlike))
+    ):
+        lines = random_lines(number, vocabulary, common, seed)
+        write_tsv(tmp_path, name, [f"{line}." for line in lines], [line[::-1] for line in lines])
+    _, out = check(("ay", "gn"), "train", "same", "other")
     assert "test looks unlike train in ay" in out and "test looks unlike train in gn" in out
     assert "valid looks unlike" not in out
 
 
-def test_the_text_of_both_directions_counts_once(mt, tmp_path):
-    generator = random.Random(1)
-    words = ["".join(generator.choices("abcdefghij", k=5)) for _ in range(2000)]
-
-    def write(name, number):
-        lines = (" ".join(generator.choices(words, k=8)) for _ in range(number))
-        (tmp_path / name).write_text("".join(f"{line}.\t{line[::-1]}\n" for line in lines), encoding="utf-8")
-
-    write("train.tsv", 500)
-    write("valid.tsv", 60)
-    sets = "both_directions: true, tag: to_target, train: {file: train.tsv}, valid: {file: valid.tsv}"
-    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
-    status, out, err = mt("data", "check", "--config", "t.yaml")
-    assert status == 0, err
+def test_the_text_of_both_directions_counts_once(check, tmp_path):
+    words = random_words(2000, "abcdefghij", 5)
+    for seed, (name, number) in enumerate((("train", 500), ("valid", 60))):
+        lines = random_lines(number, words, seed=seed)
+        write_tsv(tmp_path, name, [f"{line}." for line in lines], [line[::-1] for line in lines])
+    status, out = check(("ay", "gn"), "train", "valid", both_directions=True, tag="to_target")
+    assert status == 0, out
     assert "looks unlike train" not in out  # Every word of `train` would occur twice.
 
 
 @pytest.mark.parametrize(("num_entries", "in_valid", "is_noted"), [(40, 0, True), (3, 0, False), (40, 10, False)])
-def test_entries_of_a_dictionary_that_valid_lacks_are_noted(mt, tmp_path, num_entries, in_valid, is_noted):
-    def write(name, number, entries):
-        lines = [f"this is the long sentence {name}{place}.\t{place}{name} ecnetnes gnol." for place in range(number)]
-        lines += [f"word{place} {name}\tdrow{place}" for place in range(entries)]
-        (tmp_path / f"{name}.tsv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-    write("train", 160, num_entries)
-    write("valid", 40, in_valid)
-    sets = "train: {file: train.tsv}, valid: {file: valid.tsv}"
-    (tmp_path / "t.yaml").write_text(f"name: t\ncorpus: {{source: ay, target: gn, {sets}}}\n", encoding="utf-8")
-    out = mt("data", "check", "--config", "t.yaml")[1]
+def test_entries_of_a_dictionary_that_valid_lacks_are_noted(check, tmp_path, num_entries, in_valid, is_noted):
+    for name, number, entries in (("train", 160, num_entries), ("valid", 40, in_valid)):
+        sources = [f"this is the long sentence {name}{place}." for place in range(number)]
+        sources += [f"word{place} {name}" for place in range(entries)]
+        write_tsv(tmp_path, name, sources, [f"{source[::-1]}" for source in sources])
+    _, out = check(("ay", "gn"), "train", "valid")
     assert ("20% of the pairs of train have at most two words a side" in out) == is_noted
 
 
-def random_words(number, letters, seed):
-    generator = random.Random(seed)
-    return ["".join(generator.choices(letters, k=12)) for _ in range(number)]
+UNFILTERED = {"min_script_share": None, "max_length_ratio": None, "wrong_language": False}
 
 
-def test_lines_in_another_orthography_are_named(mt, tmp_path):
-    english = [f"sentence number {place} of the text" for place in range(900)]
-    target = [*random_words(500, "kwaeiosnt", 1), *random_words(400, "cuaeiosnq", 2)]
-    (tmp_path / "train.en").write_text("".join(f"{line}\n" for line in english), encoding="utf-8")
-    (tmp_path / "train.shp").write_text("".join(f"{line}\n" for line in target), encoding="utf-8")
-    valid = zip([f"other {line}" for line in english[:200]], random_words(200, "kwaeiosnt", 6), strict=True)
-    (tmp_path / "valid.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in valid), encoding="utf-8")
-    sets = "train: {files: [train.en, train.shp]}, valid: {file: valid.tsv}"
-    filters = "filters: {min_script_share: null, max_length_ratio: null, wrong_language: false}"
-    config = f"name: t\ncorpus: {{source: en, target: shp, {sets}, {filters}}}\n"
-    (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
-    status, out, err = mt("data", "check", "--config", "t.yaml")
-    assert status == 0, err
-    (line,) = [line for line in out.splitlines() if "unlike those of valid" in line]
-    assert "lines 501 to 900, have letters in shp" in line and "other_orthography" in line
-
-
-def test_lines_left_out_as_another_orthography_are_no_problem(mt, tmp_path):
+def test_lines_in_another_orthography_are_named_and_no_problem_if_they_are_left_out(check, tmp_path):
     english = [f"sentence number {place} of the text" for place in range(1_000)]
-    foreign = [f"les chiens et la maison sont dans ce jardin {word}" for word in random_words(500, "cuaeioldrmp", 2)]
-    target = [*random_words(500, "kwbtnzyx", 1), *foreign]
-    for name, lines in (("en", english), ("shp", target)):
-        (tmp_path / f"train.{name}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    valid = zip([f"other {line}" for line in english[:200]], random_words(200, "kwbtnzyx", 6), strict=True)
-    (tmp_path / "valid.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in valid), encoding="utf-8")
-    sets = "train: {files: [train.en, train.shp]}, valid: {file: valid.tsv}"
-    filters = "min_script_share: null, max_length_ratio: null, wrong_language: false, other_orthography: "
-    found = {}
-    for value in ("true", "false"):
-        config = f"name: t\ncorpus: {{source: en, target: shp, {sets}, filters: {{{filters}{value}}}}}\n"
-        (tmp_path / "t.yaml").write_text(config, encoding="utf-8")
-        found[value] = mt("data", "check", "--config", "t.yaml")
-    assert found["false"][0] == 2 and "the target looks like `fr`, not `shp`" in found["false"][1]
-    assert found["true"][0] == 0 and "PROBLEM" not in "".join(map(str, found["true"]))
+    foreign = [f"les chiens et la maison sont dans ce jardin {word}" for word in random_words(500, "cuaeioldrmp")]
+    for name, target in (("train.en", english), ("train.shp", [*random_words(500, "kwbtnzyx"), *foreign])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in target), encoding="utf-8")
+    write_tsv(tmp_path, "valid", [f"other {line}" for line in english[:200]], random_words(200, "kwbtnzyx", seed=6))
+    outcomes = {}
+    for is_left_out in (True, False):
+        filters = UNFILTERED | {"other_orthography": is_left_out}
+        sets = {"train": {"files": ["train.en", "train.shp"]}, "valid": {"file": "valid.tsv"}}
+        outcomes[is_left_out] = check(("en", "shp"), **sets, filters=filters)
+        (line,) = [line for line in outcomes[is_left_out][1].splitlines() if "unlike those of valid" in line]
+        assert "train.shp, lines 501 to 1,000, have letters in shp" in line and "other_orthography" in line
+    assert outcomes[False][0] == 2 and "the target looks like `fr`, not `shp`" in outcomes[False][1]
+    assert outcomes[True][0] == 0 and "PROBLEM" not in outcomes[True][1]

@@ -46,6 +46,38 @@ def test_clean_text_has_no_slips(script, separator, seed):
         assert not alignment.is_unrelated
 
 
+def random_words(number, seed):
+    generator = random.Random(seed)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    return ["".join(generator.choices(letters, k=generator.randrange(3, 10))) for _ in range(number)]
+
+
+SENTENCES, TRANSLATIONS = sides(99)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets"),
+    [
+        *(([line] * 500, [line] * 500) for line in ("", "123", "a", "。")),
+        ([str(n) for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
+        ([f"what comes after {n}?" for n in range(1_000)], [str(n + 1) for n in range(1_000)]),
+        (random_words(1_000, 5), random_words(1_000, 6)),  # Words do not recur.
+        (SENTENCES, TRANSLATIONS[1:]),  # There are too few lines.
+        ([], []),
+    ],
+)
+def test_lines_without_evidence_are_no_slip(sources, targets):
+    alignment = find_slips(sources, targets)
+    assert alignment.stretches == [] and not alignment.is_unrelated
+    assert first_misaligned_line(sources, targets) is None
+
+
+def assert_stretch(sources, targets, first, last, slips, tolerance=8):
+    """There is one stretch, about from `first` to `last`, with one of these slips."""
+    ((found_first, found_last, slip),) = find_slips(sources, targets).stretches
+    assert slip in slips and abs(found_first - first) <= tolerance and abs(found_last - last) <= 8
+
+
 @pytest.mark.parametrize(("script", "separator"), SCRIPTS)
 @pytest.mark.parametrize(
     ("place", "number"),
@@ -57,41 +89,35 @@ def test_clean_text_has_no_slips(script, separator, seed):
 )
 def test_lost_lines_are_found_where_they_are_lost_without_a_shared_letter(script, separator, place, number):
     sources, targets = sides(target_script=script, separator=separator)
-    ((first, last, slip),) = find_slips(sources, lost(targets, place, number)).stretches
-    assert slip == -number
-    assert abs(first - 1 - place) <= number + 8
-    assert last == len(sources) - number
-    ((first, last, slip),) = find_slips(lost(sources, place, number), targets).stretches
-    assert slip == number
-    assert abs(first - 1 - place) <= 8
+    end = len(sources) - number
+    assert_stretch(sources, lost(targets, place, number), place + 1, end, [-number], number + 8)
+    assert_stretch(lost(sources, place, number), targets, place + 1, end, [number])
 
 
-def test_a_stretch_between_a_lost_and_a_surplus_line_has_both_ends():
+def shuffled(lines, start):
+    return [*lines[:start], *random.Random(0).sample(lines[start:], len(lines) - start)]
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "last", "slips", "tolerance"),
+    [
+        (lambda lines: [*lost(lines, 500, 1)[:1_100], "ξξξ ψψψ", *lost(lines, 500, 1)[1_100:]], 501, 1_100, [-1], 8),
+        # Shortly before the end, many lost lines give the right slip or none.
+        *((lambda lines, n=n: lost(lines, 1_390, n), 1_391, 1_500 - n, [None, -n], n) for n in (8, 20, 60)),
+        # A shuffled part belongs nowhere, and gets no invented slip.
+        (lambda lines: shuffled(lines, 800), 801, 1_500, [None], 8),
+    ],
+)
+def test_a_stretch_has_its_ends_and_no_invented_slip(change, first, last, slips, tolerance):
     sources, targets = sides()
-    targets = lost(targets, 500, 1)
-    targets.insert(1_100, "ξξξ ψψψ")
-    ((first, last, slip),) = find_slips(sources, targets).stretches
-    assert (slip, abs(first - 501) <= 8, abs(last - 1_100) <= 8) == (-1, True, True)
+    assert_stretch(sources, change(targets), first, last, slips, tolerance)
 
 
 def test_sides_that_do_not_translate_each_other_are_unrelated():
     sources, targets = sides(2_000)
-    random.Random(0).shuffle(targets)
-    alignment = find_slips(sources, targets)
+    alignment = find_slips(sources, shuffled(targets, 0))
     assert alignment.is_unrelated
     assert alignment.stretches == []
-
-
-def test_too_few_lines_are_not_aligned():
-    sources, targets = sides(99)
-    assert find_slips(sources, targets[1:]).stretches == []
-    assert first_misaligned_line([], []) is None
-
-
-def test_equal_lines_and_lines_without_words_are_no_slip():
-    for line in ("", "123", "a", "。"):
-        alignment = find_slips([line] * 500, [line] * 500)
-        assert alignment.stretches == []
 
 
 def test_the_first_misaligned_line_is_that_of_the_lost_one():
@@ -177,39 +203,6 @@ def test_slips_of_real_text_are_found_and_clean_text_has_none(names, real_text):
     sources, targets = ((real_text / name).read_text(encoding="utf-8").split("\n")[:3_000] for name in names)
     for start in range(0, len(sources) - 999, 1_000):
         assert_slips_are_found(sources[start : start + 1_000], targets[start : start + 1_000])
-
-
-def test_a_shuffled_part_belongs_nowhere_and_gets_no_invented_slip():
-    sources, targets = sides()
-    part = targets[800:]
-    random.Random(0).shuffle(part)
-    ((first, last, slip),) = find_slips(sources, targets[:800] + part).stretches
-    assert (slip, last) == (None, 1_500)
-    assert abs(first - 801) <= 8
-
-
-@pytest.mark.parametrize("number", [8, 20, 60])
-def test_many_lines_lost_shortly_before_the_end_give_the_right_slip_or_none(number):
-    sources, targets = sides()
-    ((first, last, slip),) = find_slips(sources, lost(targets, 1_390, number)).stretches
-    assert slip in (None, -number)
-    assert last == 1_500 - number and abs(first - 1_391) <= number
-
-
-def test_lists_without_recurring_words_are_not_unrelated():
-    generator = random.Random(5)
-
-    def word():
-        return "".join(generator.choices("abcdefghijklmnopqrstuvwxyz", k=generator.randrange(3, 10)))
-
-    alignment = find_slips([word() for _ in range(1_000)], [word() for _ in range(1_000)])
-    assert alignment.stretches == [] and not alignment.is_unrelated
-
-
-def test_numbers_alone_are_no_slip():
-    for source, target in (("{}", "{}"), ("what comes after {}?", "{}")):
-        alignment = find_slips([source.format(n) for n in range(1_000)], [target.format(n + 1) for n in range(1_000)])
-        assert alignment.stretches == [] and not alignment.is_unrelated
 
 
 @pytest.mark.parametrize("lost", [3, 700, 1_900])

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Reading
+from mt_cli.decoding.engine import ForcedDecoding
 from mt_cli.decoding.search import Hypothesis
 from mt_cli.errors import MtError
 from mt_cli.features.exchange.agreement import compare
@@ -22,8 +22,8 @@ class Engine:
     def search(self, sources, decoding, num_best=1, prefixes=()):
         return [[Hypothesis(self.translations.get(tuple(ids), list(ids)), 0.0, None)] for ids in sources]
 
-    def read(self, pairs):
-        return [Reading([self.log_probs.get(token, -0.1) for token in [*ids, "end"]], None) for _, ids in pairs]
+    def force_decode(self, pairs):
+        return [ForcedDecoding([self.log_probs.get(token, -0.1) for token in [*ids, "end"]], None) for _, ids in pairs]
 
 
 def agreement(ours, theirs):

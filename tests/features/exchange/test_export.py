@@ -77,12 +77,13 @@ def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path
 
 def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     run = TrainedRun.load(trained)
-    pieces = train_tokenizer(["one two three.", "今夜は雨です。"], TokenizerConfig(algorithm="bpe", vocab_size=300))
+    subwords = TokenizerConfig(algorithm="bpe", vocab_size=300)
+    pieces = train_tokenizer(["one two three.", "今夜は雨です。"], subwords)
     config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
     model, tokenizers = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval(), (pieces, pieces)
     ours = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 20)
     corpus = run.config.corpus.model_copy(update={"source": "ja", "target": "en"})
-    config = run.config.model_copy(update={"model": config, "corpus": corpus})
+    config = run.config.model_copy(update={"model": config, "corpus": corpus, "tokenizer": subwords})
     lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
     random_run = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
     export_ctranslate2(random_run, tmp_path / "served", "float32", lines)

@@ -3,6 +3,7 @@
 import pytest
 from charsmaps import charsmap_of
 
+from mt_cli.config.sections import TokenizerConfig
 from mt_cli.errors import InputError
 from mt_cli.features.exchange.sentencepiece import Pieces, tokenizer_of
 from mt_cli.tokenizer.tokenizer import Tokenizer
@@ -28,4 +29,5 @@ def test_an_imported_entry_of_a_million_characters_is_refused(is_bpe):
 
 def test_a_tokenizer_with_a_whole_normalisation_is_read():
     tokenizer = tokenizer_of(pieces_of({"▁c": -1.0}, is_bpe=False, charsmap=charsmap_of(b"b")), ["▁c"])
-    assert Tokenizer.parse(tokenizer.to_json().encode("utf-8"), "x").pieces("c") == ["▁c"]
+    config = TokenizerConfig(algorithm="sentencepiece")
+    assert Tokenizer.parse(tokenizer.to_json().encode("utf-8"), "x", config).pieces("c") == ["▁c"]

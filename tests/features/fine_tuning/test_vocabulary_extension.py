@@ -25,8 +25,13 @@ CONFIGS = [
 
 
 @pytest.fixture(params=CONFIGS, ids=lambda config: f"{config.algorithm}, bytes {config.byte_fallback}")
-def old(request):
-    return train_tokenizer(OLD * 3, request.param, ["<2xx>"])
+def config(request):
+    return request.param
+
+
+@pytest.fixture
+def old(config):
+    return train_tokenizer(OLD * 3, config, ["<2xx>"])
 
 
 def test_an_extended_vocabulary_changes_no_id_of_old_text(old):
@@ -39,16 +44,16 @@ def test_an_extended_vocabulary_changes_no_id_of_old_text(old):
 def test_an_extended_vocabulary_has_entries_for_the_new_text(old):
     new = extended(old, NEW * 3, ["<2xx>"], 500)
     ids = new.encode(NEW)
-    assert not any(UNK_ID in each for each in ids)
+    assert not any(UNK_ID in line for line in ids)
     assert new.decode(ids) == NEW
     assert sum(map(len, ids)) <= sum(map(len, old.encode(NEW)))
     assert not any(token.startswith("<0x") for text in NEW for token in new.pieces(text))
 
 
-def test_an_extended_tokenizer_is_saved_and_loaded(old, tmp_path):
+def test_an_extended_tokenizer_is_saved_and_loaded(old, config, tmp_path):
     new = extended(old, NEW, ["<2zh>"], 500)
     (tmp_path / "tokenizer.json").write_text(new.to_json(), encoding="utf-8")
-    loaded = Tokenizer.load(tmp_path / "tokenizer.json", ["<2zh>"])
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json", config, ["<2zh>"])
     assert loaded.encode(["<2zh> the 狗", *NEW]) == new.encode(["<2zh> the 狗", *NEW])
     assert len(loaded.encode(["<2zh>"])[0]) == 1
 
@@ -60,9 +65,9 @@ def test_no_more_entries_are_added_than_asked_for(old):
 
 def test_new_entries_are_spelled_by_old_ones(old):
     new = extended(old, NEW * 3, ["<2zh>"], 500)
-    found = old_ids_of_entries(old, new)
-    assert len(found) == new.vocab_size - old.vocab_size
-    assert all(ids and max(ids) < old.vocab_size for ids in found)
+    spellings = old_ids_of_entries(old, new)
+    assert len(spellings) == new.vocab_size - old.vocab_size
+    assert all(ids and max(ids) < old.vocab_size for ids in spellings)
 
 
 def test_markers_in_text_never_become_entries(old):

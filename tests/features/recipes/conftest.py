@@ -3,6 +3,7 @@
 import pytest
 
 from mt_cli.config.loading import load_config
+from mt_cli.corpus.sources import read_rows
 
 
 @pytest.fixture
@@ -17,3 +18,9 @@ def init(mt, tmp_path):
         return err, load_config(path).corpus if path.exists() else None
 
     return run
+
+
+@pytest.fixture
+def pairs_of():
+    """A function that reads the pairs of a group of a corpus, in its languages."""
+    return lambda corpus, role="train": [row[1:] for row in read_rows(getattr(corpus, role)[0], corpus.languages)]

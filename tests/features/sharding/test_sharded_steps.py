@@ -10,9 +10,9 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.training.objective import Objective
 from mt_cli.training.optimizer import build_optimizer, set_rate, step_if
 
-from mt_cli.features.sharding.fsdp import ShardedGradients, whole
+from mt_cli.features.sharding.fsdp import ShardedGradientAccumulator, whole
 from mt_cli.model.transformer import skeleton
-from mt_cli.training.steps import Gradients
+from mt_cli.training.steps import GradientAccumulator
 
 torch.manual_seed(0)
 sides = [[[4 + (row * place) % 20 for place in range(1, row + length)] for row in range(1, 10)] for length in (2, 3)]
@@ -56,7 +56,7 @@ def gradients_are_those_of_one_process(dtype, recompute_layers, tolerance):
     shards = sharded(setup)
     shards.gradients.objective.train()
     sums = shards.gradients.accumulate(my_share(), num_target_tokens)
-    expected = Gradients(objective, dtype)  # Of this process alone.
+    expected = GradientAccumulator(objective, dtype)  # Of this process alone.
     expected_sums = expected.accumulate(batches, num_target_tokens)
     pairs = list(zip(shards.gradients.parameters, expected.parameters, strict=True))
     assert all((whole(ours.grad) - theirs.grad).abs().max() <= tolerance for ours, theirs in pairs)
@@ -112,7 +112,7 @@ def a_model_in_bf16_learns_and_is_validated_with_averaged_weights_in_every_proce
             assert all(torch.equal(*pair) for pair in zip(setup.model.parameters(), expected, strict=True))
 
 def a_batch_that_does_not_fit_is_not_split_but_an_error():
-    shards = ShardedState(new_setup()[0])
+    shards = sharded(new_setup()[0])
     def fail(*arguments):
         raise torch.OutOfMemoryError("CUDA out of memory")
     shards.gradients.objective.forward = fail

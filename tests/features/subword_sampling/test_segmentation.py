@@ -12,7 +12,6 @@ from mt_cli.batching.streamed import StreamedPairs
 from mt_cli.config.corpora import CorpusConfig
 from mt_cli.config.sections import TokenizerConfig
 from mt_cli.corpus.identity import hashes_of
-from mt_cli.features.subword_sampling import sampling
 from mt_cli.features.subword_sampling.pairs import ResegmentedPairs
 from mt_cli.features.subword_sampling.sampling import Lattice, MergeDropout, Segmenter, numbered
 from mt_cli.tokenizer.special import BYTES, UNK_ID
@@ -55,63 +54,58 @@ TEXT = st.text(max_size=30) | st.lists(st.sampled_from(" ".join(TEXTS).split()),
 
 @settings(deadline=None, max_examples=50)
 @given(texts=st.lists(st.tuples(st.sampled_from(["", "<bt> ", "the "]), TEXT).map("".join), min_size=1), seed=...)
-def test_other_segmentations_have_the_same_text_and_the_same_tag(tagged, texts, seed: bool):
+def test_drawn_segmentations_have_the_text_and_the_tag_of_the_library(tagged, texts, seed: bool):
     tokenizer, config = tagged
     encoded = tokenizer.encode(texts)
     tags = {ids[0] for ids in tokenizer.encode(["<bt>", "the"])}
     fixed = {id for ids in tokenizer.encode(["\ue000\ue001☃"]) for id in ids} - set(tokenizer.subwords().values())
-    others = resegment(Segmenter(tokenizer, config, int(seed)), tokenizer, texts)
-    assert tokenizer.decode(others) == tokenizer.decode(encoded)
-    for ids, other in zip(encoded, others, strict=True):
-        assert other[:1] == ids[:1] or not {*ids[:1]} & tags
-        assert [each for each in other if each in fixed] == [each for each in ids if each in fixed]
+    drawn = resegment(Segmenter(tokenizer, config, int(seed)), tokenizer, texts)
+    assert tokenizer.decode(drawn) == tokenizer.decode(encoded)
+    for ids, new_ids in zip(encoded, drawn, strict=True):
+        assert new_ids[:1] == ids[:1] or not {*ids[:1]} & tags
+        assert [index for index in new_ids if index in fixed] == [index for index in ids if index in fixed]
 
 
 def test_words_are_segmented_in_many_ways(tagged):
     tokenizer, config = tagged
-    found = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["the catalogue"] * 200)
-    assert len({tuple(ids) for ids in found}) > 3
+    drawn = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["the catalogue"] * 200)
+    assert len({tuple(ids) for ids in drawn}) > 3
 
 
 def test_unknown_characters_stay_unknown():
     tokenizer, config = trained(byte_fallback=False)
-    others = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["cat☃s", "☃☃", "☃ the"])
-    assert [ids.count(UNK_ID) for ids in others] == [1, 2, 1]
+    drawn = resegment(Segmenter(tokenizer, config, 1), tokenizer, ["cat☃s", "☃☃", "☃ the"])
+    assert [ids.count(UNK_ID) for ids in drawn] == [1, 2, 1]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_without_dropout_words_are_merged_as_the_library_merges_them(texts, language):
+def test_the_extremes_of_dropout_are_the_merges_of_the_library_and_single_characters(texts, language):
     tokenizer, config = trained(texts=texts[language][:-8] or texts[language], vocab_size=1500)
     lines = texts[language][-8:]
-    segmenter = Segmenter(tokenizer, config, 1)
-    assert resegment(segmenter, tokenizer, lines) != tokenizer.encode(lines)
-    segmenter = Segmenter(tokenizer, config, 1)
-    segmenter._sampler = MergeDropout(tokenizer, 0.0)
-    assert resegment(segmenter, tokenizer, lines) == tokenizer.encode(lines)
 
+    def drawn(rate):
+        return resegment(Segmenter(tokenizer, config.model_copy(update={"bpe_dropout": rate}), 1), tokenizer, lines)
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_with_the_highest_dropout_every_token_is_a_character(texts, language):
-    tokenizer, config = trained(texts=texts[language][:300], bpe_dropout=1 - 1e-9)
-    [ids] = resegment(Segmenter(tokenizer, config, 1), tokenizer, texts[language][:1])
-    assert {len(token) for token in tokenizer.tokens(ids) if token not in BYTES} == {1}
+    assert drawn(0.0) == tokenizer.encode(lines) != drawn(0.3)
+    tokens = [token for ids in drawn(1 - 1e-9) for token in tokenizer.tokens(ids)]
+    assert {len(token) for token in tokens if token not in BYTES} == {1}
 
 
 def dropout_probabilities(tokens, merges, rate):
     """The probability of each result of BPE-dropout, from all ways to skip possible merges."""
     possible = [at for at in range(len(tokens) - 1) if (tokens[at], tokens[at + 1]) in merges]
-    found = Counter()
+    probabilities = Counter()
     for skipped in product([False, True], repeat=len(possible)):
-        probability = float(np.prod([rate if each else 1 - rate for each in skipped]))
-        kept = [at for at, each in zip(possible, skipped, strict=True) if not each]
+        probability = float(np.prod([rate if is_skipped else 1 - rate for is_skipped in skipped]))
+        kept = [at for at, is_skipped in zip(possible, skipped, strict=True) if not is_skipped]
         if not kept:
-            found[tokens] += probability
+            probabilities[tokens] += probability
             continue
         at = min(kept, key=lambda at: (merges[tokens[at], tokens[at + 1]], at))
         merged = (*tokens[:at], tokens[at] + tokens[at + 1], *tokens[at + 2 :])
         for result, share in dropout_probabilities(merged, merges, rate).items():
-            found[result] += probability * share
-    return found
+            probabilities[result] += probability * share
+    return probabilities
 
 
 def assert_distributed(samples, probabilities):
@@ -164,16 +158,17 @@ def test_unigram_sampling_has_the_distribution_of_the_paper(word, alpha):
 def test_with_a_large_alpha_the_best_segmentation_is_sampled(texts, language):
     tokenizer, config = trained("unigram", texts[language][:300], vocab_size=1500)
     lines = texts[language][-8:]
-    segmenter = Segmenter(tokenizer, config, 1)
-    segmenter._sampler = Lattice(tokenizer, 1e6)
+    segmenter = Segmenter(tokenizer, config.model_copy(update={"unigram_alpha": 1e6}), 1)
     scores = [score for _, score in tokenizer.model()["vocab"]]
-    fixed = set(range(tokenizer.vocab_size)) - set(tokenizer.subwords().values())
-    for ids, best in zip(resegment(segmenter, tokenizer, lines), tokenizer.encode(lines), strict=True):
-        ours, theirs = (sum(scores[each] for each in side if each not in fixed) for side in (ids, best))
-        assert ours == pytest.approx(theirs)
+    subwords = set(tokenizer.subwords().values())
+    for sides in zip(resegment(segmenter, tokenizer, lines), tokenizer.encode(lines), strict=True):
+        drawn, best = (sum(scores[index] for index in ids if index in subwords) for ids in sides)
+        assert drawn == pytest.approx(best)
 
 
-def resegmented(algorithm="bpe", number=1_500, batch_tokens=20, max_tokens=256, seed=1, part_sizes=None, times=None):
+def resegmented(
+    algorithm="bpe", number=1_500, batch_tokens=20, max_tokens=256, seed=1, part_sizes=None, times=None, **limits
+):
     tokenizer, config = trained(algorithm)
     words = sorted({word for text in TEXTS[:3] for word in text.split()})
     random = np.random.default_rng(0)
@@ -183,7 +178,7 @@ def resegmented(algorithm="bpe", number=1_500, batch_tokens=20, max_tokens=256, 
     parts = part_sizes or [number]
     pairs = EncodedPairs([batch.slice(0, half), batch.slice(half)], parts)
     mixed = MixedPairs(pairs, times or [1.0] * len(parts), batch_tokens, seed)
-    segmenter = Segmenter(tokenizer, config, seed)
+    segmenter = Segmenter(tokenizer, config, seed, **limits)
     return mixed, ResegmentedPairs(mixed, [segmenter] * 2, max_tokens, seed), tokenizer
 
 
@@ -216,11 +211,9 @@ def test_segmentations_are_a_function_of_seed_epoch_and_pair():
     assert len(larger) < len(pools) and [*chain(*larger)] == [*chain(*pools)]
 
 
-def test_no_segmentation_depends_on_what_is_remembered(monkeypatch):
+def test_no_segmentation_depends_on_what_is_remembered():
     expected = content(resegmented()[1].pools(0, 0))
-    monkeypatch.setattr(sampling, "_NUM_SLOTS", 7)
-    monkeypatch.setattr(sampling, "_MAX_REMEMBERED_IDS", 500)
-    sampled = resegmented()[1]
+    sampled = resegmented(num_slots=7, max_remembered_ids=500)[1]
     assert content(sampled.pools(0, 0)) == content(sampled.pools(0, 0)) == expected
     assert len(sampled._segmenters[0]._remembered) < 200_000
 

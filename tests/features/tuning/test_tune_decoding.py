@@ -129,8 +129,7 @@ def test_a_run_that_is_being_trained_is_refused_unless_nothing_is_written(mt, ru
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--split", "test"), "--split: leave it out"),
-        (("--split", "valid"), "--split: leave it out"),
+        (("--split", "test"), "no such option: --split"),
         (("--beam-sizes", "1,x"), "--beam-sizes '1,x': write numbers"),
         (("--beam-sizes", "0"), "beam_size: found 0"),
         (("--length-penalties", ""), "--length-penalties ''"),

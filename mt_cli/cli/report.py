@@ -1,0 +1,56 @@
+"""The command `report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from mt_cli.cli import options
+from mt_cli.cli.options import file_option, load_translator, option, run_path, utf8
+from mt_cli.cli.streams import Output, show
+from mt_cli.errors import MtError
+from mt_cli.machine.console import say
+
+
+def report(
+    run: options.RunOption = None,
+    against: Annotated[list[Path] | None, option(options.MODEL, "DIR", "Run to compare with; can be repeated.")] = None,
+    output: Annotated[
+        Path | None, file_option(options.OUTPUT, "HTML file.", "report.html in the run directory")
+    ] = None,
+    compare: Annotated[
+        list[Path] | None, Option(hidden=True, callback=utf8, help="An older name of --against.")
+    ] = None,
+) -> None:
+    """Write a report of runs as an HTML page.
+
+    Examples:
+        mt report --run runs/quickstart
+        mt report --run runs/new --against runs/old --output comparison.html
+
+    More: docs/runs.md
+    """
+    path = run_path(run)
+    from mt_cli.features.inspection.page import page_of
+    from mt_cli.machine.storage import write_text
+    from mt_cli.reporting.report import RunSummary
+
+    page = Output(output) if output else None
+    runs = [RunSummary.read(directory) for directory in [path, *(against or []), *(compare or [])]]
+    try:
+        translator = load_translator(path, "auto", "fp32")
+    except MtError as error:
+        say(f"mt: attention is not drawn: {error}")
+        translator = None
+    text = page_of(runs, translator)
+    if page is None:
+        try:
+            write_text(path / "report.html", text + "\n")
+        except MtError as error:
+            raise MtError(f"{error}; give another file with --output") from None
+    else:
+        with page:
+            page.write(text)
+    show(str(output or path / "report.html"))

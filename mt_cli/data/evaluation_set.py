@@ -1,0 +1,104 @@
+"""Pairs to score: a corpus of a run's config, or two files."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from mt_cli.checkpoint.directory import RunDirectory, is_imported
+from mt_cli.config.directions import Tagging
+from mt_cli.config.sections import Config
+from mt_cli.config.sources import FilesSource
+from mt_cli.corpus.cache import Cache
+from mt_cli.corpus.plain_text import input_lines
+from mt_cli.corpus.reading import clean_rows, key_of, pairs_of, read_evaluation_pairs
+from mt_cli.corpus.rows import Languages, LeftOut, Pair
+from mt_cli.data.prepare import fingerprints_of, read
+from mt_cli.errors import InputError
+
+_FILES_KEY = "--source and --reference"
+
+
+@dataclass(frozen=True)
+class EvaluationSet:
+    """Pairs to score."""
+
+    name: str
+    pairs: Sequence[Pair]
+    languages: Sequence[Languages] = ()
+    """Direction of each pair; empty for pairs in files."""
+    left_out: Sequence[LeftOut] = ()
+    """Rows that are not scored, because a side is blank."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprints of all corpora of the run, if the pairs are held out from `train`."""
+
+    def into(self, target: str) -> EvaluationSet:
+        """Pairs into one target language, with the language in the name; pairs in files stay as they are."""
+        if not self.languages:
+            return self
+        rows = [row for row, languages in enumerate(self.languages) if languages[1] == target]
+        if not rows:
+            targets = ", ".join(dict.fromkeys(target for _, target in self.languages))
+            raise InputError(f"--to {target}: {self.name} has no pairs into this language, only into {targets}")
+        left_out = [
+            replace(row, num_before=bisect_left(rows, row.num_before))
+            for row in self.left_out
+            if row.languages is None or row.languages[1] == target
+        ]
+        pairs, languages = ([values[row] for row in rows] for values in (self.pairs, self.languages))
+        return replace(self, name=f"{self.name}.{target}", pairs=pairs, languages=languages, left_out=left_out)
+
+    def tagged(self, tagging: Tagging, tag: str | None) -> EvaluationSet:
+        """Pairs whose sources begin with a tag; raises InputError if the model needs one and none is decided."""
+        return replace(self, pairs=[(tagging.tagged(source, tag), target) for source, target in self.pairs])
+
+    def note_on_changed_text(self, run: Path) -> str | None:
+        """Note if the pairs are held out from a text that has changed since the run was trained."""
+        state = RunDirectory(run).best_state() if self.fingerprints else None
+        before = {
+            key: value for key, value in (state.fingerprints if state else {}).items() if key.startswith("corpus.")
+        }
+        if not before or before == self.fingerprints:
+            return None
+        return (
+            "corpus.train has changed since this run was trained, so other pairs may be held out for valid; for scores "
+            "that can be compared, name a test set with --source and --reference"
+        )
+
+
+def read_split(config: Config, split: str | None, cache: Cache) -> EvaluationSet:
+    """Read the corpus of a config that is called `split`; None stands for `test` or, without it, `valid`."""
+    if is_imported(config):
+        raise InputError(f"{config.name} was imported, so its corpora are not known; mt evaluate --source --reference")
+    corpus = config.corpus
+    sets = {"valid": corpus.valid, "test": corpus.test, **corpus.extra_tests}
+    split = split or ("valid" if corpus.test is None else "test")
+    if sets.get(split) is None:
+        names = ", ".join(name for name, value in sets.items() if value is not None)
+        raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
+    languages = corpus.languages_of(split)
+    if split == "valid" and corpus.held_out(config.training.seed):
+        corpora = read(config, cache)
+        valid, fingerprints = corpora[split], fingerprints_of(corpora, config)
+        return EvaluationSet(split, valid.pairs, valid.languages(languages), valid.left_out(), fingerprints)
+    return EvaluationSet(
+        split, *read_evaluation_pairs(corpus.groups[split], corpus.languages, languages, key_of(split))
+    )
+
+
+def read_files(source: Path, reference: Path, as_lines: bool) -> EvaluationSet:
+    """Read two files, or pipes, of which line N of one translates line N of the other."""
+    files = FilesSource(files=(str(source), str(reference)))
+    if all(path.is_file() or not path.exists() for path in (source, reference)):
+        pairs, _, left_out = read_evaluation_pairs([files], ("", ""), [("", "")], _FILES_KEY)
+        return EvaluationSet("files", pairs, (), left_out)
+    sides = [list(input_lines(path, as_lines)) for path in (source, reference)]  # A pipe can be read only once.
+    if len(sides[0]) != len(sides[1]):
+        raise InputError(
+            f"{_FILES_KEY}: {len(sides[0]):,} lines and {len(sides[1]):,}; line N of one translates line N of the other"
+        )
+    rows = zip(range(1, len(sides[0]) + 1), *sides, strict=True)
+    pairs, left_out = pairs_of(clean_rows(rows, files, ("", ""), None), _FILES_KEY)
+    return EvaluationSet("files", pairs, (), left_out)

@@ -1,0 +1,174 @@
+"""Letters that a training text has where the text that it is compared with has others. Knows no language.
+
+`tokenizer.letters` replaces them. Letters are counted in distinct words, so that a name that is often repeated counts
+once. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from mt_cli.config.sections import ALL_APOSTROPHES
+from mt_cli.features.orthography.apostrophes import INSIDE
+
+_MIN_EXPECTED, _MAX_SEEN = 20, 0.05
+"""A letter is missing in a text if this many are expected by its share in the training text, and at most this share of
+them occurs. Of 27 texts with the spelling of the text that they are compared with, none lacks a letter."""
+_MIN_GAIN, _MIN_DEVIATIONS = 0.5, 3.0
+"""A letter replaces a missing one if it occurs more often than expected by this share of what is missing, and by so
+many standard deviations."""
+_MIN_GAIN_WITHOUT_MARKS = 0.15
+"""A letter without marks must occur more often by this share of its own number: by its subject, a text of one language
+has up to 8 % more of a letter than another."""
+_MAX_FOREIGN = 0.02
+"""Another language does not need a letter of which it has at most this share, as in names."""
+_MAX_APOSTROPHES = 0.1
+"""A text leaves apostrophes out if it has at most this share of the number that the training text lets expect."""
+_MARKS = "\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff"
+_LETTER = re.compile(rf"[^\W\d_][{_MARKS}]*")
+_WITH_MARKS = re.compile(rf".[{_MARKS}]*")
+_ANY_APOSTROPHE = re.compile(rf"[{ALL_APOSTROPHES}ʾʿ‛ˈ]|&apos;|&#39;")
+_PUNCTUATION = '.,;:!?"“”«»()'
+_NUM_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class OtherLetter:
+    """A letter of a training text that the compared text writes as another letter, or an apostrophe that it lacks."""
+
+    old: str
+    new: str
+    """Empty for an apostrophe that is left out."""
+    share: float
+    """Share of the letters in the distinct words of the training text; of an apostrophe: of its characters."""
+    num_words: int
+    """Distinct words of the training text with the old letter."""
+    examples: tuple[str, ...]
+    """Some of these words."""
+
+
+def other_letters(train: Sequence[str], compared: Sequence[str]) -> list[OtherLetter]:
+    """Letters of a training text that another text in the same language writes otherwise.
+
+    These are letters with marks that it never has, where it has one with other marks or without, as in Guarani `tetã`
+    and `tetâ`; and apostrophes where it has none or, always, another one.
+    """
+    words = _distinct_words(train)
+    counts, compared_counts = _count_letters(words), _count_letters(_distinct_words(compared))
+    share = _share_of_apostrophes(train)
+    replaced = {old: (new, counts[old] / counts.total()) for old, new in _substitutes(counts, compared_counts).items()}
+    replaced |= {old: (new, share) for old, new in _apostrophes(words, train, compared).items()}
+    result = []
+    for old, (new, share) in sorted(replaced.items()):
+        examples = sorted(word for word in words if old in word)
+        shown = tuple(word.strip(_PUNCTUATION) for word in examples[:: len(examples) // _NUM_EXAMPLES + 1])
+        result.append(OtherLetter(old, new, share, len(examples), shown))
+    return result
+
+
+def letters_to_replace(sides: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str, str]:
+    """Value of `tokenizer.letters` for the training text of each language and the text that it is compared with.
+
+    A letter stays if the compared text of another language, or without any its training text, has it.
+    """
+    texts = [compared or train for train, compared in sides]
+    counts = [_count_letters(_distinct_words(side)) for side in texts]
+    shares = [_share_of_apostrophes(side) for side in texts]
+
+    def has(number: int, letter: OtherLetter) -> bool:
+        limit = _MAX_FOREIGN * letter.share
+        if letter.old in ALL_APOSTROPHES:
+            return shares[number] > limit
+        return counts[number][letter.old] > limit * counts[number].total()
+
+    replaced: dict[str, str] = {}
+    for index, (train, compared) in enumerate(sides):
+        for letter in other_letters(train, compared):
+            if not any(has(number, letter) for number in range(len(sides)) if number != index):
+                replaced.setdefault(letter.old, letter.new)
+    return {old: new for old, new in replaced.items() if new not in replaced}
+
+
+def _distinct_words(texts: Sequence[str]) -> set[str]:
+    return {word for text in texts for word in unicodedata.normalize("NFC", text).lower().split()}
+
+
+def _count_letters(words: Iterable[str]) -> Counter[str]:
+    """Number of each letter of words, with its marks."""
+    return Counter(letter for word in words for letter in _LETTER.findall(word))
+
+
+def _parts(letter: str) -> tuple[str, frozenset[str]]:
+    """Base of a letter, and its marks; what is composed of anything else, as in Korean, has no marks."""
+    parts = unicodedata.normalize("NFD", letter)
+    return (parts[0], frozenset(parts[1:])) if _WITH_MARKS.fullmatch(parts) else (letter, frozenset())
+
+
+def _substitutes(counts: Counter[str], compared_counts: Counter[str]) -> dict[str, str]:
+    """For letters with marks that the compared text lacks, the letters that it has instead.
+
+    A letter that lost some of its marks comes first, then one with other marks, if only one letter with the same base
+    is left to be explained. The gain of a letter explains others only once.
+    """
+    scale = compared_counts.total() / max(1, counts.total())
+    expected = {letter: scale * count for letter, count in counts.items()}
+    gains = {letter: count - expected.get(letter, 0) for letter, count in compared_counts.items()}
+    missing = [
+        letter
+        for letter in sorted(expected, key=expected.__getitem__, reverse=True)
+        if _parts(letter)[1]
+        and expected[letter] >= _MIN_EXPECTED
+        and compared_counts[letter] <= _MAX_SEEN * expected[letter]
+    ]
+    substitutes: dict[str, str] = {}
+    for with_fewer in (True, False):
+        bases = Counter(_parts(old)[0] for old in missing if old not in substitutes)
+        for old in [letter for letter in missing if letter not in substitutes]:
+            base, marks = _parts(old)
+            rivals = [new for new in gains if _parts(new)[0] == base and (_parts(new)[1] < marks) == with_fewer]
+            enough = [new for new in rivals if new != old and _is_enough(new, expected[old], gains, expected)]
+            if enough and (with_fewer or bases[base] == 1):
+                new = max(enough, key=lambda letter: (len(_parts(letter)[1]) if with_fewer else 0, gains[letter]))
+                substitutes[old] = new
+                gains[new] -= expected[old]
+    return substitutes
+
+
+def _is_enough(new: str, missing: float, gains: Mapping[str, float], expected: Mapping[str, float]) -> bool:
+    """Whether a letter gained enough to replace a missing one."""
+    before = expected.get(new, 0)
+    least = max(_MIN_GAIN * missing, _MIN_DEVIATIONS * sqrt(max(before, missing)))
+    return gains[new] >= (least if _parts(new)[1] else max(least, _MIN_GAIN_WITHOUT_MARKS * before))
+
+
+def _apostrophes(words: set[str], train: Sequence[str], compared: Sequence[str]) -> dict[str, str]:
+    """For the apostrophes inside words of a training text, the one of the compared text; nothing if it has none.
+
+    Of apostrophes that the compared text has, only letters such as `ꞌ` count, which are never quotation marks. The
+    result is empty if the training text has them, too: what is mixed, `tokenizer.normalize` makes equal.
+    """
+    here, there = (
+        Counter(mark for word in side for mark in INSIDE.findall(word)) for side in (words, _distinct_words(compared))
+    )
+    expected = sum(map(len, compared)) / max(1, sum(map(len, train))) * here.total()
+    if expected < _MIN_EXPECTED:
+        return {}
+    if _share_of_apostrophes(compared) <= _MAX_APOSTROPHES * _share_of_apostrophes(train):
+        return dict.fromkeys(here, "")
+    ((new, number),) = there.most_common(1) or [("'", 0)]
+    is_other = (
+        unicodedata.category(new)[0] == "L"
+        and here[new] <= _MAX_SEEN * here.total()
+        and number >= max((1 - _MAX_SEEN) * there.total(), _MIN_GAIN * expected)
+    )
+    return {old: new for old in here if old != new} if is_other else {}
+
+
+def _share_of_apostrophes(texts: Sequence[str]) -> float:
+    """Apostrophes and what is written for them, anywhere, by the number of characters."""
+    return sum(len(_ANY_APOSTROPHE.findall(text)) for text in texts) / max(1, sum(map(len, texts)))

@@ -1,0 +1,77 @@
+"""Recognition of languages: by common words, by script, and by the package `py3langid`, which knows 139 languages.
+
+`py3langid` takes a language that it does not know for its nearest neighbour, so a result for a line counts only if
+nearly all lines agree. Only `mt init` and `mt data check` use this module: training never depends on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from mt_cli.corpus.languages import language_by_script, language_of, primary
+
+_LETTERS = re.compile(r"[^\W\d_]+")
+_LINES_EXAMINED, _FEWEST_LINES = 100, 5
+_CONFIDENCE, _AGREEMENT = 0.5, 0.8
+"""Confidence that a line needs, and the share of all lines that has to be confident of one language."""
+_NOT_BELIEVED = frozenset({"und", "zxx", "dz"})
+"""Labels for texts that are in no language, and Dzongkha, the label for Tibetan too."""
+_NEAR = 20
+"""Languages with a smaller distance in CLDR, such as Norwegian and Danish, are not told apart."""
+_WHOLES = {
+    **{"ary": "ar", "arz": "ar", "ckb": "ku", "grc": "el", "hbo": "he", "nb": "no", "nn": "no", "sdh": "ku"},
+    **{"uzs": "uz", "wuu": "zh", "yue": "zh"},
+}
+"""Languages by the codes of their parts."""
+
+
+def language_of_texts(texts: Sequence[str]) -> str | None:
+    """Language by common words, by a script that only one known language has, or by agreement of nearly all lines."""
+    return _language_by_words(texts) or language_by_script(" ".join(texts)) or _language_by_vote(texts)
+
+
+def other_language_of_texts(texts: Sequence[str], language: str) -> str | None:
+    """Language that texts are clearly in, although they should be in `language`; None if they may be in it."""
+    expected = primary(language)
+    if _language_by_words(texts) == expected or expected not in _identifier().labels:
+        return None
+    voted = _language_by_vote(texts)
+    return None if voted is None or are_near(voted, expected) else voted
+
+
+def _language_by_words(texts: Sequence[str]) -> str | None:
+    """Language of most texts with common words, if these are more than a twentieth; None if unclear."""
+    votes = Counter(filter(None, (language_of(set(_LETTERS.findall(text.lower()))) for text in texts)))
+    code, count = votes.most_common(1)[0] if votes else (None, 0)
+    return code if 2 * count > votes.total() and 20 * count > len(texts) else None
+
+
+def _language_by_vote(texts: Sequence[str]) -> str | None:
+    """Language that `py3langid` names for nearly all of a hundred lines, evenly spread; None if unclear."""
+    lines = [text for text in texts if _LETTERS.search(text)]
+    if len(lines) < _FEWEST_LINES:
+        return None
+    chosen = [lines[index * len(lines) // _LINES_EXAMINED] for index in range(_LINES_EXAMINED)]
+    votes = Counter(_identifier().classify(line)[0] for line in dict.fromkeys(chosen))
+    label, count = votes.most_common(1)[0]
+    return primary(label) if label not in _NOT_BELIEVED and count >= _AGREEMENT * votes.total() else None
+
+
+@cache
+def _identifier() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # Its model takes half a second.
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True, min_confidence=_CONFIDENCE)
+
+
+def are_near(language: str, second: str) -> bool:
+    """Whether one of two languages belongs to the other, as Egyptian to Arabic, or is easily taken for it."""
+    import langcodes
+
+    is_same = _WHOLES.get(language, language) == _WHOLES.get(second, second)
+    pairs = ((language, second), (second, language))  # The distance depends on the direction.
+    return is_same or min(langcodes.tag_distance(*pair) for pair in pairs) < _NEAR

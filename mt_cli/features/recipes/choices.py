@@ -1,0 +1,276 @@
+"""Options by the facts of a corpus, with the reason for each. The numbers are in `config/presets.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, exp, inf, log
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mt_cli.config import presets
+from mt_cli.config.presets import DATA, PRESETS, SECTIONS, Level, Values
+from mt_cli.config.sections import WITHOUT_SUBWORDS
+from mt_cli.config.training import TrainingConfig
+from mt_cli.features.recipes.facts import Facts, rounded
+from mt_cli.training.steps import count_steps
+
+_SIZES = list(PRESETS)
+"""Presets, the smallest model first."""
+_MIN_EPOCHS, _MAX_EPOCHS = 3, 200
+_MIN_VALIDATIONS, _MAX_VALIDATIONS = 12, 40
+_PATIENCE = 3 / 8
+"""As a share of the validations."""
+_SHARE_OF_VALIDATIONS, _COST_OF_TRANSLATION = 0.15, 2
+"""Share of the time that validations take, and tokens trained on in the time in which greedy search makes one."""
+_MIN_VOCABULARY, _NUM_BYTES = 400, 256
+
+
+class Choice(NamedTuple):
+    """Value of an option, with the reason for it."""
+
+    value: Any
+    why: str
+
+
+Choices = Mapping[str, Mapping[str, Choice]]
+"""Choices by section and key."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Batches of an epoch of the training pairs, replayed ones included."""
+
+    num_batches: int
+    training: TrainingConfig
+    """Section without the length of the run."""
+    num_processes: int = 1
+    num_valid_tokens: int = 0
+    """Target tokens of `valid`."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens, as `batch_tokens` counts them."""
+        return max(1, self.num_batches) * self.training.tokens_per_batch
+
+    def num_steps(self, num_epochs: int) -> int:
+        """Number of updates in some epochs, in one process."""
+        return count_steps(self.training, 1, self.num_batches, num_epochs)
+
+    def num_validations(self, num_steps: int) -> int:
+        """Number of validations in some updates: fewer, if `valid` is large compared with the updates."""
+        num_tokens = num_steps * self.training.tokens_per_batch
+        affordable = _SHARE_OF_VALIDATIONS * num_tokens / (_COST_OF_TRANSLATION * max(1, self.num_valid_tokens))
+        return round(min(max(affordable, _MIN_VALIDATIONS), _MAX_VALIDATIONS))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Level of a corpus, and the preset that fits the device and the time."""
+
+    level: Level
+    size: str
+    """Name of the preset."""
+    why_size: str
+    num_updates: int
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether the model is smaller than the level allows."""
+        return _SIZES.index(self.size) < _SIZES.index(self.level.preset)
+
+    @property
+    def why_dropout(self) -> str:
+        """Reason for `dropout`."""
+        return str(DATA["smaller_model"]["why_dropout"]) if self.is_smaller else self.level.why_dropout
+
+    @property
+    def num_tokens(self) -> int:
+        """Number of tokens that the updates train on."""
+        return self.num_updates * _tokens_per_step(self.level, self.size if self.is_smaller else self.level.preset)
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Values of the preset, as the level changes them."""
+        changes = [self.level.changes, DATA["smaller_model"]["changes"] if self.is_smaller else {}]
+        values = {section: dict(PRESETS[self.size][section]) for section in SECTIONS}
+        for section in SECTIONS:
+            for change in changes:
+                values[section] |= change.get(section, {})
+        return values
+
+
+def level_of(facts: Facts) -> Level:
+    """Level of a corpus by its size and diversity; for a stream, the last one.
+
+    Diverse text of several languages has the level of one of them, on average.
+    """
+    words, levels = facts.num_target_words, presets.LEVELS
+    if facts.is_diverse:
+        words, levels = facts.words_of_language, presets.DIVERSE_LEVELS
+    return next(level for level in levels if words <= level.max_target_words)
+
+
+def recipe_for(facts: Facts) -> Recipe:
+    """Recipe with the largest preset that fits the corpus, the device and the time.
+
+    A run that resumes, or begins with another one, has the size of that run. Diverse text has as many updates for each
+    direction as for one. A model smaller than the level allows is there to save time, so it has fewer updates. They do
+    not depend on the device: a run that resumes on another one keeps its length.
+    """
+    level = level_of(facts)
+    num_updates = level.num_updates * (facts.num_directions if facts.is_diverse else 1)
+    num_tokens = num_updates * _tokens_per_step(level, level.preset)
+    size, why = _size_for(level, num_tokens, facts)
+    recipe = Recipe(level, size, why, num_updates)
+    if not recipe.is_smaller:
+        return recipe
+    affordable = min(num_tokens, _num_tokens_on_cpu(facts, size))
+    return Recipe(level, size, why, round(affordable / _tokens_per_step(level, size)))
+
+
+def is_limited_by_cpu(facts: Facts) -> bool:
+    """Whether the model is smaller than the corpus allows because training runs on a CPU."""
+    return facts.device == "cpu" and not facts.max_minutes and recipe_for(facts).is_smaller
+
+
+def _size_for(level: Level, num_tokens: int, facts: Facts) -> tuple[str, str]:
+    """Name of the preset, and the reason for it."""
+    for name in _SIZES:
+        if PRESETS[name]["model"]["d_model"] == facts.d_model:
+            return name, "that of the run"
+    rank, why = _SIZES.index(level.preset), "fits this number of pairs"
+    if facts.device == "cpu" and rank > (largest := _SIZES.index(DATA["largest_on_cpu"])):
+        rank, why = largest, "larger models need a GPU"
+    while rank and num_tokens > _max_num_tokens(facts, _SIZES[rank]):
+        rank, why = rank - 1, f"larger models need more than {facts.minutes:g} minutes"
+    return _SIZES[rank], why
+
+
+def _max_num_tokens(facts: Facts, size: str) -> float:
+    """Number of tokens of the longest recipe for which a size is chosen.
+
+    With `max_minutes`, half of a recipe is worth more than all of the recipe of a smaller model.
+    """
+    if facts.max_minutes:
+        return float(2 * facts.max_minutes * DATA["tokens_per_minute"][facts.device][size])
+    return _num_tokens_on_cpu(facts, size) if facts.device == "cpu" else inf
+
+
+def _num_tokens_on_cpu(facts: Facts, size: str) -> float:
+    """Number of tokens that are planned for on a CPU if the config has no `max_minutes`."""
+    minutes = DATA["cpu_minutes"] * DATA["share_of_updates"] * facts.num_directions
+    return float(minutes * DATA["tokens_per_minute"]["cpu"][size])
+
+
+def _tokens_per_step(level: Level, size: str) -> int:
+    training = {**PRESETS[size]["training"], **level.changes.get("training", {})}
+    return int(training["batch_tokens"] * training.get("micro_batches_per_step", 1))
+
+
+def expectation(facts: Facts) -> str:
+    """Quality of translations to expect, for people."""
+    recipe = recipe_for(facts)
+    if not recipe.is_smaller:
+        return recipe.level.expectation
+    worse = f"worse translations than these pairs allow: {recipe.why_size}."
+    if facts.device == "cpu" and recipe.size == DATA["largest_on_cpu"]:
+        return worse
+    num_tokens = recipe.level.num_updates * _tokens_per_step(recipe.level, recipe.level.preset)
+    num_tokens *= facts.num_directions if facts.is_diverse else 1
+    speed = DATA["tokens_per_minute"][facts.device][_SIZES[_SIZES.index(recipe.size) + 1]]
+    minutes = 10 * ceil(num_tokens / speed / DATA["share_of_updates"] / 10)
+    return (
+        f"{worse} For one, use preset: auto and training.max_minutes: {minutes}, with no other option of tokenizer, "
+        "model and training."
+    )
+
+
+def choose(facts: Facts, epoch: Epoch | None = None) -> Choices:
+    """Options for a corpus, without the length of the run if an epoch of it is not known yet.
+
+    Options that may change when a run resumes depend on the corpus and the size of the model alone.
+    """
+    recipe = recipe_for(facts)
+    reasons = {key: reason.format(recipe=recipe, facts=facts) for key, reason in DATA["reasons"].items()}
+    chosen = {
+        section: {
+            key: Choice(value, reasons.get(key, f"recipe of size {recipe.size}")) for key, value in values.items()
+        }
+        for section, values in recipe.values().items()
+    }
+    tokenizer, model, training = (chosen[section] for section in SECTIONS)
+    tokenizer |= _vocabulary(facts, DATA["smaller_model"]["max_vocabulary"] if recipe.is_smaller else inf)
+    if facts.spellings:
+        tokenizer["normalize"] = Choice([*facts.spellings], "train or valid has several spellings")
+    if facts.letters:
+        tokenizer["letters"] = Choice({**facts.letters}, "as valid or test writes; see mt data check")
+    if facts.is_short:
+        training["best_metric"] = Choice("chrf", "BLEU counts sequences of four words, which labels lack")
+    for name in _useless_augmentation(facts):
+        training.pop(name, None)
+    is_shared = tokenizer["shared"].value
+    why = "one vocabulary, one table" if is_shared else "two vocabularies"
+    model["tie_embeddings"] = Choice("all" if is_shared else "target", why)
+    if epoch is not None or facts.num_pairs is None:
+        training |= _length(recipe, epoch, training["warmup_steps"].value)
+    return chosen
+
+
+def _useless_augmentation(facts: Facts) -> Iterator[str]:
+    """Options for other training pairs that cannot be used, or do not help, with these pairs."""
+    if facts.algorithm == "char" or facts.length_ratio < DATA["much_longer"]:
+        yield "concatenated_pairs"
+    with_capitals = facts.scripts[0] & facts.scripts[1] & {*DATA["scripts_with_capitals"]}
+    if facts.algorithm in WITHOUT_SUBWORDS or not with_capitals:
+        yield "inserted_words"
+
+
+def _vocabulary(facts: Facts, max_size: float) -> dict[str, Choice]:
+    words, sizes = np.log(DATA["diverse_vocabulary" if facts.is_diverse else "vocabulary"]).T
+    size = exp(np.interp(log(min(max(facts.num_target_words, 1), 1e12)), words, sizes))
+    source, target = facts.scripts
+    is_shared = bool(source & target) or not (source and target)
+    size *= 1 if is_shared else DATA["share_of_separate_vocabulary"]
+    why = "more entries would be too rare to learn"
+    if size > max_size:
+        size, why = max_size, "with more, a small model takes longer"
+    if size > (limit := max(_MIN_VOCABULARY, facts.num_distinct_words + _NUM_BYTES)):
+        size, why = limit, "there are few distinct words"
+    scripts = " and ".join(sorted(source & target))
+    return {
+        "algorithm": Choice("bpe", "subwords leave no word unknown"),
+        "vocab_size": Choice(rounded(size), why),
+        "shared": Choice(is_shared, f"the script of both sides is {scripts}" if scripts else "the scripts differ"),
+    }
+
+
+def _length(recipe: Recipe, epoch: Epoch | None, warmup_steps: int) -> dict[str, Choice]:
+    """Length of the run and interval of validations; on a stream, without an epoch."""
+    if epoch is None:
+        num_steps, num_validations = recipe.num_updates, _MAX_VALIDATIONS
+        length = {
+            "max_steps": Choice(num_steps, "an epoch of a stream may never end"),
+            "max_epochs": Choice(None, "max_steps ends the run"),
+        }
+    else:
+        num_epochs = min(max(round(recipe.num_tokens / epoch.num_tokens), _MIN_EPOCHS), _MAX_EPOCHS)
+        num_steps = epoch.num_steps(num_epochs)
+        num_validations = epoch.num_validations(num_steps)
+        size = f" of {epoch.training.tokens_per_batch:,} tokens" if epoch.num_processes == 1 else " of one process"
+        length = {
+            "max_steps": Choice(None, "max_epochs ends the run"),
+            "max_epochs": Choice(num_epochs, f"{num_steps:,} updates{size}, {epoch.num_steps(1):,} an epoch"),
+        }
+    patience = round(_PATIENCE * num_validations)
+    interval, updates = rounded(max(num_steps / num_validations, 10)), f"{num_steps:,} updates"
+    return length | {
+        "warmup_steps": Choice(min(warmup_steps, rounded(num_steps / 5)), f"at most a fifth of {updates}"),
+        "validate_every_steps": Choice(interval, f"about {round(num_steps / interval)} validations in {updates}"),
+        "patience": Choice(patience, f"stops after {patience} validations without a better score"),
+    }
+
+
+def values_of(choices: Choices) -> Values:
+    """Values without the reasons."""
+    return {section: {key: choice.value for key, choice in chosen.items()} for section, chosen in choices.items()}

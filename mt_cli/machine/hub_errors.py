@@ -1,0 +1,159 @@
+"""Errors of the Hugging Face hub's client as one-line messages, each with the way out. Makes no requests."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from mt_cli.errors import InputError, MtError, one_line
+
+Kind = Literal["dataset", "model"]
+
+_BUSY = (408, 429, 500, 502, 503, 504)
+_AGAIN = "{problem}; run the command again"
+_LOGIN = "a network that asks to log in may have answered: run the command again"
+
+
+def _messages() -> list[tuple[Any, type[MtError], str]]:
+    """Errors of the client (types, or a status of the response), our errors, and messages; the first match counts."""
+    from huggingface_hub import errors
+
+    http = _http_library()
+    no_address = (http.InvalidURL, http.UnsupportedProtocol)
+    silent = (http.TimeoutException, http.ConnectError, http.ProxyError)
+    not_a_hub = (errors.FileMetadataError, json.JSONDecodeError)
+    xet = getattr(errors, "XetDownloadError", RuntimeError)
+    offline = "is not downloaded, and HF_HUB_OFFLINE is set; run the command once without it{note}"
+    revision = "has no such revision; use a branch, a tag or a commit of {page}/commits/main"
+    repository = "not found on the hub; check the name ({page}); if it is private, {token}{note}"
+    return [
+        (errors.OfflineModeIsEnabled, InputError, offline),
+        (errors.GatedRepoError, InputError, "its owner gives access on request, at {page}; {token}"),
+        (errors.RevisionNotFoundError, InputError, revision),
+        (errors.RepositoryNotFoundError, InputError, repository),
+        (errors.RemoteEntryNotFoundError, MtError, "one of its files is not there ({text})"),
+        (errors.HFValidationError, InputError, "not an id of the hub, which has the form `owner/name`{note}"),
+        (401, InputError, "the hub refuses the token (HF_TOKEN, or the saved one); use a valid one, or none"),
+        (429, MtError, "{problem}; with a token (HF_TOKEN) it allows more"),
+        (416, MtError, f"a file on the hub has another size than its description; {_LOGIN}"),
+        (errors.HfHubHTTPError, MtError, _AGAIN),
+        (no_address, InputError, "HF_ENDPOINT is not an address such as https://huggingface.co"),
+        (silent, MtError, "{problem}; check the network, and run the command again{note}"),
+        (http.TransportError, MtError, _AGAIN),
+        (not_a_hub, MtError, f"the answer is not that of a hub; {_LOGIN}"),
+        (UnicodeEncodeError, InputError, "HF_TOKEN, or the saved token, has a character that no token has"),
+        (xet, MtError, "the download failed ({text}); run the command again"),
+    ]
+
+
+def hub_error(error: BaseException, kind: Kind, name: str, note: str = "") -> MtError | None:
+    """InputError or MtError for an error of the client, or for its first cause that is known; None if there is none.
+
+    `note` ends messages about a repository that was not found.
+    """
+    from huggingface_hub import get_token
+
+    page = f"{_endpoint()}/{'datasets/' if kind == 'dataset' else ''}{name}"
+    token = "set HF_TOKEN to a token of your account, or run `hf auth login`"
+    if get_token():
+        token = "the account of your token has no access"
+    for cause in _causes(error):
+        for key, error_class, message in _messages():
+            if status_of(cause) == key if isinstance(key, int) else isinstance(cause, key):
+                text = {"problem": problem_of(cause), "text": one_line(cause), "page": page, "token": token}
+                return error_class(f"{kind} {name}: {message.format(note=note, **text)}")
+    return None
+
+
+@contextmanager
+def hub_errors(kind: Kind, name: str, note: str = "") -> Iterator[None]:
+    """Context manager that turns errors of the client into those of `hub_error`; other errors pass."""
+    try:
+        yield
+    except MtError:
+        raise
+    except Exception as error:
+        if (known := hub_error(error, kind, name, note)) is not None:
+            raise known from error
+        raise
+
+
+def network_cause(error: BaseException) -> BaseException:
+    """First cause of an error that is about a response or a connection, or else the error itself."""
+    kind = _http_library().TransportError
+    causes = (cause for cause in _causes(error) if status_of(cause) is not None or isinstance(cause, kind))
+    return next(causes, error)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether another attempt may help: the hub was busy, or a connection was lost.
+
+    A silent hub is not asked again: there may be no network, and the client has repeated a download already.
+    """
+    is_lost = isinstance(error, _http_library().TransportError) and not is_timeout(error)
+    return is_lost or status_of(error) in _BUSY
+
+
+def is_timeout(error: BaseException) -> bool:
+    """Whether there was no connection, or no answer in time."""
+    http = _http_library()
+    return isinstance(error, http.TimeoutException | http.ConnectError | http.ProxyError)
+
+
+def status_of(error: BaseException) -> int | None:
+    """Status of the response that an error is about; None without a response."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def wait_in(response: Any) -> int | None:
+    """Seconds that a response asks to wait: `Retry-After: 30`, or `t` in `RateLimit: "api";r=0;t=30`."""
+    headers = getattr(response, "headers", {})
+    text = f"t={headers.get('retry-after', '')} {headers.get('ratelimit', '')}"
+    match = re.search(r"\bt=(\d+)", text)
+    return int(match[1]) if match else None
+
+
+def problem_of(error: BaseException) -> str:
+    """Reason why a request failed, with the name of the hub."""
+    host = _endpoint().partition("//")[2]
+    status = status_of(error)
+    if status == 429:
+        seconds = wait_in(getattr(error, "response", None))
+        return f"{host} allows no more requests {'for now' if seconds is None else f'for {seconds} s'}"
+    if status is not None:
+        return f"{host} answered with status {status}"
+    proxy = urlsplit(getproxies().get(_endpoint().partition(":")[0], "")).hostname
+    through = f" through the proxy {proxy}" if proxy else ""
+    connection = "no connection to" if is_timeout(error) else "a lost connection to"
+    return f"{connection} {host}{through} ({one_line(error)})"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised for."""
+    seen: list[BaseException] = []
+    while error not in seen:
+        seen.append(error)
+        yield error
+        error = error.__cause__ or error.__context__ or error
+
+
+def _http_library() -> Any:
+    """HTTP library of the client, which depends on its version: `httpx` or `httpx2`."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    base = next(kind for kind in HfHubHTTPError.__mro__[1:] if kind.__name__ == "HTTPError")
+    return sys.modules[base.__module__.partition(".")[0]]
+
+
+def _endpoint() -> str:
+    """Address of the hub, without the name and the password that `HF_ENDPOINT` may have."""
+    from huggingface_hub.constants import ENDPOINT
+
+    scheme, slashes, rest = ENDPOINT.rpartition("//")
+    return f"{scheme}{slashes}{rest.rpartition('@')[2]}"

@@ -1,0 +1,53 @@
+import pytest
+
+from mt_cli.corpus.languages import primary
+from mt_cli.features.orthography import recognition
+from mt_cli.features.orthography.recognition import are_near, language_of_texts, other_language_of_texts
+
+
+def test_the_language_of_real_text_is_recognised_or_unknown_but_never_wrong(texts):
+    languages = {code: language_of_texts(lines) for code, lines in texts.items()}
+    known = {code: language for code, language in languages.items() if language is not None}
+    assert known == {code: primary(code) for code in texts if code != "bod_Tibt"}, "Dzongkha has the script of Tibetan"
+
+
+def test_text_in_the_language_of_its_name_or_in_one_that_is_not_known_is_not_objected_to(texts):
+    for code, lines in texts.items():
+        for language in (code, "aym", "xqz"):
+            assert other_language_of_texts(lines, language) is None, code
+
+
+def test_text_in_another_language_than_its_name_says_is_noticed(texts):
+    by_language = {primary(code): lines for code, lines in texts.items()}
+    for named, real in (("de", "en"), ("en", "it"), ("hau", "en"), ("amh", "fr"), ("fr", "de"), ("he", "ar")):
+        assert other_language_of_texts(by_language[real], named) == real
+
+
+def test_a_language_is_believed_only_if_nearly_all_lines_are_sure_of_it(monkeypatch):
+    class Identifier:
+        labels = ("sw", "rw", "en")
+
+        num_sure = 100
+
+        def classify(self, line):
+            return ("sw" if int(line.split()[1]) < self.num_sure else "und"), 0.9
+
+    monkeypatch.setattr(recognition, "_identifier", Identifier)
+    lines = [f"zyx {number}" for number in range(100)]
+    for number, expected in ((0, None), (79, None), (80, "sw"), (100, "sw")):
+        Identifier.num_sure = number
+        assert language_of_texts(lines) == expected
+        assert other_language_of_texts(lines, "rw") == expected
+    assert language_of_texts(lines[:4]) is None, "too few lines"
+
+
+@pytest.mark.parametrize("lines", [["zyx vut srq pon"] * 30, ["1 2 3"] * 30, ["?"], []])
+def test_text_in_no_language_is_in_none(lines):
+    assert language_of_texts(lines) is None
+
+
+def test_languages_of_one_group_are_not_told_apart():
+    for one, other in (("no", "da"), ("no", "nn"), ("ar", "arz"), ("gn", "gug"), ("id", "ms"), ("hr", "bs")):
+        assert are_near(one, other) and are_near(other, one), (one, other)
+    for one, other in (("en", "de"), ("es", "pt"), ("br", "fr"), ("ay", "qu"), ("wo", "fuv")):
+        assert not are_near(one, other), (one, other)
