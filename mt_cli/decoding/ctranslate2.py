@@ -52,56 +52,46 @@ class CTranslate2Engine:
         self, sources: Sequence[Ids], decoding: DecodingConfig, num_best: int = 1, prefixes: Sequence[Ids] = ()
     ) -> list[list[Hypothesis]]:
         """See `Engine`. Sources with [UNK] in a hypothesis are searched again to get its attention."""
-        found = self._search(sources, decoding, num_best, prefixes)
+        requests = list(zip_longest(sources, prefixes, fillvalue=()))
+        hypotheses = self._search(requests, decoding, num_best)
         if decoding.unk == "copy":
-            rows = [row for row, each in enumerate(found) if any(UNK_ID in hypothesis.ids for hypothesis in each)]
-            prefixes = [prefixes[row] for row in rows] if prefixes else ()
-            again = self._search([sources[row] for row in rows], decoding, num_best, prefixes, with_attention=True)
-            for row, hypotheses in zip(rows, again, strict=True):
-                found[row] = hypotheses
-        return found
+            rows = [
+                row for row, nbest in enumerate(hypotheses) if any(UNK_ID in hypothesis.ids for hypothesis in nbest)
+            ]
+            again = self._search([requests[row] for row in rows], decoding, num_best, with_attention=True)
+            for row, nbest in zip(rows, again, strict=True):
+                hypotheses[row] = nbest
+        return hypotheses
 
     def _search(
-        self,
-        sources: Sequence[Ids],
-        decoding: DecodingConfig,
-        num_best: int,
-        prefixes: Sequence[Ids],
-        with_attention: bool = False,
+        self, requests: Sequence[tuple[Ids, Ids]], decoding: DecodingConfig, num_best: int, with_attention: bool = False
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source.
+        """Hypotheses of each source, which begin with its prefix.
 
-        CTranslate2 has one maximum length for all sources. Those whose translations are longer than their own maximum
+        CTranslate2 has one maximum length for all sources. Sources whose translations are longer than their own maximum
         are searched again with it, so that a translation does not depend on the other sources.
         """
-        limits = [
-            max(max_length(len(ids), decoding), len(prefix), decoding.min_length)
-            for ids, prefix in zip_longest(sources, prefixes, fillvalue=())
-        ]
-        found: list[list[Hypothesis]] = [[] for _ in sources]
-        rows = {max(limits, default=0): list(range(len(sources)))}
-        while rows:
-            limit, places = rows.popitem()
-            given = [prefixes[row] for row in places] if prefixes else ()
-            results = self._limited([sources[row] for row in places], decoding, num_best, given, limit, with_attention)
-            for row, hypotheses in zip(places, results, strict=True):
-                found[row] = hypotheses
-                if limits[row] < min(limit, max(len(each.ids) for each in hypotheses)):
-                    rows.setdefault(limits[row], []).append(row)
-        return found
+        limits = [max(max_length(len(ids), decoding), len(prefix), decoding.min_length) for ids, prefix in requests]
+        hypotheses: list[list[Hypothesis]] = [[] for _ in requests]
+        rows_of_limit = {max(limits): list(range(len(requests)))} if requests else {}
+        while rows_of_limit:
+            limit, rows = rows_of_limit.popitem()
+            results = self._translate([requests[row] for row in rows], decoding, num_best, limit, with_attention)
+            for row, result in zip(rows, results, strict=True):
+                hypotheses[row] = self._hypotheses(result, decoding.length_penalty)
+                if limits[row] < min(limit, max(len(hypothesis.ids) for hypothesis in hypotheses[row])):
+                    rows_of_limit.setdefault(limits[row], []).append(row)
+        return hypotheses
 
-    def _limited(
+    def _translate(
         self,
-        sources: Sequence[Ids],
+        requests: Sequence[tuple[Ids, Ids]],
         decoding: DecodingConfig,
         num_best: int,
-        prefixes: Sequence[Ids],
         limit: int,
         with_attention: bool,
-    ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, of at most `limit` tokens."""
-        if not sources:
-            return []
+    ) -> list[Any]:
+        """Results of the library, with hypotheses of at most `limit` tokens."""
         self._library.set_random_seed(decoding.seed)
         source, target = self._tokenizers
         num_beams = 1 if decoding.sample else max(decoding.beam_size, num_best)
@@ -110,9 +100,9 @@ class CTranslate2Engine:
             "sampling_topp": decoding.top_p or 1.0,
             "sampling_temperature": decoding.temperature,
         }
-        results = self._translator.translate_batch(
-            [source.tokens(ids) for ids in sources],
-            target_prefix=[target.tokens(ids) for ids in prefixes] if prefixes else None,
+        results: list[Any] = self._translator.translate_batch(
+            [source.tokens(ids) for ids, _ in requests],
+            target_prefix=[target.tokens(prefix) for _, prefix in requests] if any(p for _, p in requests) else None,
             max_batch_size=max(1, decoding.batch_tokens // num_beams),
             batch_type="tokens",
             beam_size=num_beams,
@@ -128,17 +118,17 @@ class CTranslate2Engine:
             return_attention=with_attention,
             **(sampling if decoding.sample else {}),
         )
-        return [self._hypotheses(result, decoding.length_penalty) for result in results]
+        return results
 
     def _hypotheses(self, result: Any, length_penalty: float) -> list[Hypothesis]:
-        found = []
+        hypotheses = []
         attentions = result.attention or [None] * len(result.hypotheses)
         for tokens, score, attention in zip(result.hypotheses, result.scores, attentions, strict=True):
             num_tokens = len(tokens) + 1
             our_score = score * num_tokens**length_penalty / penalty(num_tokens, length_penalty)
             weights = None if attention is None else torch.from_numpy(np.array(attention, dtype=np.float32))
-            found.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
-        return sorted(found, key=lambda hypothesis: -hypothesis.score)
+            hypotheses.append(Hypothesis([self._ids[token] for token in tokens], our_score, weights))
+        return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
     def force_decode(self, pairs: Sequence[tuple[Ids, Ids]]) -> list[ForcedDecoding]:
         """See `Engine`; without attention."""

@@ -17,7 +17,7 @@ from mt_cli.errors import DivergenceError
 from mt_cli.evaluation.directions import sampled_rows, score_directions
 from mt_cli.evaluation.texts import Score, Scorer, best_metric_of, metric_id_of, scorer_of
 from mt_cli.evaluation.tokens import score_tokens
-from mt_cli.features.inspection.training_pictures import attention_pictures
+from mt_cli.features.inspection.trace import attention_pictures
 from mt_cli.machine.console import Progress, truncate
 from mt_cli.machine.group import ALONE, Group
 from mt_cli.model.transformer import Transformer

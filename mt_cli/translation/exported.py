@@ -1,4 +1,4 @@
-"""Exported models: `model.json`, the tokenizers beside it, and a translator that runs them by CTranslate2."""
+"""Exported models: `model.json`, the tokenizers beside it, and how CTranslate2 loads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESCRIPTION = "model.json"
 
 
 class Description(BaseModel):
-    """The keys of `model.json`, in their order; no paths or names of corpora are among them."""
+    """Keys of `model.json`, in their order; no paths or names of corpora are among them."""
 
     architecture: str = "encoder-decoder Transformer; names of weights as in mt_cli/model/transformer.py"
     model: dict[str, Any]
@@ -83,7 +83,7 @@ def load_exported(
     """Load what `mt export --format ctranslate2` wrote into the only folder of `paths`.
 
     Raises InputError if ctranslate2 is not installed, the folder has no such model, or precision or checkpoint are
-    given: it has one of each.
+    given: an exported model has one of each.
     """
     if precision != "auto":
         raise InputError("precision: an exported model has its own number format; see mt export --quantization")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from mt_cli.config.loading import load_config
-from mt_cli.features.inspection import training_pictures as pictures
+from mt_cli.features.inspection import trace as pictures
 from mt_cli.reporting import records
 from mt_cli.run import report as reporting
 from mt_cli.run import train as run

@@ -1,4 +1,4 @@
-"""The state of this machine and of the runs here, and their problems. Changes nothing."""
+"""State of this machine and of the runs here, and their problems. Changes nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -22,14 +21,14 @@ from mt_cli.machine.storage import format_bytes, size_of
 
 _MIN_FREE_DISK = 2 * 2**30
 _MIN_MEMORY = 2 * 2**30
+_Kind = Literal["ok", "note", "BAD"]
+"""A note is about something that is not wrong, such as other programs that run; what is BAD needs to be fixed."""
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One line of the examination."""
 
-    kind: Literal["ok", "note", "BAD"]
-    """A note is about something that is not wrong, such as other programs that run; what is BAD needs to be fixed."""
+    kind: _Kind
     subject: str
     text: str
 
@@ -37,11 +36,10 @@ class Finding:
 def examine(directory: Path) -> list[Finding]:
     """Findings about the machine, the disk of `directory` and the runs in it."""
     runs = directory / "runs"
-    machine = (*_versions(), *_devices(), *_processes(), *_threads(), *_memory())
-    return [*machine, *_storage(directory, runs), *_runs(runs)]
+    return [*_versions(), *_devices(), *_processors(idle_cpus()), *_memory(), *_storage(directory, runs), *_runs(runs)]
 
 
-def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: Literal["note", "BAD"] = "BAD") -> Finding:
+def _finding(is_good: bool, subject: str, text: str, advice: str, otherwise: _Kind = "BAD") -> Finding:
     return Finding("ok", subject, text) if is_good else Finding(otherwise, subject, f"{text}; {advice}")
 
 
@@ -49,8 +47,8 @@ def _versions() -> Iterator[Finding]:
     versions = describe_versions()
     python = f"{platform.python_version()} on {platform.platform(terse=True)}"
     yield _finding((3, 11) <= sys.version_info[:2] <= (3, 14), "python", python, "tested with 3.11 to 3.14")
-    listed = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "python")
-    yield Finding("BAD" if "not installed" in versions.values() else "ok", "packages", listed)
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items() if name != "python")
+    yield Finding("BAD" if "not installed" in versions.values() else "ok", "packages", packages)
 
 
 def _devices() -> Iterator[Finding]:
@@ -65,14 +63,6 @@ def _devices() -> Iterator[Finding]:
     if torch.backends.mps.is_available():
         yield Finding("ok", "mps", "available, fp32")
     yield Finding("ok", "cpu", f"{platform.machine()}, {_bf16(torch.device('cpu'))}")
-
-
-def _bf16(device: torch.device) -> str:
-    return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
-
-
-def _processes() -> Iterator[Finding]:
-    num_gpus = torch.cuda.device_count()
     if not torch.distributed.is_available():
         yield Finding("BAD", "processes", "this PyTorch has no torch.distributed, so --devices works with 1 only")
     elif num_gpus > 1:
@@ -81,26 +71,28 @@ def _processes() -> Iterator[Finding]:
         yield _finding(has_nccl, "processes", text, "install a CUDA build, or use one GPU")
 
 
-def _threads() -> Iterator[Finding]:
-    available = num_usable_cpus()
-    used = torch.get_num_threads()
+def _bf16(device: torch.device) -> str:
+    return "bf16 in hardware (precision auto: bf16)" if has_fast_bf16(device) else "no fast bf16 (precision auto: fp32)"
+
+
+def _processors(num_idle: float | None) -> Iterator[Finding]:
+    """Threads and CPUs, of which a mean of `num_idle` are idle, if that is known."""
+    available, used = num_usable_cpus(), torch.get_num_threads()
     advice = "more threads than CPUs slow each other down, set training.num_threads"
     yield _finding(used <= available, "threads", f"{used} of {available} CPUs", advice)
-    idle = idle_cpus()
-    if idle is not None:
-        fewer = max(1, round(idle))
+    if num_idle is not None:
+        num_threads = max(1, round(num_idle))
         advice = "other programs use the rest"
-        if fewer < used:
-            advice += f", and {used} threads would wait for them; set training.num_threads={fewer}"
-        yield _finding(idle > used - 0.5, "CPUs", f"{idle:.1f} of {os.cpu_count()} are idle", advice, "note")
+        if num_threads < used:
+            advice += f", and {used} threads would wait for them; set training.num_threads={num_threads}"
+        yield _finding(num_idle > used - 0.5, "CPUs", f"{num_idle:.1f} of {os.cpu_count()} are idle", advice, "note")
 
 
 def _memory() -> Iterator[Finding]:
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        kilobytes = [int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
-        available = kilobytes[0] * 1024 if kilobytes else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):  # Not Linux.
+        (available,) = (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError):  # Not Linux.
         return
     text = f"{available / 2**30:.1f} of {memory_of(torch.device('cpu')) / 2**30:.1f} GiB available"
     advice = "training takes 1 to 3 GiB and may be slow or be killed: close other programs"
@@ -111,36 +103,34 @@ def _storage(directory: Path, runs: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(directory).free
     text = f"{free / 2**30:.1f} GiB free at {directory}"
     yield _finding(free >= _MIN_FREE_DISK, "disk", text, "checkpoints may not fit")
-    folder = runs if os.path.lexists(runs) else directory
+    folder, cache = runs if os.path.lexists(runs) else directory, runs / ".cache"
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         problem = "cannot be written to" if folder.is_dir() else "is no directory"
         yield Finding("BAD", "directory", f"{folder} {problem}, and runs are kept in ./runs; fix it or go elsewhere")
-    cache = runs / ".cache"
     if cache.is_dir():
         text = f"{format_bytes(size_of([cache]))} of prepared corpora in {cache}"
         yield Finding("ok", "cache", f"{text}; may be deleted, and is made again when needed")
 
 
 def _runs(runs: Path) -> Iterator[Finding]:
-    directories = [RunDirectory(path.parent) for path in sorted(runs.glob("*/checkpoints"))]
-    problems = [_problems_of(run) for run in directories]
+    problems = [_problems(RunDirectory(path.parent)) for path in sorted(runs.glob("*/checkpoints"))]
     if num_good := problems.count([]):
         yield Finding("ok", "runs", f"{num_good} below {runs} can be read")
-    yield from (Finding("BAD", "run", problem) for found in problems for problem in found)
+    yield from (Finding("BAD", "run", problem) for problems_of_run in problems for problem in problems_of_run)
 
 
-def _problems_of(run: RunDirectory) -> list[str]:
+def _problems(run: RunDirectory) -> list[str]:
     """Problems of the files that translating and resuming need; every checkpoint is read to its end."""
-    problems: list[str] = []
+    problems: dict[str, None] = {}
     try:
         run.tokenizers(run.config())
     except MtError as error:
-        problems.append(str(error))
+        problems[str(error)] = None
     for path in dict.fromkeys((run.best_path, run.last_path, *run.state_paths())):
         if os.path.lexists(path):
             try:
                 with open_checkpoint(path) as checkpoint:
                     run.check_frozen_files(checkpoint.state.fingerprints)
             except MtError as error:
-                problems.append(str(error))
-    return list(dict.fromkeys(problems))
+                problems[str(error)] = None
+    return list(problems)

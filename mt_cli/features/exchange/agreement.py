@@ -1,4 +1,4 @@
-"""How far another engine agrees with our own about the same sentences."""
+"""Comparison of an exported model with the run that it was made of, on the same sentences."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from mt_cli.checkpoint.trained import TrainedRun
 from mt_cli.config.sections import DecodingConfig
-from mt_cli.decoding.engine import Engine, Ids
+from mt_cli.decoding.engine import Engine, Ids, TransformerEngine
 from mt_cli.errors import MtError
 from mt_cli.reporting.records import read_samples
 
@@ -16,51 +17,52 @@ _TOLERANCES = {"float32": 1e-3, "float16": 0.02, "bfloat16": 0.1}
 _TOLERANCE_OF_INTEGERS = 0.25
 """Largest mean difference of the log-probabilities of tokens, by number format, in nats."""
 _TIE = 2
-"""Two tokens are a tie if our model gives them log-probabilities that differ by at most so many tolerances."""
-_LEAST_SHARE_OF_INTEGERS = 0.75
-"""Least share of sentences on which an export with integer weights must agree; other exports agree on all."""
+"""Two tokens are a tie if our log-probabilities of them differ by at most this many tolerances."""
+_MIN_SHARE_OF_INTEGERS = 0.75
+"""Share of sentences on which an export with integer weights must agree; other exports must agree on all."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The result of comparing two engines."""
+    """Result of a comparison of two engines by greedy search."""
 
     num_sentences: int
     num_equal: int
-    """Greedy translations that are equal."""
+    """Number of translations that are equal."""
     difference: float
     """Mean absolute difference of the log-probabilities of tokens, in nats."""
     gaps: tuple[float, ...] = ()
-    """For each translation that differs: how much less likely, in nats, our model finds the first other token.
+    """For each translation that differs, how much less likely our model finds the first different token, in nats.
 
-    A negative one is more likely: our search does not allow it."""
+    A negative gap is a likelier token, which our search does not allow."""
 
     def num_ties(self, number_format: str) -> int:
-        """Translations that differ because two tokens were about equally likely."""
+        """Number of translations that differ because two tokens were about equally likely."""
         return sum(abs(gap) <= _TIE * _tolerance(number_format) for gap in self.gaps)
 
     def check(self, output: Path, number_format: str = "float32") -> None:
-        """Raise MtError if an export in this number format computes something else than our model."""
-        tolerance, agreeing = _tolerance(number_format), self.num_equal + self.num_ties(number_format)
+        """Raise MtError if the differences are larger than rounding to this number format explains."""
+        tolerance, num_agreeing = _tolerance(number_format), self.num_equal + self.num_ties(number_format)
+        problem = ""
         if not self.difference <= tolerance:
-            raise MtError(
-                f"{output}: the exported model disagrees with ours: log-probabilities differ by "
-                f"{self.difference:.4f} nats per token, more than {tolerance}; nothing was exported"
+            problem = f"log-probabilities differ by {self.difference:.4f} nats per token, more than {tolerance}"
+        elif num_agreeing < self.num_sentences * (1.0 if number_format in _TOLERANCES else _MIN_SHARE_OF_INTEGERS):
+            problem = (
+                f"{self.num_sentences - num_agreeing} of {self.num_sentences} sentences are translated differently, "
+                f"with tokens whose log-probabilities differ by up to {max(map(abs, self.gaps)):.4f} nats, more than "
+                f"{_TIE * tolerance}"
             )
-        least = 1.0 if number_format in _TOLERANCES else _LEAST_SHARE_OF_INTEGERS
-        if agreeing < least * self.num_sentences:
-            raise MtError(
-                f"{output}: the exported model disagrees with ours: {self.num_sentences - agreeing} of "
-                f"{self.num_sentences} sentences are translated otherwise, with tokens whose log-probabilities differ "
-                f"by up to {max(map(abs, self.gaps)):.4f} nats, more than {_TIE * tolerance}; nothing was exported"
-            )
+        if problem:
+            raise MtError(f"{output}: the exported model disagrees with ours: {problem}; nothing was exported")
 
     def describe(self, number_format: str = "float32") -> str:
-        """How far both agree, for people."""
-        ties, others = self.num_ties(number_format), self.num_sentences - self.num_equal
+        """The result as one line."""
+        num_ties, num_different = self.num_ties(number_format), self.num_sentences - self.num_equal
         parts = [f"{self.num_equal} of {self.num_sentences} sentences are translated as by mt (greedy)"]
-        parts += [f"{ties} otherwise where two tokens are about equally likely"] if ties else []
-        parts += [f"{others - ties} otherwise because of the rounded weights"] if others > ties else []
+        if num_ties:
+            parts.append(f"{num_ties} otherwise where two tokens are about equally likely")
+        if num_different > num_ties:
+            parts.append(f"{num_different - num_ties} otherwise because of the rounded weights")
         return f"{', '.join(parts)}; log-probabilities differ by {self.difference:.1e} nats per token"
 
 
@@ -69,45 +71,55 @@ def _tolerance(number_format: str) -> float:
 
 
 def sample_sentences(run: Path) -> list[str]:
-    """Some sources from the `samples.txt` of a run directory."""
+    """Up to 20 sources from the `samples.txt` of a run directory."""
     samples = []
     with suppress(OSError):
         samples = read_samples(run / "samples.txt")
     return [source for source, *_ in samples[:20]] or ["a b c", "1 2 3"]
 
 
+def check_export(
+    run: TrainedRun, engine: Engine, sentences: Sequence[str], output: Path, number_format: str = "float32"
+) -> Agreement:
+    """Compare an exported model, as `engine`, with its run; raises MtError if they disagree."""
+    sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
+    agreement = compare(TransformerEngine(run.model), engine, sources, run.config.decoding)
+    agreement.check(output, number_format)
+    return agreement
+
+
 def compare(ours: Engine, theirs: Engine, sources: Sequence[Ids], decoding: DecodingConfig) -> Agreement:
-    """Compare greedy translations of two engines, and the log-probabilities that both give to ours."""
+    """Compare greedy translations of two engines, and the log-probabilities that they give to ours."""
     greedy = DecodingConfig(beam_size=1, unk="avoid", max_length_ratio=decoding.max_length_ratio)
-    expected, found = ([best.ids for (best,) in engine.search(sources, greedy)] for engine in (ours, theirs))
-    pairs = list(zip(sources, expected, strict=True))
+    our_ids, their_ids = ([best.ids for (best,) in engine.search(sources, greedy)] for engine in (ours, theirs))
+    pairs = list(zip(sources, our_ids, strict=True))
     differences = [
-        abs(log_prob - other)
-        for reading, their_reading in zip(ours.force_decode(pairs), theirs.force_decode(pairs), strict=True)
-        for log_prob, other in zip(reading.log_probs, their_reading.log_probs, strict=True)
+        abs(our_log_prob - their_log_prob)
+        for our_reading, their_reading in zip(ours.force_decode(pairs), theirs.force_decode(pairs), strict=True)
+        for our_log_prob, their_log_prob in zip(our_reading.log_probs, their_reading.log_probs, strict=True)
     ]
-    changed = [
-        (source, one, other)
-        for source, one, other in zip(sources, expected, found, strict=True)
-        if list(one) != list(other)
+    different = [
+        (source, list(first), list(second))
+        for source, first, second in zip(sources, our_ids, their_ids, strict=True)
+        if list(first) != list(second)
     ]
-    return Agreement(
-        len(sources), len(sources) - len(changed), sum(differences) / max(1, len(differences)), _gaps(ours, changed)
-    )
+    mean = sum(differences) / max(1, len(differences))
+    return Agreement(len(sources), len(sources) - len(different), mean, _gaps(ours, different))
 
 
-def _gaps(engine: Engine, changed: Sequence[tuple[Ids, Ids, Ids]]) -> tuple[float, ...]:
-    """For each source with two translations: how much less likely the first token of the second that differs is.
+def _gaps(engine: Engine, different: Sequence[tuple[Ids, list[int], list[int]]]) -> tuple[float, ...]:
+    """For a source with two translations, the difference of the log-probabilities of the first tokens that differ.
 
-    In nats, by the engine; both have the same tokens before. The end of a translation is a token, too.
+    The tokens before are equal. The end of a translation counts as a token.
     """
-    ours, theirs = (
-        engine.force_decode([(source, each[side]) for source, *each in changed]) if changed else [] for side in (0, 1)
-    )
+    if not different:
+        return ()
+    first_readings = engine.force_decode([(source, first) for source, first, _ in different])
+    second_readings = engine.force_decode([(source, second) for source, _, second in different])
     gaps = []
-    for (_, one, other), reading, their_reading in zip(changed, ours, theirs, strict=True):
-        place = next(
-            (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
-        )
-        gaps.append(reading.log_probs[place] - their_reading.log_probs[place])
+    for (_, first, second), first_reading, second_reading in zip(
+        different, first_readings, second_readings, strict=True
+    ):
+        num_equal = next(n for n in range(len(first) + 1) if first[n : n + 1] != second[n : n + 1])
+        gaps.append(first_reading.log_probs[num_equal] - second_reading.log_probs[num_equal])
     return tuple(gaps)

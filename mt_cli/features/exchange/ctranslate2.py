@@ -4,39 +4,117 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
 
 from mt_cli.checkpoint.trained import TrainedRun
+from mt_cli.config.sections import ModelConfig
 from mt_cli.decoding.ctranslate2 import CTranslate2Engine, import_ctranslate2
-from mt_cli.decoding.engine import TransformerEngine
 from mt_cli.errors import InputError
-from mt_cli.features.exchange.agreement import Agreement, compare
-from mt_cli.features.exchange.specification import specification
+from mt_cli.features.exchange.agreement import Agreement, check_export
+from mt_cli.features.exchange.names import LAYER
 from mt_cli.machine.storage import new_folder
+from mt_cli.model.positions import LearnedPositions, sinusoids
+from mt_cli.tokenizer.special import EOS, SOS, UNK
 from mt_cli.translation.exported import describe
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16")
-_MAX_POSITIONS = 2**16
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+_MIN_POSITIONS, _MAX_POSITIONS = 1024, 2**16
 
 
 def export_ctranslate2(run: TrainedRun, output: Path, quantization: str, sentences: Sequence[str]) -> Agreement:
     """Write a CTranslate2 model into the new folder `output` and compare it with the run on the sentences.
 
     Raises InputError if ctranslate2 is not installed, or the folder exists or cannot be made. Raises MtError if the
-    engines disagree or the folder cannot be written; nothing of it remains.
+    engines disagree or the folder cannot be written; nothing is left in it then.
     """
     ctranslate2 = import_ctranslate2()
     if quantization not in QUANTIZATIONS:
         raise InputError(f"--quantization {quantization}: use one of {', '.join(QUANTIZATIONS)}")
-    decoding, max_tokens = run.config.decoding, run.config.corpus.max_tokens
-    num_positions = int(min(max_tokens * max(1.0, decoding.max_length_ratio), _MAX_POSITIONS)) + 12
-    spec = specification(ctranslate2.specs, run.model, run.tokenizers, num_positions)
+    spec = _specification(ctranslate2.specs, run)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
     with new_folder(output) as folder:
         spec.save(str(folder))
         describe(run, folder)
-        sources = [ids[: run.max_tokens] for ids in run.tokenizers[0].encode(sentences) if ids]
         engine = CTranslate2Engine(ctranslate2, folder, run.tokenizers, "cpu", is_strict=True)
-        agreement = compare(TransformerEngine(run.model), engine, sources, decoding)
-        agreement.check(output, quantization)
-    return agreement
+        return check_export(run, engine, sentences, output, quantization)
+
+
+def _specification(specs: Any, run: TrainedRun) -> Any:
+    """CTranslate2's specification of the model of a run, with its weights and vocabularies."""
+    config, model = run.config.model, run.model
+    options = _options(specs, config)
+    encoder = specs.TransformerEncoderSpec(config.num_encoder_layers, **options)
+    decoder = specs.TransformerDecoderSpec(config.num_decoder_layers, **options)
+    spec = specs.TransformerSpec(encoder, decoder)
+    # The library has one argument for pre-norm and the norm at the end, which are separate options here.
+    encoder.pre_norm = decoder.pre_norm = config.norm_order == "pre"
+    longest = run.config.corpus.max_tokens * max(1.0, run.config.decoding.max_length_ratio)
+    positions = sinusoids(max(_MIN_POSITIONS, int(min(longest, _MAX_POSITIONS)) + 12), config.d_model)
+    for stack, table, embedding, layers, norm in (
+        (encoder, encoder.embeddings[0], model.source_embedding, model.encoder, model.encoder_norm),
+        (decoder, decoder.embeddings, model.target_embedding, model.decoder, model.decoder_norm),
+    ):
+        table.weight, stack.scale_embeddings = _array(embedding.table.weight), True
+        if embedding.positions is not None:
+            is_learned = isinstance(embedding.positions, LearnedPositions)
+            stack.position_encodings.encodings = _array(embedding.positions.weight if is_learned else positions)
+        for layer_spec, layer in zip(stack.layer, layers, strict=True):
+            _fill_layer(layer_spec, layer)
+        if config.ends_in_norm:
+            _fill(stack.layer_norm, norm)
+    _fill(decoder.projection, model.projection)
+    source, target = run.tokenizers
+    spec.register_source_vocabulary(source.tokens(range(source.vocab_size)))
+    spec.register_target_vocabulary(target.tokens(range(target.vocab_size)))
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, SOS, EOS
+    spec.config.decoder_start_token, spec.config.add_source_eos = SOS, True
+    return spec
+
+
+def _options(specs: Any, config: ModelConfig) -> dict[str, Any]:
+    """Options of both stacks."""
+    return {
+        "num_heads": config.num_heads,
+        "pre_norm": config.ends_in_norm,
+        "activation": getattr(specs.Activation, _ACTIVATIONS[config.activation]),
+        "ffn_glu": config.activation == "swiglu",
+        **({"rotary_dim": config.d_head, "rotary_interleave": True} if config.positions == "rotary" else {}),
+    }
+
+
+def _fill_layer(spec: Any, layer: nn.Module) -> None:
+    """Copy the weights of a layer into its specification; linear maps that the library fuses are concatenated."""
+    modules = dict(layer.named_modules())
+    fused: dict[str, list[Any]] = {}
+    for names in LAYER:
+        if names.ours in modules:
+            fused.setdefault(names.ctranslate2, []).append(modules[names.ours])
+    for path, members in fused.items():
+        target = spec
+        for part in path.split("."):
+            target = target[int(part)] if part.isdigit() else getattr(target, part)
+        _fill(target, *members)
+    if hasattr(spec.ffn, "linear_0_noact"):  # Ours has the gate and the value in one map.
+        for kind in ("weight", "bias"):
+            gate, value = np.split(getattr(spec.ffn.linear_0, kind), 2)
+            setattr(spec.ffn.linear_0, kind, gate.copy())
+            setattr(spec.ffn.linear_0_noact, kind, value.copy())
+
+
+def _fill(spec: Any, *modules: Any) -> None:
+    """Copy the weights of a norm, or of one or several linear maps."""
+    weight, bias = ("gamma", "beta") if isinstance(modules[0], nn.LayerNorm) else ("weight", "bias")
+    setattr(spec, weight, _array(torch.cat([module.weight for module in modules])))
+    if modules[0].bias is not None:
+        setattr(spec, bias, _array(torch.cat([module.bias for module in modules])))
+
+
+def _array(weight: Any) -> Any:
+    """A copy in fp32, because quantisation works in place."""
+    return weight.detach().float().cpu().contiguous().clone().numpy()

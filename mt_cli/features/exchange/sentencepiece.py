@@ -1,10 +1,10 @@
-"""Reads SentencePiece models as tokenizers, and writes tokenizers as such models. Does not know translation models."""
+"""SentencePiece models read as tokenizers, and tokenizers written as such models."""
 
 from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -17,14 +17,7 @@ from mt_cli.machine.storage import read_regular, reading
 from mt_cli.tokenizer.spacing import sentencepiece_backend
 from mt_cli.tokenizer.special import ABSENT, SPECIAL_TOKENS, UNK, UNK_ID
 from mt_cli.tokenizer.tokenizer import Tokenizer
-from mt_cli.tokenizer.trust import (
-    MAX_PIECE_BYTES,
-    MAX_PIECE_CHARACTERS,
-    check_charsmap,
-    check_entries,
-    check_merges,
-    no_panic,
-)
+from mt_cli.tokenizer.trust import check_charsmap, check_entries, check_merges, no_panic
 
 _MAX_FILE_BYTES = 2**24
 _UNIGRAM, _BPE = 1, 2
@@ -38,13 +31,13 @@ class Pieces:
 
     is_bpe: bool
     scores: Mapping[str, float]
-    """The pieces that text is split into; of equal scores (bpe), the first one is merged first."""
+    """Pieces that text is split into; of equal scores (bpe), the first one is merged first."""
     charsmap: bytes
     adds_prefix: bool
     strips_spaces: bool
 
 
-def import_sentencepiece() -> Any:
+def _import_sentencepiece() -> Any:
     """The package's description of model files; raises InputError if it is not installed."""
     try:
         from sentencepiece import sentencepiece_model_pb2
@@ -54,8 +47,8 @@ def import_sentencepiece() -> Any:
 
 
 def read_pieces(path: Path) -> Pieces:
-    """The model in a file; raises InputError if it cannot be read or is of a kind that has no equal here."""
-    library = import_sentencepiece()
+    """The model in a file; raises InputError if it cannot be read or no tokenizer can do the same."""
+    library = _import_sentencepiece()
     with reading(path):
         content = read_regular(path, _MAX_FILE_BYTES)
     proto = library.ModelProto()
@@ -71,15 +64,6 @@ def read_pieces(path: Path) -> Pieces:
         (trainer.model_type not in (_UNIGRAM, _BPE), "neither a unigram nor a bpe model"),
         (_BYTE in kinds, "it falls back to bytes"),
         (_USER_DEFINED in kinds, "it has user-defined symbols"),
-        (
-            any(len(piece.piece) > MAX_PIECE_CHARACTERS for piece in proto.pieces),
-            f"a piece of more than {MAX_PIECE_CHARACTERS} characters",
-        ),
-        (
-            sum(len(piece.piece.encode("utf-8")) for piece in proto.pieces) > MAX_PIECE_BYTES,
-            f"pieces of more than {MAX_PIECE_BYTES:,} bytes together",
-        ),
-        (any(piece.piece in SPECIAL_TOKENS for piece in proto.pieces), "a piece is called as a special token of mt"),
         (trainer.treat_whitespace_as_suffix, "it treats spaces as suffixes"),
         (not normalizer.escape_whitespaces, "it does not escape spaces"),
     ):
@@ -94,20 +78,19 @@ def read_pieces(path: Path) -> Pieces:
     )
 
 
-def missing_pieces(sides: Sequence[Pieces], entries: Sequence[str]) -> list[str]:
-    """The pieces that a vocabulary has no entries for, each once, in order: they are unknown tokens."""
-    known = set(entries)
-    return list(dict.fromkeys(piece for side in sides for piece in side.scores if piece not in known))
+def missing_pieces(sides: Sequence[Pieces], entries: Collection[str]) -> list[str]:
+    """Pieces that a vocabulary lacks, in order and without repetition: they are unknown tokens."""
+    return list(dict.fromkeys(piece for side in sides for piece in side.scores if piece not in entries))
 
 
 def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = ()) -> Tokenizer:
     """A tokenizer that splits text as a SentencePiece model does; id 4 + n is entry n.
 
     The special tokens of `mt` have the ids 0 to 3. Entries that are no pieces of the model can only be decoded.
+    Raises InputError if the model is damaged, or too large for the library.
     """
-    known = pieces.scores
-    names = [each if each in known or each in tags else ABSENT + each for each in entries]
-    vocab = [*SPECIAL_TOKENS, *names]
+    scores = pieces.scores
+    vocab = [*SPECIAL_TOKENS, *(entry if entry in scores or entry in tags else ABSENT + entry for entry in entries)]
     model: Any
     try:
         check_entries(vocab, is_unigram=True)
@@ -116,10 +99,9 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
         with no_panic():
             if pieces.is_bpe:
                 ids = {name: index for index, name in enumerate(vocab)}
-                model = models.BPE(ids, _merges(known), unk_token=UNK, fuse_unk=True)
+                model = models.BPE(ids, _merges(scores), unk_token=UNK, fuse_unk=True)
             else:
-                scored = [(name, known.get(name, _LOWEST_SCORE)) for name in vocab]
-                model = models.Unigram(scored, unk_id=UNK_ID)
+                model = models.Unigram([(name, scores.get(name, _LOWEST_SCORE)) for name in vocab], unk_id=UNK_ID)
             backend = sentencepiece_backend(model, pieces.charsmap, pieces.adds_prefix, pieces.strips_spaces)
             return Tokenizer(backend, tags)
     except Exception as error:  # The library raises nothing more specific.
@@ -127,37 +109,37 @@ def tokenizer_of(pieces: Pieces, entries: Sequence[str], tags: Sequence[str] = (
 
 
 def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The merges of bpe pieces: all pairs of pieces that are a piece together, the best piece first.
+    """Merges of bpe pieces: all pairs of pieces that are a piece together, the best piece first.
 
     Raises ValueError if there are too many: pieces of 1, 2, 3 ... n equal letters have n^2 / 2.
     """
     ranks = {piece: rank for rank, piece in enumerate(sorted(scores, key=lambda piece: -scores[piece]))}
-    found, num_characters = [], 0
+    ranked, num_characters = [], 0
     for piece in scores:
         cuts = [cut for cut in range(1, len(piece)) if piece[:cut] in ranks and piece[cut:] in ranks]
-        found += [(ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut) for cut in cuts]
+        ranked += [(ranks[piece], ranks[piece[:cut]], ranks[piece[cut:]], piece, cut) for cut in cuts]
         num_characters += len(cuts) * len(piece)
         check_merges(num_characters)
-    return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(found)]
+    return [(piece[:cut], piece[cut:]) for *_, piece, cut in sorted(ranked)]
 
 
 def entry_names(tokenizer: Tokenizer) -> list[str]:
-    """The entries of an imported tokenizer from id 4 on, as they were called."""
+    """Original names of the entries of an imported tokenizer from id 4 on."""
     return [token.removeprefix(ABSENT) for token in tokenizer.tokens(range(len(SPECIAL_TOKENS), tokenizer.vocab_size))]
 
 
 def model_file(tokenizer: Tokenizer) -> bytes:
-    """The content of a SentencePiece model that splits text as an imported tokenizer does: `tokenizer_of` inverted."""
-    library = import_sentencepiece()
+    """Content of a SentencePiece model that splits text as an imported tokenizer: the inverse of `tokenizer_of`."""
     state = json.loads(tokenizer.to_json())
-    is_bpe = state["model"]["type"] == "BPE"
-    proto = library.ModelProto()
+    model, steps = state["model"], state["normalizer"]["normalizers"]
+    is_bpe = model["type"] == "BPE"
+    proto = _import_sentencepiece().ModelProto()
     proto.trainer_spec.model_type = _BPE if is_bpe else _UNIGRAM
     proto.pieces.add(piece="<unk>", score=0.0, type=_UNKNOWN)
-    for piece, score in _ranked(state["model"]) if is_bpe else state["model"]["vocab"]:
+    for piece, score in _ranked(model) if is_bpe else model["vocab"]:
         if piece not in SPECIAL_TOKENS and not piece.startswith(ABSENT):
             proto.pieces.add(piece=piece, score=score, type=_NORMAL)
-    normalizer, steps = proto.normalizer_spec, state["normalizer"]["normalizers"]
+    normalizer = proto.normalizer_spec
     normalizer.name = "imported"
     normalizer.add_dummy_prefix = state["pre_tokenizer"]["prepend_scheme"] == "always"
     normalizer.remove_extra_whitespaces = any(step["type"] == "Strip" for step in steps)
@@ -167,7 +149,7 @@ def model_file(tokenizer: Tokenizer) -> bytes:
 
 
 def _ranked(model: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The pieces of a bpe model with their scores: minus the rank of the first merge that makes them."""
-    merged = list(dict.fromkeys("".join(pair) for pair in model["merges"]))
-    names = [*merged, *(name for name in model["vocab"] if name not in set(merged))]
-    return [(name, -float(rank)) for rank, name in enumerate(names)]
+    """Pieces of a bpe model with their scores: minus the rank of the first merge that makes them."""
+    merged = dict.fromkeys("".join(pair) for pair in model["merges"])
+    pieces = [*merged, *(name for name in model["vocab"] if name not in merged)]
+    return [(piece, -float(rank)) for rank, piece in enumerate(pieces)]

@@ -1,15 +1,17 @@
-"""Attention, positions and norms, drawn by matplotlib. Does not know where their tensors come from."""
+"""Pictures of attention, positions, norms and metrics, drawn by matplotlib."""
 
 from __future__ import annotations
 
 import logging
 import unicodedata
 import warnings
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +25,21 @@ Titles = Sequence[Sequence[str]]
 _DEFAULT_FONT = "DejaVu Sans"
 _MAX_PIXELS = 12_000
 _CELL_INCHES = (0.13, 0.32)
+_MAX_POINTS, _MAX_MARKERS = 400, 60
 _JOINER = "￭"
 # An SVG keeps text as text, and the same content gives the same file.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "mt", "text.parse_math": False}
+_GREY = "#7b8494"  # Legible on white and on black.
+
+
+class Curve(NamedTuple):
+    """One line of a chart."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    """Steps and values, in the order of steps; at least one."""
+    colour: str
+    is_dashed: bool = False
 
 
 def save_attention(
@@ -72,6 +86,26 @@ def save_norms(norms: dict[str, Tensor], path: Path) -> None:
         axes.legend(frameon=False, markerscale=6)
         axes.spines[["top", "right"]].set_visible(False)
         _save(figure, path)
+
+
+def line_chart(curves: Sequence[Curve]) -> str:
+    """Address of an SVG picture of curves, `data:...`, for a page with a background of any colour."""
+    from matplotlib.ticker import EngFormatter
+
+    content = BytesIO()
+    with _figure((4.6, 2.3), layout="constrained") as figure:
+        axes = figure.subplots()
+        for curve in curves:
+            every = -(-len(curve.points) // _MAX_POINTS)
+            steps, values = zip(*curve.points[::-1][::every], strict=True)
+            marker = "o" if len(curve.points) <= _MAX_MARKERS else None
+            axes.plot(steps, values, color=curve.colour, ls="--" if curve.is_dashed else "-", marker=marker, ms=2.5)
+        axes.tick_params(color=_GREY, labelcolor=_GREY, labelsize=8)
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axes.grid(axis="y", color=_GREY, alpha=0.4)
+        axes.spines[:].set_visible(False)
+        figure.savefig(content, format="svg", transparent=True, metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{b64encode(content.getvalue()).decode('ascii')}"
 
 
 def font_note(tokens: Iterable[str]) -> str | None:
@@ -133,7 +167,7 @@ def _heat_map(figure: Any, values: NDArray[Any], box: Sequence[float]) -> Any:
 
 def _label_inches(tokens: Tokens, size: float) -> float:
     """Space for tokens of this font size; East Asian characters are twice as wide."""
-    widths = (sum(1 + (unicodedata.east_asian_width(each) in "WF") for each in token) for token in tokens)
+    widths = (sum(1 + (unicodedata.east_asian_width(character) in "WF") for character in token) for token in tokens)
     return 0.15 + 0.62 * size / 72 * max(widths, default=0)
 
 
@@ -161,7 +195,7 @@ def _save(figure: Any, path: Path) -> None:
 
 @cache
 def _font_of(character: str) -> str | None:
-    """The family of the first installed font that has a character, the default font before others."""
+    """Family of the first installed font that has a character, the default font before others."""
     from matplotlib import font_manager
 
     if not character.isprintable() or unicodedata.category(character) in ("Mn", "Cf", "Co"):

@@ -1,11 +1,11 @@
-"""What the page shows: charts, samples, attention, differences. The markup is in `page.html` and `style.css`."""
+"""Content of a report page: charts, samples, attention, differences. The markup is in `page.html` and `style.css`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, Template
 
@@ -13,8 +13,7 @@ from mt_cli.config.loading import differences
 from mt_cli.config.writing import on_one_line
 from mt_cli.errors import MtError
 from mt_cli.evaluation.texts import LOWER_IS_BETTER, METRICS
-from mt_cli.features.inspection.figures import shown_token
-from mt_cli.features.inspection.line_charts import Chart, Curve, short_number
+from mt_cli.features.inspection.figures import Curve, line_chart, shown_token
 from mt_cli.features.inspection.trace import trace_translation
 from mt_cli.machine.console import clock
 from mt_cli.reporting.report import RunSummary, notes_on_comparison
@@ -29,21 +28,33 @@ _CHARTS = {
     "Norm of the gradient before clipping": ("train/grad_norm",),
     "Target tokens a second: higher is faster": ("train/tokens_per_second",),
 }
-_NUM_COLOURS = 6
+_COLOURS = ("#3b82c4", "#d9622b", "#2f9e5b", "#8b6cf0", "#b08414", "#1596b0")
 _NUM_HEAT_MAPS = 2
 _MAX_TOKENS = 40
 
 
+class _Chart(NamedTuple):
+    """Curves with a title and the address of their picture."""
+
+    title: str
+    curves: list[Curve]
+    picture: str
+
+
 def page_of(runs: Sequence[RunSummary], translator: Translator | None) -> str:
-    """The page of the first run, compared with the others; its translator, if given, draws attention."""
+    """HTML page of the first run, compared with the others; a translator of the first run draws its attention."""
     first, *others = runs
+    changed_options = []
+    for run in others:
+        changes = differences(first.config, run.config).items()
+        changed_options.append((run, {key: list(map(on_one_line, values)) for key, values in changes}))
     page = _template().render(
         runs=runs,
         charts=list(_charts(runs)),
         samples=_samples(runs),
         heat_maps=islice(_heat_maps(first, translator), _NUM_HEAT_MAPS) if translator else (),
         notes=notes_on_comparison([run.report for run in runs]) if others else [],
-        changed_options=[(other, _shown(differences(first.config, other.config))) for other in others],
+        changed_options=changed_options,
         environments=_environments(runs),
     )
     return page.encode("utf-8", "backslashreplace").decode("utf-8")  # Names need not be UTF-8.
@@ -54,32 +65,26 @@ def better_values(metric: str) -> str:
     return "lower" if metric in LOWER_IS_BETTER else "higher"
 
 
-def _shown(differences: Mapping[str, tuple[Any, Any]]) -> dict[str, list[str]]:
-    """The values as they stand in a config."""
-    return {key: [on_one_line(value) for value in values] for key, values in differences.items()}
-
-
 @cache
 def _template() -> Template:
     loader = PackageLoader("mt_cli.features.inspection", "")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    names = {"labels": METRICS, "better": better_values, "clock": clock, "short": short_number}
-    return environment.get_template("page.html", globals=names)
+    return environment.get_template("page.html", globals={"labels": METRICS, "better": better_values, "clock": clock})
 
 
-def _charts(runs: Sequence[RunSummary]) -> Iterator[Chart]:
+def _charts(runs: Sequence[RunSummary]) -> Iterator[_Chart]:
+    """Charts of the metrics that a run has. One run has a colour for each metric; of several, each has one colour."""
     is_alone = len(runs) == 1
     for title, tags in _CHARTS.items():
         curves = []
         for number, run in enumerate(runs):
             for place, tag in enumerate(tags):
-                label = " ".join([run.name] * (not is_alone) + [tag] * (len(tags) > 1 or is_alone))
-                # A single run has a colour for each curve; of several runs, each has one colour.
-                colour = (place if is_alone else number) % _NUM_COLOURS
-                points = [(row["step"], row[tag]) for row in run.rows if tag in row]
-                curves.append(Curve(label, points, colour, not is_alone and place == 0 and len(tags) > 1))
-        if curves := [curve for curve in curves if curve.points]:
-            yield Chart(title, curves)
+                name = tag if is_alone else f"{run.name} {tag}" if len(tags) > 1 else run.name
+                colour = _COLOURS[(place if is_alone else number) % len(_COLOURS)]
+                if points := [(row["step"], row[tag]) for row in run.rows if tag in row]:
+                    curves.append(Curve(name, points, colour, not is_alone and place == 0 and len(tags) > 1))
+        if curves:
+            yield _Chart(title, curves, line_chart(curves))
 
 
 def _samples(runs: Sequence[RunSummary]) -> Iterable[dict[str, str]]:
@@ -99,8 +104,8 @@ def _heat_maps(run: RunSummary, translator: Translator) -> Iterator[dict[str, An
             continue
         sides = {"source_tokens": trace.source_tokens, "target_tokens": trace.output_tokens}
         if max(map(len, sides.values())) <= _MAX_TOKENS:
-            tokens = {side: list(map(shown_token, some)) for side, some in sides.items()}
-            yield {**tokens, "weights": trace.mean_cross_attention.tolist()}
+            shown = {side: list(map(shown_token, tokens)) for side, tokens in sides.items()}
+            yield {**shown, "weights": trace.mean_cross_attention.tolist()}
 
 
 def _environments(runs: Sequence[RunSummary]) -> dict[str, list[Any]]:

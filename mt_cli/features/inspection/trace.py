@@ -1,4 +1,4 @@
-"""The inside of a model, as tables and picture files: parameters, what heads attend to, how tokens are chosen."""
+"""Tables and pictures of a model: its parameters, the attention of its heads, and how it chooses tokens."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mt_cli.batching.batches import pad
 from mt_cli.errors import InputError
-from mt_cli.features.inspection.figures import save_attention, save_norms, save_positions
+from mt_cli.features.inspection.figures import attention_pixels, save_attention, save_norms, save_positions
 from mt_cli.model.positions import LearnedPositions, sinusoids
 from mt_cli.model.transformer import Transformer
+from mt_cli.reporting.records import Sample
 from mt_cli.tokenizer.special import BYTES, EOS, EOS_ID, SOS, SOS_ID, SPECIAL_TOKENS
 from mt_cli.tokenizer.tokenizer import Tokenizer
 from mt_cli.translation.translator import Translator
@@ -22,6 +25,7 @@ from mt_cli.translation.translator import Translator
 KINDS = ("encoder self-attention", "decoder self-attention", "cross-attention")  # As in `AttentionWeights`.
 _DEFAULT_NUM_POSITIONS = 100
 _NUM_RUNNERS_UP = 3
+_MAX_TOKENS_IN_TRAINING = 60
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Choice:
     token: str
     probability: float
     runners_up: list[tuple[str, float]]
-    """The likeliest other tokens with their probabilities, best first."""
+    """The likeliest tokens beside the chosen one with their probabilities, best first."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Trace:
 def trace_translation(translator: Translator, sentence: str, tag: str | None = None) -> Trace:
     """Translate a sentence greedily and record every choice and all attention; `tag` as in `Translator.translate`.
 
-    Raises InputError if it is empty, or longer than the model was trained for.
+    Raises InputError if the sentence is empty, or longer than the model was trained for.
     """
     model = translator.model
     source, target = translator.source_tokenizer, translator.target_tokenizer
@@ -85,8 +89,8 @@ def trace_translation(translator: Translator, sentence: str, tag: str | None = N
 def _choice(tokenizer: Tokenizer, probabilities_V: Tensor, chosen: int) -> Choice:
     values, indices = probabilities_V.topk(min(_NUM_RUNNERS_UP + 1, len(probabilities_V)))
     likeliest = zip(tokenizer.tokens(indices.tolist()), values.tolist(), indices.tolist(), strict=True)
-    others = [(token, probability) for token, probability, index in likeliest if index != chosen]
-    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), others[:_NUM_RUNNERS_UP])
+    runners_up = [(token, probability) for token, probability, index in likeliest if index != chosen]
+    return Choice(tokenizer.tokens([chosen])[0], float(probabilities_V[chosen]), runners_up[:_NUM_RUNNERS_UP])
 
 
 def parameter_table(model: Transformer) -> list[str]:
@@ -113,47 +117,55 @@ def choice_table(trace: Trace) -> Iterator[str]:
     width = max(len(choice.token) for choice in trace.choices) + 2
     yield f"{'step':>4}  {'token':<{width}}{'probability':>11}   runners-up"
     for step, choice in enumerate(trace.choices, start=1):
-        others = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.runners_up)
-        yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {others}"
+        runners_up = "   ".join(f"{token} {probability:.3f}" for token, probability in choice.runners_up)
+        yield f"{step:>4}  {choice.token:<{width}}{choice.probability:>11.3f}   {runners_up}"
 
 
 def draw_model(translator: Translator, folder: Path, suffix: str, num_positions: int | None = None) -> list[Path]:
     """Draw the norms of the embeddings and the positional encoding that is added to them, if there is one.
 
-    Without `num_positions`, 100 are drawn, or all learned ones if there are fewer. Raises InputError if the model has
-    fewer than `num_positions`, or a picture cannot be written.
+    Raises InputError if the model has fewer than `num_positions`, or a picture cannot be written.
     """
-    model = translator.model
-    embedding = model.source_embedding
-    if embedding.positions is None:
-        table = None
-        if num_positions is not None:
-            raise InputError(
-                f"{num_positions} positions: this model adds no encoding of positions; leave --positions out"
-            )
-    elif isinstance(embedding.positions, LearnedPositions):
-        table = embedding.positions.weight.detach()[: num_positions or _DEFAULT_NUM_POSITIONS]
-        if num_positions is not None and len(table) < num_positions:
-            raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
-    else:
-        table = sinusoids(num_positions or _DEFAULT_NUM_POSITIONS, model.config.d_model)
-    source, target = embedding.table.weight, model.target_embedding.table.weight
-    norms = {"source": _norms_of_text(source, translator.source_tokenizer, translator.tags)}
-    if source is target:
-        norms = {"source and target": norms["source"]}
-    else:
-        norms["target"] = _norms_of_text(target, translator.target_tokenizer, ())
-    paths = []
-    if table is not None:
+    model, paths = translator.model, []
+    if (table := position_table(model, num_positions)) is not None:
         paths.append(folder / f"positions.{suffix}")
         save_positions(table, paths[-1])
     paths.append(folder / f"embeddings.{suffix}")
-    save_norms(norms, paths[-1])
+    save_norms(embedding_norms(translator), paths[-1])
     return paths
 
 
+def position_table(model: Transformer, num_positions: int | None = None) -> Tensor | None:
+    """Positional encodings that are added to embeddings, P x D; None if only attention knows positions.
+
+    P is 100 by default, or the number of learned positions if there are fewer. Raises InputError if the model has fewer
+    than `num_positions`.
+    """
+    positions = model.source_embedding.positions
+    if positions is None and num_positions is not None:
+        raise InputError(f"{num_positions} positions: this model adds no encoding of positions; leave --positions out")
+    if positions is None:
+        return None
+    if not isinstance(positions, LearnedPositions):
+        return sinusoids(num_positions or _DEFAULT_NUM_POSITIONS, model.config.d_model)
+    table = positions.weight.detach()[: num_positions or _DEFAULT_NUM_POSITIONS]
+    if num_positions is not None and len(table) < num_positions:
+        raise InputError(f"{num_positions} positions: this model has learned {len(table)}; ask for no more")
+    return table
+
+
+def embedding_norms(translator: Translator) -> dict[str, Tensor]:
+    """Norms of the embeddings of words, characters and their parts, by side; not of special tokens, tags and bytes."""
+    source, target = (
+        side.table.weight for side in (translator.model.source_embedding, translator.model.target_embedding)
+    )
+    source_norms = _norms_of_text(source, translator.source_tokenizer, translator.tags)
+    if source is target:
+        return {"source and target": source_norms}
+    return {"source": source_norms, "target": _norms_of_text(target, translator.target_tokenizer, ())}
+
+
 def _norms_of_text(table_VD: Tensor, tokenizer: Tokenizer, tags: Sequence[str]) -> Tensor:
-    """The norms of the embeddings of words, characters and their parts; not of special tokens, tags and bytes."""
     fixed = {*SPECIAL_TOKENS, *BYTES, *tags}
     kept = [index for index, token in enumerate(tokenizer.tokens(range(len(table_VD)))) if token not in fixed]
     norms: Tensor = table_VD.detach().float().norm(dim=1)[kept]
@@ -178,3 +190,20 @@ def draw_attention(trace: Trace, folder: Path, suffix: str) -> list[Path]:
     paths.append(folder / f"cross_attention_mean.{suffix}")
     save_attention(trace.mean_cross_attention, source, trace.output_tokens, paths[-1])
     return paths
+
+
+def attention_pictures(translator: Translator, samples: Sequence[Sample], number: int) -> dict[str, NDArray[np.uint8]]:
+    """Pictures for TensorBoard of the cross-attention of the first samples that are short enough, by their tags.
+
+    The weights are means over layers and heads.
+    """
+    sources = translator.source_tokenizer.encode([source for source, _, _ in samples])
+    targets = translator.target_tokenizer.encode([hypothesis for _, _, hypothesis in samples])
+    pairs = {
+        f"attention/{place}": pair
+        for place, pair in enumerate(zip(sources, targets, strict=True), start=1)
+        if all(pair) and max(map(len, pair)) <= _MAX_TOKENS_IN_TRAINING
+    }
+    tags = list(pairs)[:number]
+    attentions = translator.attentions([pairs[tag] for tag in tags])
+    return {tag: attention_pixels(weights, *tokens) for tag, (*tokens, weights) in zip(tags, attentions, strict=True)}

@@ -14,7 +14,7 @@ import torch
 from mt_cli.checkpoint.trained import TrainedRun, write_run
 from mt_cli.config.sections import ModelConfig, TokenizerConfig
 from mt_cli.decoding.engine import TransformerEngine
-from mt_cli.errors import InputError, MtError
+from mt_cli.errors import InputError
 from mt_cli.features.exchange.bundle import export_bundle
 from mt_cli.features.exchange.ctranslate2 import export_ctranslate2
 from mt_cli.model.transformer import Transformer
@@ -25,6 +25,14 @@ from mt_cli.translation.translator import Translator
 ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
 
 SENTENCES = ["one two.", "three four five.", "ten."]
+both_formats = pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+
+
+@pytest.fixture(scope="module")
+def served(trained, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports") / "served"
+    export_ctranslate2(TrainedRun.load(trained), folder, "float32", SENTENCES)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -40,62 +48,52 @@ SENTENCES = ["one two.", "three four five.", "ten."]
     ],
 )
 def test_every_kind_of_model_gives_the_same_probabilities_in_ctranslate2(trained, tmp_path, options):
-    run = TrainedRun.load(trained)
+    run = with_random_model(TrainedRun.load(trained), options)
+    agreement = export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
+    assert agreement.difference < 1e-4
+    assert agreement.num_sentences == agreement.num_equal == 3
+
+
+def with_random_model(run, options):
     torch.manual_seed(1)
     config = ModelConfig(**{"d_model": 32, "d_ff": 64, "num_heads": 2, "num_encoder_layers": 2} | options)
     model = Transformer(config, *(tokenizer.vocab_size for tokenizer in run.tokenizers))
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.2) if weight.dim() > 1 else torch.nn.init.normal_(weight, 0.5)
-    other = replace(run, model=model, config=run.config.model_copy(update={"model": config}))
-    agreement = export_ctranslate2(other, tmp_path / "model", "float32", SENTENCES)
-    assert agreement.difference < 1e-4
-    assert agreement.num_sentences == agreement.num_equal == 3
+    return replace(run, model=model, config=run.config.model_copy(update={"model": config}))
 
 
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 def test_a_trained_run_is_exported_and_translates_the_same(mt, trained, tmp_path, quantization):
     command = ("export", "--run", trained, "--format", "ctranslate2", "--output", "served")
     status, out, err = mt(*command, "--quantization", quantization)
-    assert (status, out) == (0, "")
-    assert "of 5 sentences" in err and "served" in err
+    assert (status, out) == (0, "") and "of 5 sentences" in err
+    source = TrainedRun.load(trained).tokenizers[0]
     engine = ctranslate2.Translator(str(tmp_path / "served"), device="cpu")
-    translator = Translator.load(trained, "cpu", "fp32")
-    tokens = [translator.source_tokenizer.tokens(ids) for ids in translator.source_tokenizer.encode(SENTENCES)]
-    results = engine.translate_batch(tokens, beam_size=2)
+    results = engine.translate_batch([source.tokens(ids) for ids in source.encode(SENTENCES)], beam_size=2)
     assert " ".join(results[0].hypotheses[0]).startswith("ONE TWO")
     assert mt(*command)[0] == 2
 
 
 def test_bytes_and_languages_reach_the_exported_model(trained, tmp_path):
     run = TrainedRun.load(trained)
-    texts = ["one two three.", "今夜は雨です。"]
     subwords = TokenizerConfig(algorithm="bpe", vocab_size=300)
-    pieces = train_tokenizer(texts, subwords)
+    pieces = train_tokenizer(["one two three.", "今夜は雨です。"], subwords)
     config = ModelConfig(d_model=32, d_ff=64, num_heads=2, num_encoder_layers=1, num_decoder_layers=1)
-    model = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval()
-    tokenizers = (pieces, pieces)
+    model, tokenizers = Transformer(config, pieces.vocab_size, pieces.vocab_size).eval(), (pieces, pieces)
     ours = Translator(TransformerEngine(model), tokenizers, run.config.decoding, 20)
     corpus = run.config.corpus.model_copy(update={"source": "ja", "target": "en"})
-    lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
     config = run.config.model_copy(update={"model": config, "corpus": corpus, "tokenizer": subwords})
-    other = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
-    export_ctranslate2(other, tmp_path / "served", "float32", lines)
+    lines = ["字字 é <0x41> ▁", "\x10\x11", "今夜は字。" * 9]
+    random_run = replace(run, model=model, tokenizers=tokenizers, config=config, max_tokens=20)
+    export_ctranslate2(random_run, tmp_path / "served", "float32", lines)
     theirs = Translator.load(tmp_path / "served", "cpu", engine="ctranslate2")
-    for one, another in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
-        assert any(token in BYTES for token in one.tokens) and one.tokens == another.tokens
-        assert one.token_scores == pytest.approx(another.token_scores, abs=1e-3)
+    for one, other in zip(ours.score(lines, lines), theirs.score(lines, lines), strict=True):
+        assert any(token in BYTES for token in one.tokens) and one.tokens == other.tokens
+        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
     assert theirs.translate(["one"], prefix="字é▁", max_length=20)[0].startswith("字é▁")
     (item,) = theirs.translate_fully(lines[2:], unk="keep", beam_size=1)
     assert len(item.segments) > 1 and item.text.count(" ") >= len(item.segments) - 1
-
-
-def test_an_export_that_disagrees_is_refused(trained, tmp_path, monkeypatch):
-    run, read = TrainedRun.load(trained), TransformerEngine.force_decode
-    worse = lambda *options: [replace(each, log_probs=[-9.0] * len(each.log_probs)) for each in read(*options)]  # noqa: E731
-    monkeypatch.setattr(TransformerEngine, "force_decode", worse)
-    with pytest.raises(MtError, match="disagrees with ours"):
-        export_ctranslate2(run, tmp_path / "model", "float32", SENTENCES)
-    assert not (tmp_path / "model").exists()
 
 
 def test_an_export_does_not_change_the_model(trained, tmp_path):
@@ -105,25 +103,25 @@ def test_an_export_does_not_change_the_model(trained, tmp_path):
     assert all(torch.equal(*pair) for pair in zip(before, run.model.parameters(), strict=True))
 
 
-@pytest.fixture(scope="module")
-def served(trained, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exports") / "served"
-    export_ctranslate2(TrainedRun.load(trained), folder, "float32", SENTENCES)
-    return folder
-
-
-def test_the_exported_model_translates_like_the_run(mt, trained, served, corpus):
-    ours = mt("translate", "--run", trained, "--input", corpus / "test.en", "--precision", "fp32")[1]
-    theirs = mt("translate", "--engine", "ctranslate2", "--run", served, "--input", corpus / "test.en")[1]
-    assert sum(map(str.__eq__, ours.splitlines(), theirs.splitlines())) >= 39
-    options = ("one two.", "--n-best", "2", "--beam-size", "1")
-    assert mt("translate", *options, "--run", served, "--engine", "ctranslate2")[1].startswith("ONE TWO.\n")
+def test_the_exported_model_translates_and_scores_like_the_run(mt, trained, served, corpus):
+    files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx")
+    status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
+    assert status == 0 and json.loads(out)["bleu"]["score"] > 90
+    lines = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    ours, theirs = Translator.load(trained, "cpu", "fp32"), Translator.load(str(served), "cpu", engine="ctranslate2")
+    assert sum(map(str.__eq__, ours.translate(lines), theirs.translate(lines))) >= 39
+    for length_penalty in (0.0, 1.0):
+        options = {"beam_size": 4, "length_penalty": length_penalty}
+        for one, other in zip(
+            ours.translate_fully(SENTENCES, **options), theirs.translate_fully(SENTENCES, **options), strict=True
+        ):
+            assert one.text == other.text and one.score == pytest.approx(other.score, abs=1e-4)
+    for one, other in zip(ours.score(SENTENCES, SENTENCES), theirs.score(SENTENCES, SENTENCES), strict=True):
+        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
 
 
 def test_exported_and_imported_models_split_and_copy_as_the_run(mt, trained, served, tmp_path):
-    run = TrainedRun.load(trained)
-    run = replace(run, max_tokens=3)
-    export_bundle(run, tmp_path / "bundle")
+    export_bundle(replace(TrainedRun.load(trained), max_tokens=3), tmp_path / "bundle")
     assert mt("import", "bundle", "--output", "runs/again")[0] == 0
     engines = [Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")]
     again = Translator.load("runs/again")
@@ -142,30 +140,6 @@ def test_a_translation_by_the_exported_model_does_not_depend_on_the_other_lines(
     assert together == [translator.translate([line], **options)[0] for line in lines]
 
 
-def test_scores_of_the_exported_model_are_those_of_ours(trained, served):
-    ours, theirs = Translator.load(trained, "cpu", "fp32"), Translator.load(served, "cpu", engine="ctranslate2")
-    for length_penalty in (0.0, 1.0):
-        options = {"beam_size": 4, "length_penalty": length_penalty}
-        for one, other in zip(
-            ours.translate_fully(SENTENCES, **options), theirs.translate_fully(SENTENCES, **options), strict=True
-        ):
-            assert one.text == other.text and one.score == pytest.approx(other.score, abs=1e-4)
-    for one, other in zip(ours.score(SENTENCES, SENTENCES), theirs.score(SENTENCES, SENTENCES), strict=True):
-        assert one.token_scores == pytest.approx(other.token_scores, abs=1e-3)
-
-
-def test_an_exported_model_is_loaded_from_a_string_too_and_has_one_precision_and_checkpoint(served):
-    assert Translator.load(str(served), "cpu", engine="ctranslate2").translate(["one two."]) == ["ONE TWO."]
-    for run, options, words in (
-        (served, {"precision": "fp32"}, "precision: an exported model has its own"),
-        (served, {"checkpoint": "last"}, "checkpoint: an exported model has one"),
-        ([served, served], {}, "cannot be an ensemble"),
-        (served, {"engine": "onnx"}, "engine onnx: use mt or ctranslate2"),
-    ):
-        with pytest.raises(InputError, match=words):
-            Translator.load(run, **{"engine": "ctranslate2"} | options)
-
-
 def test_options_of_search_reach_the_exported_model(mt, served):
     def translation(*options):
         status, out, _ = mt("translate", "one two.", "--run", served, "--engine", "ctranslate2", *options)
@@ -173,6 +147,7 @@ def test_options_of_search_reach_the_exported_model(mt, served):
         return out
 
     assert translation("--prefix", "TEN").startswith("TEN")
+    assert translation("--n-best", "2", "--beam-size", "1").startswith("ONE TWO.\n")
     assert len(translation("--set", "decoding.max_length=1").split()) == 1
     assert len(json.loads(translation("--set", "decoding.min_length=6", "--json"))["tokens"]) >= 7
     assert translation("--sample", "--seed", "3") == translation("--sample", "--seed", "3")
@@ -181,31 +156,39 @@ def test_options_of_search_reach_the_exported_model(mt, served):
     assert translation("--unk", "keep")
 
 
-def test_what_an_exported_model_cannot_do_is_named(mt, trained, served, tmp_path):
-    engine = ("--engine", "ctranslate2")
-    status, _, err = mt("translate", "one two.", "--run", served, *engine, "--alignment", "pairs.txt")
-    assert status == 2 and "--alignment" in err and not (tmp_path / "pairs.txt").exists()
-    for command, words in (
-        (("translate", "one.", "--run", trained, *engine), "no model for --engine ctranslate2"),
-        (("translate", "one.", "--run", tmp_path / "none", *engine), "mt export"),
-        (("translate", "one.", "--run", served, *engine, "--attention", "a.png"), "--engine mt"),
-        (("translate", "one.", "--run", served, *engine, "--precision", "bf16"), "mt export --quantization"),
+SERVED = ("--engine", "ctranslate2", "--run", "served")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("translate", "one two.", *SERVED, "--alignment", "new.txt"), "--alignment"),
+        (("translate", "one.", *SERVED, "--attention", "new.png"), "--engine mt"),
+        (("translate", "one.", *SERVED, "--precision", "bf16"), "precision"),
+        (("translate", "one.", *SERVED, "--checkpoint", "last"), "checkpoint"),
+        (("translate", "one.", "--engine", "ctranslate2", "--run", "run"), "run: "),
+        (("translate", "one.", "--engine", "ctranslate2", "--run", "none"), "none"),
+        (("translate", "one.", "--run", "served", "--engine", "onnx"), "ctranslate2"),
+        (("evaluate", *SERVED), "--source and --reference"),
+        (("export", "--run", "run", "--output", "new", "--format", "onnx"), "--format"),
+        (("export", "--run", "run", "--output", "new", "--quantization", "int4"), "--quantization"),
         (
-            ("translate", "one.", "--run", served, *engine, "--checkpoint", "last"),
-            "an exported model has one checkpoint",
+            ("export", "--run", "run", "--output", "new", "--format", "bundle", "--quantization", "int8"),
+            "--quantization",
         ),
-        (("translate", "one.", "--run", served, "--engine", "onnx"), "use mt or ctranslate2"),
-        (("evaluate", "--run", served, *engine), "--source and --reference"),
-    ):
-        status, _, err = mt(*command)
-        assert status == 2
-        assert words in err
+        (("export", "--run", "run", "--output", "new", "--format", "bundle", "--license", "mit"), "--license"),
+    ],
+)
+def test_what_cannot_be_exported_or_done_with_an_export_is_named(mt, trained, served, tmp_path, command, name):
+    (tmp_path / "served").symlink_to(served)
+    (tmp_path / "run").symlink_to(trained)
+    status, _, err = mt(*command)
+    assert status == 2 and name in err and not list(tmp_path.glob("new*"))
 
 
-def test_the_exported_model_is_scored(mt, served, corpus):
-    files = ("--source", corpus / "test.en", "--reference", corpus / "test.xx")
-    status, out, _ = mt("evaluate", "--run", served, "--engine", "ctranslate2", *files, "--json")
-    assert status == 0 and json.loads(out)["bleu"]["score"] > 90
+def test_exported_models_are_no_ensemble(served):
+    with pytest.raises(InputError, match="ensemble"):
+        Translator.load([served, served], engine="ctranslate2")
 
 
 def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path):
@@ -215,7 +198,6 @@ def test_a_bundle_has_all_files_that_another_program_needs(mt, trained, tmp_path
     description = json.loads((tmp_path / "bundle/model.json").read_text(encoding="utf-8"))
     assert description["model"]["d_model"] == 32
     assert description["special_tokens"] == {"[PAD]": 0, "[UNK]": 1, "[SOS]": 2, "[EOS]": 3}
-    shutil.rmtree(tmp_path / "bundle")
 
 
 def code_with(root, page, words):
@@ -245,16 +227,14 @@ def test_the_program_for_bundles_in_the_docs_translates_as_mt_does(mt, trained, 
             weight.data += 0.3 * torch.randn_like(weight)
         elif "table" not in name:
             weight.data *= 3
-    shared = TokenizerConfig(shared=True)
     corpus = run.config.corpus.model_copy(update={"max_tokens": 200})
-    changed = run.config.model_copy(update={"model": config, "tokenizer": shared, "corpus": corpus})
-    write_run(tmp_path / "run", changed, (pieces, pieces), model, 200)
+    changes = {"model": config, "tokenizer": TokenizerConfig(shared=True), "corpus": corpus}
+    write_run(tmp_path / "run", run.config.model_copy(update=changes), (pieces, pieces), model, 200)
     lines = [" ".join(["one two three.", "five six."] * times) for times in range(1, 5)] + ["eight é ten."]
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     command = ("translate", "--run", "run", "--input", "in.txt", "--beam-size", "1", "--unk", "keep")
     status, out, err = mt(*command, "--precision", "fp32", "--device", "cpu")
-    assert status == 0, err
-    assert "segments" not in err
+    assert status == 0 and "segments" not in err, err
     assert mt("export", "--run", "run", "--format", "bundle", "--output", "bundle")[0] == 0
     program = {}
     exec(code_with(root, "docs/model_formats.md", "model.safetensors"), program)
@@ -267,32 +247,12 @@ def test_the_program_for_ctranslate2_in_the_docs_runs(trained, served, root, tmp
     (tmp_path / "served").symlink_to(served)
     program = {}
     exec(code_with(root, "docs/export.md", "import ctranslate2"), program)
-    assert program["found"].hypotheses
+    assert program["result"].hypotheses
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--format", "onnx"), "use ctranslate2, huggingface or bundle"),
-        (("--format", "ctranslate2", "--quantization", "int4"), "use one of float32"),
-        (("--format", "bundle", "--quantization", "int8"), "--quantization is for --format ctranslate2"),
-    ],
-)
-def test_bad_options_are_named(mt, trained, options, words):
-    status, _, err = mt("export", "--run", trained, "--output", "out", *options)
-    assert status == 2
-    assert words in err
-
-
-@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
-@pytest.mark.parametrize(
-    "output",
-    [
-        *("file", "file/x", "folder", "folder/", "link to folder", "dangling link", ".", "..", "/", "", "new/.."),
-        *("x" * 300, "x" * 300 + "/y", "/proc/x", "/dev/null", "run", "run/config.yaml/x", "loop/x"),
-    ],
-)
-def test_an_output_that_cannot_be_a_new_folder_is_named(mt, trained, tmp_path, kind, output):
+@pytest.fixture
+def places(trained, tmp_path):
+    """A run and paths of all kinds in the folder of the test."""
     shutil.copytree(trained, tmp_path / "run")
     (tmp_path / "file").write_text("kept")
     (tmp_path / "folder").mkdir()
@@ -300,35 +260,39 @@ def test_an_output_that_cannot_be_a_new_folder_is_named(mt, trained, tmp_path, k
     (tmp_path / "link to folder").symlink_to("folder")
     (tmp_path / "dangling link").symlink_to("nowhere")
     (tmp_path / "loop").symlink_to("loop")
-    before = everything_in(tmp_path)
-    status, _, err = mt("export", "--run", "run", "--format", kind, "--output", output)
-    assert status == 2 and err.startswith(f"mt: {Path(output)}: ")
-    assert everything_in(tmp_path) == before
+    return everything_in(tmp_path)
 
 
 def everything_in(folder):
     return sorted((str(path), path.is_symlink() or path.is_dir() or path.read_bytes()) for path in folder.rglob("*"))
 
 
+@pytest.mark.parametrize(
+    "output",
+    [
+        *("file", "file/x", "folder", "folder/", "link to folder", "dangling link", ".", "..", "/", "", "new/.."),
+        *("x" * 300, "x" * 300 + "/y", "/proc/x", "/dev/null", "run", "run/config.yaml/x", "loop/x"),
+    ],
+)
+def test_an_output_that_cannot_be_a_new_folder_is_named(mt, places, tmp_path, output):
+    status, _, err = mt("export", "--run", "run", "--format", "bundle", "--output", output)
+    assert status == 2 and err.startswith(f"mt: {Path(output)}: ")
+    assert everything_in(tmp_path) == places
+
+
+@both_formats
 @pytest.mark.parametrize("output", ["plain", "a/b/c", "run/inside", os.fsdecode(b"caf\xe9"), "link to folder/new"])
-@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
-def test_an_export_is_in_its_folder_and_nowhere_else(mt, trained, tmp_path, monkeypatch, kind, output):
+def test_an_export_is_in_its_folder_and_nowhere_else(mt, places, tmp_path, monkeypatch, kind, output):
     monkeypatch.setattr("sys.stderr", io.StringIO())
-    shutil.copytree(trained, tmp_path / "run")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "file").write_text("kept")
-    (tmp_path / "link to folder").symlink_to("folder")
-    before = {path for path, _ in everything_in(tmp_path)}
     assert mt("export", "--run", "run", "--format", kind, "--output", output)[0] == 0
     (made,) = tmp_path.rglob(Path(output).name)
-    added = {path for path, _ in everything_in(tmp_path)} - before
+    added = {path for path, _ in everything_in(tmp_path)} - {path for path, _ in places}
     assert all(path.startswith(str(made)) or str(made).startswith(path) for path in added)
-    assert (made / "model.json").is_file() and made.stat().st_mode & 0o777 == (
-        tmp_path / "folder"
-    ).stat().st_mode & 0o777
+    mode = (tmp_path / "folder").stat().st_mode & 0o777
+    assert (made / "model.json").is_file() and made.stat().st_mode & 0o777 == mode
 
 
-@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
+@both_formats
 @pytest.mark.parametrize("num_bytes", [0, 1000, 20_000])
 def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, num_bytes):
     former = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -337,16 +301,15 @@ def test_a_full_disk_leaves_nothing_of_an_export(mt, trained, tmp_path, kind, nu
         status, _, err = mt("export", "--run", trained, "--format", kind, "--output", "a/b/model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
-    assert status == 1 and "a/b/model: cannot be written: " in err and "file too large" in err
+    assert status == 1 and "a/b/model: " in err
     assert everything_in(tmp_path) == []
 
 
+@both_formats
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("kind", ["bundle", "ctranslate2"])
 def test_an_export_that_is_stopped_leaves_nothing(mt, trained, tmp_path, monkeypatch, kind, name):
-    monkeypatch.setattr(
-        f"mt_cli.features.exchange.{kind}.describe", lambda *options: signal.raise_signal(getattr(signal, name))
-    )
+    stop = lambda *options: signal.raise_signal(getattr(signal, name))  # noqa: E731
+    monkeypatch.setattr(f"mt_cli.features.exchange.{kind}.describe", stop)
     previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # It may be ignored, as under `nohup`.
     try:
         assert mt("export", "--run", trained, "--format", kind, "--output", "a/model")[0] == 130
@@ -370,18 +333,6 @@ def test_an_export_that_is_killed_leaves_its_name_free(mt, run_together, trained
     assert (tmp_path / "folder" / "model" / "model.json").is_file() and left.is_dir()
 
 
-def test_of_two_exports_at_once_to_one_folder_one_wins(run_together, trained, tmp_path):
-    arguments = ["mt", "export", "--run", str(trained), "--format", "bundle", "--output", "a/model"]
-    results = run_together(
-        "import sys; from mt_cli.cli import main as cli\n"
-        "for name in ('RANK', 'LOCAL_RANK', 'WORLD_SIZE'): del os.environ[name]  # They are no processes of one run.\n"
-        f"sys.argv = {arguments}; cli.main()"
-    )
-    assert sorted(status for status, *_ in results) == [0, 2], results
-    assert not any("Traceback" in err for *_, err in results)
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["model"] and len([*tmp_path.glob("a/model/*")]) == 4
-
-
 @pytest.mark.parametrize("kind", ["pipe", "link to a device", "folder"])
 @pytest.mark.parametrize("name", ["model.json", "model.bin", "tokenizer.source.json", "config.json"])
 def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, kind, name):
@@ -391,21 +342,21 @@ def test_a_served_model_is_made_of_regular_files(mt, served, tmp_path, kind, nam
         path.symlink_to("/dev/zero")
     else:
         os.mkfifo(path) if kind == "pipe" else path.mkdir()
-    status, _, err = mt("translate", "one.", "--run", "served", "--engine", "ctranslate2")
-    assert status == 2 and "not a file but a" in err
+    status, _, err = mt("translate", "one.", *SERVED)
+    assert status == 2 and "not a file" in err
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], "x", -1, 0, 10**400, float("inf"), float("nan"), {}, [1], {"beam_size": -1}]
-)
 @pytest.mark.parametrize("key", [None, "tags", "max_tokens", "decoding", "source_language", "target_language"])
-def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key, value):
-    path = shutil.copytree(served, tmp_path / "Served") / "model.json"
+def test_a_description_with_other_values_is_refused(mt, served, tmp_path, key):
+    path = shutil.copytree(served, tmp_path / "served") / "model.json"
     tree = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps(value if key is None else tree | {key: value}), encoding="utf-8")
-    status, _, err = mt("translate", "one.", "--run", "Served", "--engine", "ctranslate2")
-    fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
-    assert status == (0 if fits else 2) and (fits or f"(Served/model.json: cannot be used: {key or ''}" in err)
+    for value in (None, [], "x", -1, 0, 10**400, float("inf"), float("nan"), {}, [1], {"beam_size": -1}):
+        path.write_text(json.dumps(value if key is None else tree | {key: value}), encoding="utf-8")
+        status, _, err = mt("translate", "one.", *SERVED)
+        fits = (key, value) in (("tags", []), ("decoding", {}), ("source_language", "x"), ("target_language", "x"))
+        assert status == (0 if fits else 2) and (fits or f"served/model.json: cannot be used: {key or ''}" in err), (
+            value
+        )
 
 
 def test_an_unreachable_limit_of_tokens_takes_no_memory(mt, trained, tmp_path):

@@ -52,6 +52,5 @@ def test_pickled_weights_are_refused_before_they_are_downloaded(hub, mt_from_hub
 def test_other_architectures_are_refused_before_their_weights_are_downloaded(hub, mt_from_hub, tmp_path, weights):
     hub.model("org/nllb", {"config.json": b'{"model_type": "m2m_100"}', weights: b"\0" * 1000})
     status, _, err = mt_from_hub("import", "org/nllb", "--output", tmp_path / "one")
-    assert status == 2 and "org/nllb" in err and "(M2M100 or NLLB), which mt import does not read" in err
-    assert "Helsinki-NLP/opus-mt" in err and "train on the pairs" in err
+    assert status == 2 and "org/nllb" in err and "m2m_100" in err
     assert not any(weights in request.path for request in hub.requests)

@@ -1,3 +1,6 @@
+import re
+from base64 import b64decode
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +8,15 @@ from matplotlib import image
 
 from mt_cli.errors import InputError, MtError
 from mt_cli.features.inspection import figures
-from mt_cli.features.inspection.figures import attention_pixels, font_note, save_attention, save_norms, save_positions
+from mt_cli.features.inspection.figures import (
+    Curve,
+    attention_pixels,
+    font_note,
+    line_chart,
+    save_attention,
+    save_norms,
+    save_positions,
+)
 from mt_cli.model.positions import sinusoids
 
 
@@ -76,6 +87,14 @@ def test_characters_that_no_font_has_are_named_and_drawn_as_boxes(tmp_path, monk
         assert not np.array_equal(missing, attention_pixels(torch.ones(1, 1), [" "], ["a"]))
     finally:
         figures._font_of.cache_clear()
+
+
+@pytest.mark.parametrize("values", [[1.0], [0.0, 0.0], [-1e99, 1e99], [1e-99, 2e-99], [float(n) for n in range(5000)]])
+def test_a_chart_of_any_values_is_an_svg_with_a_line(values):
+    address = line_chart([Curve("<name>", list(enumerate(values)), "#3b82c4")])
+    picture = b64decode(address.removeprefix("data:image/svg+xml;base64,")).decode("utf-8")
+    (line,) = re.findall(r'<path d="([^"]*)"[^>]*stroke: #3b82c4[^>]*stroke-width: 1\.5', picture)
+    assert line.startswith("M ") and line.count("L ") <= 400
 
 
 def test_positions_and_norms_are_drawn(tmp_path):

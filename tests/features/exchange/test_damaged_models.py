@@ -1,0 +1,308 @@
+"""Damaged and unsupported models are refused in one line, and nothing is written."""
+
+import json
+import os
+import shutil
+from io import BytesIO
+
+import numpy as np
+import pytest
+import torch
+from marian_files import entries_of, forget_padding, write_entries, write_marian, write_native
+from safetensors.torch import load_file, save_file
+
+from mt_cli.checkpoint.trained import TrainedRun
+
+sentencepiece_model_pb2 = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
+
+TABLE, SOURCE_TABLE, BIAS = "model.shared.weight", "model.encoder.embed_tokens.weight", "final_logits_bias"
+
+
+@pytest.fixture(scope="module")
+def originals(one_thread, trained, tmp_path_factory):
+    """A model in each format that is read."""
+    from mt_cli.features.exchange.bundle import export_bundle
+
+    folder = tmp_path_factory.mktemp("originals")
+    (folder / "marian").mkdir()
+    theirs, _ = write_marian(folder / "marian")
+    forget_padding(theirs)
+    write_native(theirs, folder / "marian", folder / "native")
+    export_bundle(TrainedRun.load(trained), folder / "bundle")
+    return folder
+
+
+def text(name, content):
+    """A change of the content of a file."""
+
+    def change(folder):
+        content_bytes = content if isinstance(content, bytes) else content.encode("utf-8")
+        (folder / name).write_bytes(content_bytes)
+
+    return change
+
+
+def keys(name, section=None, **options):
+    """A change of keys of a JSON file, or of a section of it."""
+
+    def change(folder):
+        tree = json.loads((folder / name).read_text(encoding="utf-8"))
+        (tree if section is None else tree[section]).update(options)
+        (folder / name).write_text(json.dumps(tree))
+
+    return change
+
+
+def weights(new):
+    """A change of the weights by name."""
+
+    def change(folder):
+        tensors = new(load_file(folder / "model.safetensors"))
+        save_file({name: tensor.contiguous().clone() for name, tensor in tensors.items()}, folder / "model.safetensors")
+
+    return change
+
+
+def each(change):
+    return weights(lambda tensors: {name: change(tensor) for name, tensor in tensors.items()})
+
+
+def copied(name):
+    """A change that adds zeros with the shape of the shared table under a name."""
+    return weights(lambda tensors: tensors | {name: torch.zeros_like(tensors[TABLE])})
+
+
+def pieces(edit):
+    """A change of the SentencePiece model of the source."""
+
+    def change(folder):
+        proto = sentencepiece_model_pb2.ModelProto()
+        proto.ParseFromString((folder / "source.spm").read_bytes())
+        edit(proto)
+        (folder / "source.spm").write_bytes(proto.SerializeToString())
+
+    return change
+
+
+def charsmap(old, new):
+    """A change of the normalisation of the source."""
+
+    def edit(proto):
+        before = proto.normalizer_spec.precompiled_charsmap
+        proto.normalizer_spec.precompiled_charsmap = before.replace(old, new, 1) if old else new
+
+    return pieces(edit)
+
+
+def array(name, edit, new_name=None):
+    """A change of one of the arrays of Marian, or another array made of it."""
+
+    def change(folder):
+        with np.load(folder / "model.npz") as file:
+            arrays = {each: file[each] for each in file.files}
+        np.savez(folder / "model.npz", **arrays | {new_name or name: edit(arrays[name])})
+
+    return change
+
+
+def option(key, value):
+    """A change of the description of a model in Marian's own files: another YAML text for a key."""
+
+    def edit(content):
+        lines = content.tobytes().rstrip(b"\0").decode("utf-8").splitlines()
+        kept = [line for line in lines if not line.startswith(f"{key}:")]
+        return np.frombuffer("\n".join([*kept, f"{key}: {value}"]).encode("utf-8"), np.int8)
+
+    return array("special:model.yml", edit)
+
+
+def npy():
+    content = BytesIO()
+    np.save(content, np.zeros(3))
+    return content.getvalue()
+
+
+def remove(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def shorten_vocabulary(folder):
+    vocabulary = entries_of(folder)
+    write_entries(folder / "vocab.json", sorted(vocabulary, key=vocabulary.__getitem__)[:60])
+
+
+DEEP, CONFIG = "[" * 3000, "config.json"
+DAMAGES = {
+    "marian": [
+        (shorten_vocabulary, "pad_token_id"),
+        (charsmap(b"", b"abc"), "normalisation"),
+        (charsmap(b"\0a\0", b"\0" + b"a" * 100_000 + b"\0"), "normalisation"),
+        (pieces(lambda proto: proto.pieces.add(piece="x" * 10**6, type=1)), "1,000,000"),
+        (pieces(lambda proto: proto.pieces.add(piece="[EOS]", type=1)), "[EOS]"),
+        (pieces(lambda proto: proto.pieces.add(piece="<0x00>", type=6)), "source.spm"),
+        (pieces(lambda proto: proto.pieces.add(piece="x", type=4)), "source.spm"),
+        (weights(lambda tensors: tensors | {TABLE: tensors[TABLE][0, 0]}), f"{TABLE} is []"),
+        (weights(lambda tensors: tensors | {TABLE: tensors[TABLE][:, :-1]}), f"{TABLE} is ["),
+        (weights(lambda tensors: tensors | {BIAS: tensors[BIAS][:, :-1]}), BIAS),
+        (copied(SOURCE_TABLE), f"{SOURCE_TABLE} differs from {TABLE}"),
+        (copied("model.decoder.embed_tokens.weight"), f"differs from {TABLE}"),
+        (copied("lm_head.weight"), "lm_head.weight differs"),
+        (copied("model.encoder.embed_positions.weight"), "embed_positions.weight has other values"),
+        (copied("model.encoder.layernorm_embedding.weight"), "belongs to no layer"),
+        (each(lambda tensor: tensor.to(torch.int8)), "not finite numbers"),
+        (each(lambda tensor: tensor * float("nan")), "not finite numbers"),
+        (text("model.safetensors", b"x" * 20), "model.safetensors"),
+        (text("generation_config.json", "3"), "generation_config.json"),
+        (text("generation_config.json", '{"forced_bos_token_id": 7}'), "forced_bos_token_id"),
+        (text("source.spm", b"no model"), "source.spm"),
+        (text("vocab.json", "[]"), "vocab.json"),
+        (text("vocab.json", '{"a": ' + "9" * 5000 + "}"), "vocab.json"),
+        (text(CONFIG, DEEP), CONFIG),
+        (remove(CONFIG), CONFIG),
+        *(
+            (keys(CONFIG, **options), name)
+            for options, name in (
+                ({"encoder_layers": 1}, "belongs to no layer"),
+                ({"encoder_layers": 3}, "fit its config"),
+                ({"vocab_size": 50}, "vocab_size is 50"),
+                ({"decoder_vocab_size": 50}, "decoder_vocab_size is 50"),
+                ({"share_encoder_decoder_embeddings": False}, f"there is no {SOURCE_TABLE}"),
+                ({"tie_word_embeddings": False}, "there is no lm_head.weight"),
+                ({"eos_token_id": 1}, "eos_token_id is 1"),
+                ({"eos_token_id": 99_999}, "eos_token_id is 99,999"),
+                ({"eos_token_id": -5}, "eos_token_id"),
+                ({"pad_token_id": 7, "decoder_start_token_id": 7}, "pad_token_id is 7"),
+                ({"decoder_start_token_id": 7}, "padding"),
+                ({"model_type": "a\nb"}, "'a\\nb'"),
+                ({"model_type": "m2m_100"}, "'m2m_100'"),
+                ({"model_type": None}, "model_type"),
+                ({"d_model": 65536}, "fit its config"),
+                ({"d_model": 33}, "d_model"),
+                ({"dropout": 5.0}, "dropout"),
+                ({"scale_embedding": False}, "scale_embedding"),
+                ({"normalize_before": True}, "normalize_before"),
+                ({"activation_function": "tanh"}, "activation_function"),
+                ({"encoder_ffn_dim": 32}, "decoder_ffn_dim"),
+            )
+        ),
+    ],
+    "native": [
+        (text("model.npz", b"PK"), "model.npz"),
+        (text("model.npz", npy()), "model.npz"),
+        (remove("model.npz"), "model.npz"),
+        *(
+            (
+                text("decoder.yml", f"models: {models}\nvocabs: {vocabs}\nbeam-size: {beam_size}\n"),
+                f"decoder.yml: {name}",
+            )
+            for models, vocabs, beam_size, name in (
+                ("[../x.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
+                ('["a\\nb.npz"]', "[vocab.yml, vocab.yml]", 1, "not supported: models.0"),
+                ("[model.npz, model.npz]", "[vocab.yml, vocab.yml]", 1, "not supported: models"),
+                ("[model.npz]", "[vocab.yml, vocab.spm]", 1, "not supported: vocabs.1"),
+                ("[model.npz]", "[vocab.yml]", 1, "not supported: vocabs"),
+                ("[model.npz]", "[vocab.yml, vocab.yml]", 0, "not supported: beam-size"),
+            )
+        ),
+        (text("decoder.yml", "[]"), "decoder.yml"),
+        (text("decoder.yml", b"\xff"), "decoder.yml"),
+        (text("decoder.yml", "models: " + "x" * 300_000), "larger than 262,144 bytes"),
+        *(
+            (text("vocab.yml", content), "vocab.yml")
+            for content in (
+                *("a b c\n", b'"\xff": 0\n', "</s>: " + "0" * 5000, "</s>: 0\n<unk>: 1\n<pad>: 2\n", "", "[", DEEP),
+                *(
+                    "a: 0\nb: 1\n",
+                    "</s>: 0\n<unk>: 1\na: 3\n",
+                    "- </s>\n- 0\n",
+                    "</s>: 0\n<unk>: &a 1\nb: *a\n",
+                    "a: [0]",
+                ),
+            )
+        ),
+        (text("vocab.yml", "</s>: 0\n<unk>: 1\n"), "model.npz"),
+        (array("encoder_l1_ffn_W1", lambda values: values[..., None]), "encoder_l1_ffn_W1"),
+        (array("decoder_l1_self_Wq", lambda values: values[0, 0]), "decoder_l1_self_Wq"),
+        (array("Wemb", lambda values: values.astype(np.complex64)), "Wemb"),
+        (array("Wemb", lambda values: values.astype(np.int64)), "Wemb"),
+        (array("encoder_l1_self_Wq", lambda values: values, "encoder_l9_self_Wq"), "encoder_l9_self_Wq"),
+        (option("enc-depth", "1"), "belongs to no layer"),
+        (option("enc-depth", "3"), "encoder_l3_self_Wq"),
+        (option("enc-depth", "9" * 5000), "special:model.yml"),
+        (option("dec-depth", DEEP), "special:model.yml"),
+        (option("dim-emb", "'a\n\n  b'"), "dim-emb"),
+        (option("dim-emb", ".inf"), "dim-emb"),
+        (option("dim-emb", '"\\UFFFFFFFF"'), "special:model.yml"),
+        (option("dim-emb", "!!timestamp abc"), "special:model.yml"),
+        (option("transformer-preprocess", "n"), "transformer-preprocess"),
+        (option("x", "&a 1\ny: *a"), "special:model.yml"),
+    ],
+    "bundle": [
+        (keys("model.json", "model", d_model=65536, d_ff=2**20), "bundle"),
+        (keys("model.json", "model", **{"a\nb": 1}), "model.'a\\nb'"),
+        (keys("model.json", "model", num_encoder_layers=2), "bundle"),
+        (keys("model.json", "tokenizer", algorithm="sentencepiece"), "tokenizer.source.json"),
+        (keys("model.json", "tokenizer", algorithm="bpe"), "tokenizer.source.json"),
+        (each(lambda tensor: tensor.to(torch.int32)), "int32"),
+        (each(lambda tensor: tensor * float("inf")), "not finite numbers"),
+        (text("tokenizer.source.json", DEEP), "tokenizer.source.json"),
+        (text("model.json", DEEP), "model.json"),
+        (remove("model.safetensors"), "has no weights"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "damage", "name"), [(k, *row) for k, rows in DAMAGES.items() for row in rows])
+def test_a_damaged_model_is_refused_by_name_and_nothing_is_written(originals, mt, tmp_path, kind, damage, name):
+    folder = shutil.copytree(originals / kind, tmp_path / f"{kind}-en-de")
+    damage(folder)
+    status, out, err = mt("import", folder, "--output", "runs/opus")
+    assert (status, out) == (2, "")
+    assert name in err and err.count("\n") == 1 == err.count("mt: "), err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_models_without_a_folder_or_languages_are_refused_by_name(originals, mt):
+    assert "no such folder" in mt("import", "nowhere", "--output", "runs/opus")[2]
+    assert "--source-language" in mt("import", originals / "marian", "--output", "runs/opus")[2]
+
+
+def test_a_run_that_could_not_be_read_again_is_not_kept(originals, mt, monkeypatch, tmp_path):
+    monkeypatch.setattr("mt_cli.config.loading.MAX_CONFIG_BYTES", 1000)
+    status, out, err = mt("import", originals / "bundle", "--output", "runs/opus")
+    assert (status, out) == (2, "") and "runs/opus/config.yaml" in err
+    assert not (tmp_path / "runs").exists()
+
+
+class Command:
+    """A value that runs a command when it is unpickled."""
+
+    def __reduce__(self):
+        return os.system, ("touch was_run",)
+
+
+@pytest.mark.parametrize("content", [None, Command(), [1, 2], {"epoch": 3, "model": {}}])
+def test_a_pickle_is_read_only_if_that_is_allowed_and_it_holds_tensors(originals, mt, tmp_path, content):
+    folder = shutil.copytree(originals / "marian", tmp_path / "marian-en-de")
+    tensors = load_file(folder / "model.safetensors")
+    torch.save(tensors if content is None else content, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    status, _, err = mt("import", folder, "--output", "runs/opus")
+    assert status == 2 and "--allow-pickle" in err
+    status, _, err = mt("import", folder, "--output", "runs/opus", "--allow-pickle")
+    assert status == (0 if content is None else 2)
+    assert content is None or ("pytorch_model.bin" in err and not (tmp_path / "runs/opus").exists())
+    assert not (tmp_path / "was_run").exists()
+
+
+def test_separate_tables_of_one_vocabulary_stay_separate(originals, mt, tmp_path):
+    folder = shutil.copytree(originals / "native", tmp_path / "opus-en-de")
+    with np.load(folder / "model.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    table = arrays.pop("Wemb")
+    np.savez(folder / "model.npz", **arrays, encoder_Wemb=table, decoder_Wemb=2 * table)
+    assert mt("import", folder, "--output", "runs/opus")[0] == 0
+    model = TrainedRun.load(tmp_path / "runs/opus").model
+    assert torch.equal(2 * model.source_embedding.table.weight, model.target_embedding.table.weight)
+    assert torch.equal(model.projection.weight, model.target_embedding.table.weight)
+    assert model.source_embedding.table.weight[4:].any()
