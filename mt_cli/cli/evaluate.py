@@ -23,7 +23,7 @@ from mt_cli.machine.storage import real_path
 
 if TYPE_CHECKING:
     from mt_cli.config.sections import Config
-    from mt_cli.corpus.rows import Languages, LeftOut, Pair
+    from mt_cli.corpus.rows import BlankRow, Languages, Pair
     from mt_cli.evaluation.texts import Scorer
     from mt_cli.translation.lines import Translation
     from mt_cli.translation.translator import Translator
@@ -270,8 +270,8 @@ def _check_files(source: File, reference: File, against: Path | None, as_lines: 
 
 
 def _of_target(
-    to: str | None, name: str, pairs: list[Pair], languages: list[Languages], left_out: list[LeftOut]
-) -> tuple[str, list[Pair], list[Languages], list[LeftOut]]:
+    to: str | None, name: str, pairs: list[Pair], languages: list[Languages], left_out: list[BlankRow]
+) -> tuple[str, list[Pair], list[Languages], list[BlankRow]]:
     """The pairs of a corpus into one target language, if one is given; the corpus is then named after it, too."""
     if to is None or not languages:
         return name, pairs, languages, left_out
@@ -294,7 +294,7 @@ def _rival(
     languages: list[Languages],
     tags: Sequence[str],
     search: dict[str, Any],
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[BlankRow] = (),
 ) -> list[str]:
     """The translations of another run, or those in a file; `languages` has the direction of each source.
 
@@ -326,7 +326,7 @@ def _rival(
     return found
 
 
-def _without(left_out: Sequence[LeftOut], lines: list[str], num_pairs: int) -> list[str]:
+def _without(left_out: Sequence[BlankRow], lines: list[str], num_pairs: int) -> list[str]:
     """The lines without those of rows that are left out, if the file has a line for each of these, too."""
     if len(lines) != num_pairs + len(left_out):
         return lines
@@ -336,11 +336,12 @@ def _without(left_out: Sequence[LeftOut], lines: list[str], num_pairs: int) -> l
 
 def _pairs_of(
     config: Config | None, split: str | None, source: File, reference: File, as_lines: bool = False
-) -> tuple[str, list[Pair], list[Languages], list[LeftOut]]:
+) -> tuple[str, list[Pair], list[Languages], list[BlankRow]]:
     """The name of the set, the pairs to score, their languages as far as they are known, and rows with a blank side."""
     from mt_cli.checkpoint.directory import is_imported
+    from mt_cli.corpus.agreement import key_of
     from mt_cli.corpus.cache import Cache
-    from mt_cli.corpus.reading import key_of, read_evaluation_pairs
+    from mt_cli.corpus.reading import read_evaluation_pairs
     from mt_cli.data.prepare import read
 
     if source is not None and reference is not None:
@@ -357,12 +358,12 @@ def _pairs_of(
         raise InputError(f"--split {split}: this run's config has no such corpus, only {names}")
     if split == "valid" and config.corpus.held_out(config.training.seed):
         corpus = read(config, Cache(RUNS / ".cache"))["valid"]
-        return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split)), corpus.left_out()
+        return split, corpus.pairs, corpus.languages(config.corpus.languages_of(split)), corpus.blank_rows()
     both, sources = config.corpus.languages_of(split), config.corpus.groups[split]
     return split, *read_evaluation_pairs(sources, config.corpus.languages, both, key_of(split))
 
 
-def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> tuple[list[Pair], list[LeftOut]]:
+def _pairs_in_files(source: Path, reference: Path, as_lines: bool) -> tuple[list[Pair], list[BlankRow]]:
     from mt_cli.config.sources import FilesSource
     from mt_cli.corpus.reading import clean_rows, pairs_of, read_evaluation_pairs
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
@@ -254,9 +254,9 @@ def _check_table_options(kind: str, columns: tuple[str, str] | None, file_format
     if columns is not None and columns[0] == columns[1]:
         raise InputError(f"--columns {columns[0]} {columns[1]}: give two columns, the source and the target")
     if file_format is not None:
-        from mt_cli.corpus.formats import NAMED_FORMATS
+        from mt_cli.config.sources import FormatName
 
-        check_choice("--format", file_format, *NAMED_FORMATS)
+        check_choice("--format", file_format, *get_args(FormatName))
         if kind != "file":
             raise InputError(
                 "--format: only a --file has it; for a folder, write a config with `format` (docs/data.md)"

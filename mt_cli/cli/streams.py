@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 import typer
 
 from mt_cli.corpus.documents import MOST_LINES, Document, document_by_content, document_by_name
-from mt_cli.corpus.lines import COMPRESSIONS, LONGEST, decoded, foreign_kind, opened
+from mt_cli.corpus.lines import COMPRESSIONS, decode_lines, opened
 from mt_cli.errors import InputError, MtError, reason
 from mt_cli.machine.console import harmless, say
 from mt_cli.machine.storage import refusal
@@ -115,14 +115,8 @@ def input_lines(path: Path | None, as_lines: bool = False) -> Iterator[str]:
         _refuse_document(path, document_by_name(path) if path is not None and path.exists() else None)
     try:
         with _open_input(path) as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(LONGEST + 1), b""), start=1):
-                if len(line) > LONGEST:
-                    raise InputError(f"{name}, line {number:,}: longer than {LONGEST:,} bytes; that is no text")
-                if number == 1 and (found := foreign_kind(line)):
-                    raise InputError(f"{name}: {found[0]}; give plain text in UTF-8")
-                if number == 1 and not line.endswith(b"\n") and b"\r" in line[:-1]:
-                    raise InputError(f"{name}: its lines end at carriage returns alone; convert them to line feeds")
-                text = decoded(line, number, name).removesuffix("\n").removesuffix("\r")
+            for number, line in enumerate(decode_lines(stream, name), start=1):
+                text = line.removesuffix("\n").removesuffix("\r")
                 if not as_lines and number <= MOST_LINES:
                     beginning.append(text)
                     if number in _LINES_THAT_TELL:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mt_cli.corpus.cleaning import KEPT, STATUS_CODES, STATUS_NAMES
-from mt_cli.corpus.rows import Languages, LeftOut, Pair, Row, untagged
+from mt_cli.corpus.rows import BlankRow, Languages, Pair, Row, untagged
 
 ROWS_PER_BLOCK = 10_000
 
@@ -102,17 +102,20 @@ class Corpus:
         """The pairs in memory: for validation and test sets."""
         return [(source, target) for _, source, target in self.rows()]
 
-    def left_out(self) -> list[LeftOut]:
-        """The rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
+    def blank_rows(self) -> list[BlankRow]:
+        """Rows with a blank side; none of a held-out corpus, whose rows are those of `train`."""
         if self.code != KEPT:
             return []
-        blank = [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")]
-        mask = np.isin(self.statuses, blank)
-        places = np.flatnonzero(mask)
-        num_before = np.cumsum(self.statuses == KEPT)[places].tolist()
+        mask = np.isin(self.statuses, [STATUS_CODES[name] for name in ("blank_source", "blank_target", "blank_pair")])
+        num_before = np.cumsum(self.statuses == KEPT)
         return [
-            LeftOut(before, number, STATUS_NAMES[self.statuses[row]], self.part_of(row).name * (len(self.parts) > 1))
-            for before, row, (number, _, _) in zip(num_before, places.tolist(), self.rows(mask), strict=True)
+            BlankRow(
+                int(num_before[row]),
+                number,
+                STATUS_NAMES[self.statuses[row]],
+                self.part_of(row).name if len(self.parts) > 1 else "",
+            )
+            for row, (number, _, _) in zip(np.flatnonzero(mask).tolist(), self.rows(mask), strict=True)
         ]
 
     def counts(self, part: SourceRows | None = None) -> dict[str, int]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mt_cli.corpus.lines import CHUNK_BYTES, not_utf8, opened, read_lines
-from mt_cli.corpus.record import Reading
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import CorpusError
 
@@ -20,7 +19,7 @@ _SCRIPTS = {b"latin": "_Latn", b"cyrillic": "_Cyrl"}
 _CHARSET = re.compile(rb'"Content-Type:[^"\n]*charset=([^\s"\\;]+)', re.IGNORECASE)
 
 
-def read_po(path: Path, languages: Languages, columns: Columns, reading: Reading) -> Iterator[Row]:
+def read_po(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
     """The messages of a gettext catalogue and their translations; fuzzy translations count as missing."""
     _check_charset(path)
     entry: dict[str, bytes] = {}

@@ -19,7 +19,7 @@ from mt_cli.corpus.lines import CHUNK_BYTES, LONGEST, not_utf8, opened, read_chu
 from mt_cli.corpus.rows import Columns, Languages, Names, Row
 from mt_cli.errors import ColumnError, CorpusError, one_line
 
-_BLANK = re.compile(r"[ \t\r\n]*")
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 _ROWS_WITH_KEYS = 100
 
 
@@ -75,7 +75,7 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
     with opened(path) as file:
         beginning = file.read(CHUNK_BYTES).removeprefix(codecs.BOM_UTF8).lstrip()
     if beginning.startswith(b"["):
-        yield from _objects_of_array(path, decoder, advice)
+        yield from _objects_of_array(path, read_chunks(path), decoder, advice)
         return
     for number, line in enumerate(read_lines(path), start=1):
         try:
@@ -87,73 +87,37 @@ def _objects(path: Path, advice: str) -> Iterator[tuple[int, Any]]:
             raise InvalidJsonError(f"{path}, line {number:,}: not valid JSON: {error}; {advice}") from None
 
 
-def _objects_of_array(path: Path, decoder: json.JSONDecoder, advice: str) -> Iterator[tuple[int, Any]]:
+def _objects_of_array(
+    path: Path, chunks: Iterator[str], decoder: json.JSONDecoder, advice: str
+) -> Iterator[tuple[int, Any]]:
     """Objects of an array, one of which is in memory at a time."""
-    text, expected = _ChunkedText(read_chunks(path)), "["
-    while mark := text.next_mark():
-        where = f"{path}, line {text.line:,}"
-        if mark not in expected:
-            raise InvalidJsonError(f"{where}: found {text.shown()!r} in a JSON array; {advice}")
-        if mark == "{":
-            line = text.line
+    text, place, line, expected, is_last = "", 0, 1, "[", False
+    while not is_last:
+        chunk = next(chunks, "")
+        text, place, is_last = text[place:] + chunk, 0, not chunk
+        while (start := _NOT_BLANK.search(text, place)) is not None:
+            line += text.count("\n", place, start.start())
+            place = start.start()
+            where = f"{path}, line {line:,}"
+            if text[place] not in expected:
+                raise InvalidJsonError(f"{where}: found {text[place:][:40]!r} in a JSON array; {advice}")
+            if text[place] != "{":
+                expected = {"[": "{]", ",": "{", "]": " "}[text[place]]
+                place += 1
+                continue
             try:
-                record = text.decode(decoder)
+                record, end = decoder.raw_decode(text, place)
             except (ValueError, RecursionError) as error:
+                if not is_last and len(text) - place <= LONGEST:
+                    break  # It may continue in the next chunk.
                 problem = getattr(error, "msg", error)  # Its line and column are those of a chunk.
                 raise InvalidJsonError(f"{where}: not valid JSON: {problem}; {advice}") from None
             yield line, record
-            expected = ",]"
-        else:
-            text.advance(text.place + 1)
-            expected = {"[": "{]", ",": "{", "]": ""}[mark]
-    if expected:
-        raise InvalidJsonError(f"{path}, line {text.line:,}: not valid JSON: the array does not end; {advice}")
-
-
-class _ChunkedText:
-    """Text of a JSON file, a few chunks of which are in memory."""
-
-    def __init__(self, chunks: Iterator[str]) -> None:
-        self._chunks, self._text = chunks, ""
-        self.place, self.line = 0, 1
-
-    def advance(self, place: int) -> None:
-        """Move to a place in the current chunks."""
-        self.line += self._text.count("\n", self.place, place)
-        self.place = place
-
-    def next_mark(self) -> str:
-        """The next character that is not blank, which is not consumed; an empty string at the end."""
-        while True:
-            self.advance(_not_blank(self._text, self.place))
-            if self.place < len(self._text) or not self._read_more():
-                return self._text[self.place : self.place + 1]
-
-    def decode(self, decoder: json.JSONDecoder) -> Any:
-        """The next value; raises the errors of the decoder."""
-        while True:
-            try:
-                value, end = decoder.raw_decode(self._text, self.place)
-            except (ValueError, RecursionError):
-                if len(self._text) - self.place > LONGEST or not self._read_more():
-                    raise
-            else:
-                self.advance(end)
-                return value
-
-    def shown(self) -> str:
-        """A few characters from the place on, for messages."""
-        return self._text[self.place : self.place + 40]
-
-    def _read_more(self) -> bool:
-        chunk = next(self._chunks, "")
-        self._text, self.place = self._text[self.place :] + chunk, 0
-        return bool(chunk)
-
-
-def _not_blank(text: str, place: int) -> int:
-    match = _BLANK.match(text, place)
-    return match.end() if match else place
+            line += text.count("\n", place, end)
+            place, expected = end, ",]"
+    if expected != " ":
+        line += text.count("\n", place)
+        raise InvalidJsonError(f"{path}, line {line:,}: not valid JSON: the array does not end; {advice}")
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:

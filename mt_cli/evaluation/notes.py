@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from mt_cli.corpus.languages import writes_spaces
-from mt_cli.corpus.rows import Languages, LeftOut
+from mt_cli.corpus.rows import BlankRow, Languages
 from mt_cli.evaluation.directions import rows_by_direction
 from mt_cli.evaluation.texts import METRICS, Scorer
 
@@ -37,7 +37,7 @@ def notes_on_texts(
     hypotheses: Sequence[str],
     references: Sequence[str],
     languages: Sequence[Languages] = (),
-    left_out: Sequence[LeftOut] = (),
+    left_out: Sequence[BlankRow] = (),
 ) -> list[str]:
     """All notes on the scores of one system; `languages` has the direction of each pair, if there are several."""
     fewest = min(map(len, rows_by_direction(languages).values()), default=len(references))
@@ -64,7 +64,7 @@ def is_short(texts: Sequence[str]) -> bool:
     return 2 * sum(len(_TOKEN.findall(text)) < _LONGEST_NGRAM for text in texts) > len(texts)
 
 
-def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:
+def note_on_left_out(left_out: Sequence[BlankRow], num_pairs: int) -> str | None:
     """The number of rows that are not scored because a side is blank, with their places; None if there are none."""
     if not left_out:
         return None
@@ -73,11 +73,11 @@ def note_on_left_out(left_out: Sequence[LeftOut], num_pairs: int) -> str | None:
     return f"{len(left_out):,} of {num_pairs + len(left_out):,} pairs {are} left out: {'; '.join(listed)}"
 
 
-def _by_status(left_out: Sequence[LeftOut]) -> list[LeftOut]:
+def _by_status(left_out: Sequence[BlankRow]) -> list[BlankRow]:
     return sorted(left_out, key=lambda row: list(_MISSING).index(row.status))
 
 
-def _listed(status: str, rows: Sequence[LeftOut]) -> str:
+def _listed(status: str, rows: Sequence[BlankRow]) -> str:
     shown = [f"{row.number:,}" + (f" of {row.origin}" if row.origin else "") for row in rows[:_MOST_LISTED]]
     more = f" and {len(rows) - _MOST_LISTED:,} more" if len(rows) > _MOST_LISTED else ""
     lines, have = ("line", "has") if len(rows) == 1 else ("lines", "have")

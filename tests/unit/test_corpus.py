@@ -500,7 +500,7 @@ def test_codes_fit_into_a_byte():
 
 def test_every_kind_of_source_can_be_read_and_is_documented(root):
     classes = [kind for kind in KINDS.values() if issubclass(kind, TextSource)]
-    assert set(sources._KINDS) == set(classes)
+    assert set(sources.KINDS) == set(classes)
     rows = (root / "docs" / "data.md").read_text(encoding="utf-8")
     assert all(f"| `{tag.strip('<>')}: " in rows for tag, kind in KINDS.items() if kind in classes)
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mt_cli.corpus.record import Record
 from mt_cli.corpus.varieties import (
     Varieties,
     chosen_varieties,
@@ -157,21 +156,19 @@ def test_spellings_of_one_variety_are_counted_together():
 )
 def test_several_varieties_are_never_mixed_and_all_are_named(languages, message):
     with pytest.raises(CorpusError, match=message):
-        chosen_varieties(counted(en=1, pt_PT=1_200, pt_BR=7), languages, "m", Record())
+        chosen_varieties(counted(en=1, pt_PT=1_200, pt_BR=7), languages, "m")
 
 
 def test_one_text_is_never_both_sides():
     with pytest.raises(CorpusError, match="m: `en_GB` and `en_AU` are both read from en; there is text in en "):
-        chosen_varieties(counted(en=1, it=1), ("en_GB", "en_AU"), "m", Record())
+        chosen_varieties(counted(en=1, it=1), ("en_GB", "en_AU"), "m")
 
 
 def test_a_variety_that_is_not_read_is_named_and_an_only_one_is_silent():
-    record = Record()
-    chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m", record)
-    assert [*record.notes()] == ["m: `sr` is read from sr_Cyrl (2 segments); not read: sr_Latn (1 segment)"]
-    record = Record()
-    chosen_varieties(counted(en_US=3, pt_PT=1), ("en", "pt_BR"), "m", record)
-    assert [*record.notes()] == ["m: has no `pt_BR`; pt_PT (1 segment) is read instead"]
+    chosen = chosen_varieties(counted(en_US=3, sr_Latn=1, sr_Cyrl=2), ("en", "sr"), "m")
+    assert chosen.notes == ["m: `sr` is read from sr_Cyrl (2 segments); not read: sr_Latn (1 segment)"]
+    chosen = chosen_varieties(counted(en_US=3, pt_PT=1), ("en", "pt_BR"), "m")
+    assert chosen.notes == ["m: has no `pt_BR`; pt_PT (1 segment) is read instead"]
 
 
 def test_one_language_from_two_territories_in_two_corpora_is_noted():

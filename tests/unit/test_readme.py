@@ -4,7 +4,7 @@ import pytest
 from command_lines import COMMANDS, parse
 
 from mt_cli.config.sources import FilterConfig
-from mt_cli.corpus.formats import _FORMATS
+from mt_cli.corpus.formats import BY_SUFFIX
 
 
 def readme_commands(root):
@@ -51,5 +51,5 @@ def test_every_filter_and_format_is_documented(root):
     defaults = {name: in_yaml.get(value, str(value)) for name, value in FilterConfig()}
     assert dict(table) == defaults
     assert [name for name, _ in table] == list(defaults)
-    for ending in _FORMATS:
+    for ending in BY_SUFFIX:
         assert f"`file: a{ending}`" in text

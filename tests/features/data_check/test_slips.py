@@ -2,9 +2,9 @@ import gzip
 import random
 
 import pytest
+from formats import read
 
 from mt_cli.config.sources import FilesSource
-from mt_cli.corpus.formats import read_file
 from mt_cli.corpus.reading import read_pairs
 from mt_cli.corpus.slips import find_slips, first_misaligned_line
 from mt_cli.errors import CorpusError
@@ -137,7 +137,7 @@ def test_a_list_of_new_terms_among_sentences_belongs_to_its_lines_unless_it_is_s
 def test_catalogues_of_technical_text_have_no_slips(real_text):
     for path in sorted((real_text / "pydocs/es").rglob("*.po")):
         try:
-            rows = [row[1:] for row in read_file(path, ("en", "es")) if row[1] and row[2]]
+            rows = [pair for pair in read(path, ("en", "es")) if all(pair)]
         except CorpusError:
             continue  # One of them is not in the format.
         sources, targets = zip(*rows, strict=True) if rows else ((), ())
