@@ -43,10 +43,10 @@ def read_folder(source: FolderSource, languages: Languages) -> Iterator[Item]:
 def places_in_folder(source: FolderSource, languages: Languages, numbers: Collection[int]) -> dict[int, str]:
     """Names of the files and lines of the rows with these numbers, for people."""
     rows = ((path, item[0]) for path, item in _items_of_files(source, languages) if isinstance(item, tuple))
-    found = ((number, *row) for number, row in enumerate(rows, start=1) if number in numbers)
+    requested = ((number, *row) for number, row in enumerate(rows, start=1) if number in numbers)
     return {
         number: f"{path.relative_to(source.folder).as_posix()}, line {line:,}"
-        for number, path, line in islice(found, len(numbers))
+        for number, path, line in islice(requested, len(numbers))
     }
 
 

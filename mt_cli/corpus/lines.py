@@ -1,4 +1,4 @@
-"""Files as bytes and as lines of UTF-8 text, with messages that name other formats. Knows nothing of pairs.
+"""Files as bytes and as lines of UTF-8 text. Knows nothing of pairs.
 
 A line ends at a line feed, or at a carriage return and line feed, and nowhere else.
 """
@@ -62,12 +62,12 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 def unreadable(path: Path, error: OSError) -> str:
-    """Why a file cannot be read, as the end of a message."""
+    """Reason why a file cannot be read, as the end of a message."""
     return reason(error) + (folder_note(path) if isinstance(error, FileNotFoundError) else "")
 
 
 def folder_note(path: Path) -> str:
-    """From which folder a missing path is read, as the end of a message; empty if it is absolute."""
+    """End of a message about a missing file: the folder of relative paths; empty if the path is absolute."""
     return "" if path.is_absolute() else f"; relative paths are read from {Path.cwd()}"
 
 

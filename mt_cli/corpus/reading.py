@@ -150,14 +150,14 @@ def read_evaluation_pairs(
     """
     pairs, languages_of_pairs, blank_rows = list[Pair](), list[Languages](), list[BlankRow]()
     reports = [ReadReport() for _ in sources]
-    for source, name, both, report in zip(sources, names_of(sources), languages_of_sources, reports, strict=True):
+    for source, name, direction, report in zip(sources, names_of(sources), languages_of_sources, reports, strict=True):
         pairs_of_source, blank = pairs_of(_unfiltered(source, languages, report), key)
         origin = name if len(sources) > 1 else ""
         blank_rows += (
-            replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=both) for row in blank
+            replace(row, num_before=len(pairs) + row.num_before, origin=origin, languages=direction) for row in blank
         )
         pairs += pairs_of_source
-        languages_of_pairs += [both] * len(pairs_of_source)
+        languages_of_pairs += [direction] * len(pairs_of_source)
     _say_notes(reports)
     return pairs, languages_of_pairs, blank_rows
 
@@ -191,8 +191,8 @@ def clean_rows(
     spelling: Spelling = AS_WRITTEN,
 ) -> Iterator[Block]:
     """Rows of a source as blocks with tags; each row is filtered by itself."""
-    both, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
-    for block in in_threads(lambda block: clean(block, filters, both, spelling), blocks):
+    direction, blocks = source.languages or languages, in_blocks(iter(rows), ROWS_PER_BLOCK)
+    for block in in_threads(lambda block: clean(block, filters, direction, spelling), blocks):
         yield block if source.tag is None else block.tagged(source.tag)
 
 
@@ -219,8 +219,8 @@ def _filter_together(train: _Stored, request: _Request, evaluation_hashes: Hashe
     """Drop rows of `train` because of other rows or corpora, and hold out the share for validation."""
     config, statuses = request.config, train.statuses
     filters = [config.filters_of(source) for source in config.train]
-    filters_of_rows = [(part.num_rows, own) for part, own in zip(train.parts, filters, strict=True)]
-    compared = [number for number, own in enumerate(filters) if own.other_orthography]
+    filters_of_rows = [(part.num_rows, options) for part, options in zip(train.parts, filters, strict=True)]
+    compared = [number for number, options in enumerate(filters) if options.other_orthography]
     if compared:
         for stretch in find_stretches(train.open(), _open(train.path.parent, str(config.compared)), config, compared):
             statuses[stretch.rows[statuses[stretch.rows] == KEPT]] = STATUS_CODES["other_orthography"]

@@ -1,4 +1,4 @@
-"""The kinds of corpus source: how each is read, named and fingerprinted. Knows nothing of filters or the cache.
+"""Kinds of corpus source: reading, names and fingerprints. Knows nothing of filters or the cache.
 
 A new kind is a subclass of `TextSource` and a member of `Source` in `config/sources.py`, and an entry in `KINDS`.
 """
@@ -51,20 +51,20 @@ def read_rows(source: TextSource, languages: Languages, report: ReadReport | Non
 
 
 def languages_in(source: TextSource, languages: Languages) -> Languages:
-    """The languages of the two sides as they are in the text, before `reverse`."""
+    """Languages of the two sides in the text, before `reverse`."""
     first, second = source.languages or languages
     return (second, first) if source.reverse else (first, second)
 
 
 def content_of(source: TextSource, languages: Languages) -> Any:
-    """A JSON value that changes when the text of the source changes; for a stream, when its beginning changes."""
+    """JSON value that changes when the text of the source, or the beginning of a stream, changes."""
     if source.streaming:
         return list(islice(read_rows(source, languages), _ROWS_OF_STREAM))
     return KINDS[type(source)].content(source)
 
 
 def files_of(source: TextSource) -> list[Path]:
-    """The files that a source is read from; none for a dataset."""
+    """Files that a source is read from; none for a dataset."""
     return [Path(path) for path in KINDS[type(source)].files(source)]
 
 
@@ -81,7 +81,7 @@ def places_in(corpus: CorpusConfig, name: str, rows: Collection[tuple[str, int]]
 
 
 def notes_on_files(corpus: CorpusConfig) -> list[str]:
-    """What users should know about how the files of corpora are read; raises CorpusError if one cannot be read."""
+    """Notes for users on the quotation marks in files; raises CorpusError if a file cannot be read."""
     notes: list[str] = []
     for source in (source for sources in corpus.groups.values() for source in sources):
         if isinstance(source, FileSource | FolderSource):
@@ -93,14 +93,14 @@ def notes_on_files(corpus: CorpusConfig) -> list[str]:
 
 
 def commit_of(source: TextSource) -> str | None:
-    """The commit of a dataset of the Hugging Face hub; None for other sources."""
+    """Commit of a dataset of the Hugging Face hub; None for other sources."""
     return commit_of_dataset(source) if isinstance(source, DatasetSource) else None
 
 
 def with_commits(corpus: CorpusConfig, previous: CorpusConfig | None = None) -> CorpusConfig:
-    """Corpora whose datasets of the hub name a revision: where there is none, that of `previous`, or the commit.
+    """Corpora in which each dataset of the hub has a revision, so that a saved config describes the same text.
 
-    So a saved config describes the same text everywhere. Raises the errors of `commit_of_dataset`.
+    A missing revision is taken from `previous`, otherwise the current commit. Raises the errors of `commit_of_dataset`.
     """
     before = previous.groups if previous else {}
 
@@ -122,7 +122,7 @@ def _with_commit(source: Source, before: Source | None) -> Source:
 
 
 def names_of(sources: Sequence[TextSource]) -> list[str]:
-    """The names of sources in reports: where they would be equal, those of the second files, or numbered."""
+    """Names of sources in reports; equal names become those of the second files, or are numbered."""
     names = [source.name or KINDS[type(source)].name(source) + " reversed" * source.reverse for source in sources]
     names = [
         f"{Path(source.files[1]).name}{' reversed' * source.reverse}"
@@ -135,7 +135,7 @@ def names_of(sources: Sequence[TextSource]) -> list[str]:
 
 
 def in_blocks(rows: Iterator[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` rows; the last one may be shorter."""
+    """Lists of `size` rows; the last list may be shorter."""
     while block := list(islice(rows, size)):
         yield block
 
@@ -189,7 +189,7 @@ def _read_builtin(source: BuiltinSource, languages: Languages) -> Iterator[Item]
 
 
 def _practice_file(source: BuiltinSource) -> Path:
-    """The file with the pairs of a built-in corpus, or with the program that generates them."""
+    """File with the pairs of a built-in corpus, or with the program that generates them."""
     if source.builtin == "reverse-words" and source.split in reverse_words.SIZES:
         return Path(reverse_words.__file__)
     path = _PRACTICE / f"{source.builtin}.{source.split}.tsv"
@@ -201,11 +201,11 @@ def _practice_file(source: BuiltinSource) -> Path:
 class _Kind(NamedTuple):
     read: Callable[[Any, Languages], Iterator[Item]]
     name: Callable[[Any], str]
-    """The name in reports of a source that has no `name`."""
+    """Name in reports of a source without `name`."""
     content: Callable[[Any], Any]
-    """A JSON value that changes when the text of the source changes."""
+    """JSON value that changes when the text of the source changes."""
     files: Callable[[Any], Sequence[str | Path]]
-    """The files that must be on disk."""
+    """Files that must be on disk."""
 
 
 KINDS: Mapping[type[TextSource], _Kind] = {

@@ -26,18 +26,18 @@ _ROWS_WITH_KEYS = 100
 def checked_columns(
     columns: Sequence[str], names: Sequence[str], where: str, hint: str = "", kind: str = "column"
 ) -> Sequence[str]:
-    """The columns; raises ColumnError or CorpusError unless each is among the names exactly once."""
+    """Check that each column is among the names exactly once, and return the columns; raises CorpusError."""
     for column in columns:
         if column not in names:
-            found = ", ".join(map(repr, names[:20])) or "nothing"
-            raise ColumnError(f"{where}: no {kind} {column!r} among {found}", hint)
+            listed = ", ".join(map(repr, names[:20])) or "nothing"
+            raise ColumnError(f"{where}: no {kind} {column!r} among {listed}", hint)
         if names.count(column) > 1:
             raise CorpusError(f"{where}: the {kind} {column!r} occurs {names.count(column)} times; keep one of them")
     return columns
 
 
 def read_json(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {"en": ..., "it": ...}}."""
+    """Rows of objects, one per line or in an array: {"en": ..., "it": ...} or {"translation": {...}}."""
     keys = f'{{"{languages[0]}": ..., "{languages[1]}": ...}}'
     advice = f"write an object per line: {keys}, or an array of such objects"
     for number, record in _objects(path, advice):
@@ -121,7 +121,7 @@ def _objects_of_array(
 
 
 def _has(names: Collection[str], columns: Columns) -> bool:
-    """Whether the columns are given, and are among the names themselves rather than in `translation`."""
+    """Whether there are columns, and they are among the names rather than in `translation`."""
     return columns is not None and all(column in names for column in columns)
 
 
@@ -133,12 +133,12 @@ def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
+    """Text with U+FFFD for halves of surrogate pairs, which JSON escapes can spell."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator[Row]:
-    """Two text columns, or a `translation` column."""
+    """Rows of two text columns, or of a column `translation`."""
     with opened(path) as stream:
         try:
             with pq.ParquetFile(stream) as file:
@@ -149,7 +149,7 @@ def read_parquet(path: Path, languages: Languages, columns: Columns) -> Iterator
 
 
 def names_in_parquet(path: Path) -> Names:
-    """The columns, or the fields of `translation`; if it is a map, the keys of its first rows."""
+    """Columns, or the fields of `translation`; if it is a map, the keys of its first rows."""
     unreadable = suppress(pa.ArrowException, OSError, UnicodeDecodeError)  # `read_parquet` will explain it.
     with opened(path) as stream, unreadable, pq.ParquetFile(stream) as file:
         schema = file.schema_arrow
@@ -168,10 +168,10 @@ def names_in_parquet(path: Path) -> Names:
 def pick_columns(
     names: Sequence[str], languages: Languages, columns: Columns, where: str
 ) -> tuple[Sequence[str], Languages]:
-    """The columns to read, and the keys of `translation` to read; raises CorpusError.
+    """Columns to read, and keys of `translation` to read; raises CorpusError.
 
-    They are the `columns`, otherwise `translation`, in which the `columns` may be keys too, otherwise the columns that
-    are named like the languages.
+    The order of preference: `columns`; the column `translation`, whose keys may be the `columns`; columns named like
+    the languages.
     """
     if "translation" in names and not _has(names, columns):
         return checked_columns(("translation",), names, where), columns or languages
@@ -179,7 +179,7 @@ def pick_columns(
 
 
 def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Languages, where: str) -> Iterator[Row]:
-    """The rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
+    """Rows of Arrow tables with two text columns, or with one that maps languages to text; a null is blank."""
     number = 0
     for table in tables:
         places = [f"{where}, column {column!r}" for column in columns]
@@ -194,7 +194,7 @@ def rows_of_tables(tables: Iterable[Any], columns: Sequence[str], languages: Lan
 
 
 def _texts(column: Any, where: str, number: int) -> list[str | None]:
-    """The texts of a column, which may be dictionary-encoded; `number` rows are before it."""
+    """Texts of a column, which may be dictionary-encoded; `number` rows are before it."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if str(kind) not in ("string", "large_string", "string_view", "null"):
         raise ColumnError(f"{where}: holds {kind}, not text")
@@ -202,7 +202,7 @@ def _texts(column: Any, where: str, number: int) -> list[str | None]:
 
 
 def _side_of(column: Any, language: str, where: str, number: int) -> Any:
-    """The texts in one language of a column of {language: text}, a struct or a map, as a column."""
+    """Texts in one language of a column of {language: text}, a struct or a map, as a column."""
     if pa.types.is_struct(column.type):
         names = [field.name for field in column.type]
         checked_columns((language,), names, where, kind="language")
@@ -219,7 +219,7 @@ def _side_of(column: Any, language: str, where: str, number: int) -> Any:
 
 
 def _values(column: Any, where: str, number: int) -> list[Any]:
-    """The Python values of a column; raises CorpusError, with the row, for text that is not UTF-8."""
+    """Python values of a column; raises CorpusError, with the row, for text that is not UTF-8."""
     try:
         values: list[Any] = column.to_pylist()
         return values

@@ -70,7 +70,7 @@ def test_a_document_is_refused_by_every_command_that_reads_lines_unless_it_is_as
     (tmp_path / "in.tsv").write_text("one two.\tONE TWO.\n", encoding="utf-8")
     (tmp_path / "in.txt").write_text("one two.\n", encoding="utf-8")
     (tmp_path / "page.txt").write_text("<!DOCTYPE html>\n", encoding="utf-8")
-    for document, kind in (("in.tsv", "a table"), ("page.txt", "an HTML page")):
+    for document, kind in (("in.tsv", "a table"), ("page.txt", "a document with markup")):
         for command in (
             ("translate", "--input", document),
             ("score", "--source", document, "--target", "in.txt"),
