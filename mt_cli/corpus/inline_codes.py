@@ -11,7 +11,6 @@ import unicodedata
 from xml.etree.ElementTree import Element
 
 from mt_cli.corpus.languages import SPACELESS
-from mt_cli.errors import CorpusError
 
 _PAIRED = frozenset(("bpt", "ept", "bx", "ex"))
 _CODES = _PAIRED | {"it", "ph", "ut", "x"}
@@ -34,7 +33,7 @@ class SegmentText:
 
     A dropped code becomes a space between two letters or digits, because line breaks and placeholders separate words:
     `Press<ph/>the`. Pairs such as bold text do not separate (`un<bpt/>believ<ept/>able`), unless their content is a
-    line break or a block, such as `</p>`. Scripts without spaces get none. Raises CorpusError for a nested `seg`.
+    line break or a block, such as `</p>`. Scripts without spaces get none.
     """
 
     def __init__(self, segment: Element, keep_codes: bool = False) -> None:
@@ -50,8 +49,6 @@ class SegmentText:
     def _add_element(self, element: Element) -> None:
         self._add_text(element.text or "")
         for child in element:
-            if child.tag == "seg":
-                raise CorpusError("<seg> within <seg>")
             (self._add_code if child.tag in _CODES else self._add_element)(child)
             self._add_text(child.tail or "")
 

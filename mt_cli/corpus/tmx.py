@@ -54,8 +54,8 @@ class Unit:
     """A translation unit."""
 
     line: int
-    segments: list[tuple[str, SegmentText]]
-    """Each segment with the code of its language."""
+    segments: list[tuple[str, Element]]
+    """Code of the language and element of each segment."""
     num_without_segment: int
     """Number of `<tuv>` elements that have no `<seg>`."""
 
@@ -78,11 +78,11 @@ def read_tmx(path: Path, languages: Languages, columns: Columns, options: ReadOp
     if varieties is None:
         varieties = chosen_varieties(varieties_in(path, options.skip_damaged), columns or languages, str(path))
         yield varieties
-    for unit in _units(path, options.skip_damaged, options.keep_codes):
+    for unit in _units(path, options.skip_damaged):
         if isinstance(unit, Skipped):
             yield unit
             continue
-        sides = [_segment(unit, variety) for variety in varieties.sides]
+        sides = [_segment(unit, variety, options.keep_codes) for variety in varieties.sides]
         for side in sides:
             if side is not None and side.num_codes:
                 yield DroppedCodes(side.num_codes, side.first_code, f"{path}, line {unit.line:,}")
@@ -90,8 +90,9 @@ def read_tmx(path: Path, languages: Languages, columns: Columns, options: ReadOp
         yield unit.line, source, target
 
 
-def _segment(unit: Unit, variety: Variety) -> SegmentText | None:
-    return next((segment for code, segment in unit.segments if variety_of(code) == variety), None)
+def _segment(unit: Unit, variety: Variety, keep_codes: bool) -> SegmentText | None:
+    segments = (segment for code, segment in unit.segments if variety_of(code) == variety)
+    return next((SegmentText(segment, keep_codes) for segment in segments), None)
 
 
 def varieties_in(path: Path, skip_damaged: bool = False) -> Varieties:
@@ -107,7 +108,7 @@ def varieties_in(path: Path, skip_damaged: bool = False) -> Varieties:
 def _varieties_in(path: Path, skip_damaged: bool, version: object) -> Varieties:
     """Languages of a file; `version` changes with its content."""
     varieties, num_units, num_without, first_line = Varieties(), 0, 0, 0
-    for unit in _units(path, skip_damaged, False):
+    for unit in _units(path, skip_damaged):
         if isinstance(unit, Unit):
             num_units += 1
             for code, _ in unit.segments:
@@ -127,11 +128,11 @@ def names_in_tmx(path: Path) -> Names:
     return Names(list(dict.fromkeys(map(plain_code, varieties_in(path).counts))), True)
 
 
-def _units(path: Path, skip_damaged: bool, keep_codes: bool) -> Iterator[Unit | Skipped]:
+def _units(path: Path, skip_damaged: bool) -> Iterator[Unit | Skipped]:
     """Units of a file. Raises CorpusError for the first damaged one or, if they are skipped, if most are damaged."""
     num_intact, num_damaged, first = 0, 0, ""
     for part in parts_of(_text_of(path)):
-        unit = _unit(part, keep_codes)
+        unit = _unit(part)
         if isinstance(unit, Unit):
             num_intact += 1
             yield unit
@@ -150,7 +151,7 @@ def _units(path: Path, skip_damaged: bool, keep_codes: bool) -> Iterator[Unit | 
         )
 
 
-def _unit(part: Part, keep_codes: bool) -> Unit | str:
+def _unit(part: Part) -> Unit | str:
     """Unit in a part of a file, or the line and the problem if it is damaged."""
     line, problem = part.line, part.problem
     if not problem and not part.text.isascii() and (undecodable := _UNDECODABLE.search(part.text)):
@@ -161,18 +162,17 @@ def _unit(part: Part, keep_codes: bool) -> Unit | str:
     if not problem:
         try:
             unit = _element(part.text)
-            segments = [(tuv, tuv.find("seg")) for tuv in unit.iter("tuv")]
-            texts = [
-                (tuv.get("xml:lang") or tuv.get("lang") or "", SegmentText(segment, keep_codes))
-                for tuv, segment in segments
-                if segment is not None
-            ]
-            return Unit(part.line, texts, len(segments) - len(texts))
         except expat.ExpatError as error:
             line += error.lineno - 1
             problem = f"not well-formed XML: {expat.errors.messages[error.code]}"
-        except CorpusError as error:
-            problem = str(error)
+    if not problem:
+        variants = [(tuv, tuv.find("seg")) for tuv in unit.iter("tuv")]
+        segments = [
+            (tuv.get("xml:lang") or tuv.get("lang") or "", segment) for tuv, segment in variants if segment is not None
+        ]
+        if all(len(list(segment.iter("seg"))) == 1 for _, segment in segments):
+            return Unit(part.line, segments, len(variants) - len(segments))
+        problem = "<seg> within <seg>"
     return f"line {line:,}: {problem}"
 
 
